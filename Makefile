@@ -1,0 +1,64 @@
+# make run     install into .venv and start
+# make test    everything that must hold: lint, types, layers, tests
+# make bench   speed, as ratios against peers in the same run
+# make install / make wheel
+
+VENV    := .venv
+PYTHON  := $(VENV)/bin/python
+PIP     := $(PYTHON) -m pip --disable-pip-version-check -q
+KERNEL  := $(wildcard src/barnabas/records/_kernel/*.pyx src/barnabas/records/_kernel/*.pxd)
+
+.PHONY: run test bench install wheel lint types layers pytest oracles docs clean
+
+run: $(VENV)/installed
+	$(VENV)/bin/barnabas --version
+
+install: $(VENV)/installed
+
+$(VENV)/created:
+	sh scripts/prerequisites
+	python3 -m venv $(VENV)
+	@touch $@
+
+# The compiled kernel is built by the installation, so a change of its source installs again.
+$(VENV)/installed: $(VENV)/created pyproject.toml setup.py $(KERNEL)
+	$(PIP) install -e .
+	@touch $@
+
+$(VENV)/installed-for-tests: $(VENV)/installed pyproject.toml
+	$(PIP) install -e '.[test]'
+	@touch $@
+
+test: $(VENV)/installed-for-tests oracles lint types layers pytest
+
+lint: $(VENV)/installed-for-tests
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/installed-for-tests
+	$(VENV)/bin/mypy
+
+layers: $(VENV)/installed-for-tests
+	$(VENV)/bin/lint-imports
+
+pytest: $(VENV)/installed-for-tests
+	$(PYTHON) -m pytest
+
+# Apache Kafka's jars, for comparison. Best effort: what cannot be fetched is skipped, by name.
+oracles:
+	@sh scripts/oracles
+
+bench: $(VENV)/installed-for-tests
+	$(PYTHON) -m bench
+
+# The tables of settings, from their declarations.
+docs: $(VENV)/installed
+	$(PYTHON) -m barnabas.base.settings.markdown docs/settings barnabas.broker.settings:BROKER_SETTINGS \
+		barnabas.storage.settings:TOPIC_SETTINGS barnabas.client.settings:PRODUCER_SETTINGS \
+		barnabas.client.settings:CONSUMER_SETTINGS barnabas.client.settings:ADMIN_SETTINGS
+
+wheel: $(VENV)/created
+	$(PIP) wheel --no-deps -w dist .
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info src/barnabas/records/_kernel/*.c src/barnabas/records/_kernel/*.so

@@ -1,0 +1,35 @@
+"""Runs all benchmarks, or those named on the command line, and prints one table."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+import bench
+from bench.measure import Result
+
+COLUMNS = f"{'benchmark':<58} {'ratio':>7} {'target':>7}      detail"
+
+
+def benchmarks() -> list[str]:
+    helpers = {"__main__", "measure"}
+    return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if module.name not in helpers)
+
+
+def show(result: Result) -> str:
+    target = f"{result.target:.1f}×" if result.target is not None else "–"
+    verdict = "" if result.target is None else "ok" if result.ratio >= result.target else "MISS"
+    return f"{result.name:<58} {result.ratio:>6.2f}× {target:>7} {verdict:<4} {result.detail}"
+
+
+def main(names: list[str]) -> int:
+    print(COLUMNS)
+    for name in names or benchmarks():
+        for result in importlib.import_module(f"bench.{name}").run():
+            print(show(Result(*result)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

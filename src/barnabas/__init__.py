@@ -1,0 +1,1 @@
+"""Apache Kafka's system, whole, in Python."""

@@ -1,0 +1,1 @@
+"""A node: its settings and, as they arrive, its parts."""

@@ -1,0 +1,339 @@
+"""All settings of a node in one class, with the rules that hold between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+from barnabas.base.settings import Given, Registry, Setting, SettingsWarning, rule
+from barnabas.base.settings.units import HOUR_MS, MIB, MINUTE_MS
+from barnabas.broker.settings.endpoints import (
+    SECURITY_PROTOCOLS,
+    Endpoint,
+    parse_endpoint,
+    parse_pairs,
+    what_is_wrong_with,
+)
+from barnabas.broker.settings.groups import ConsumerGroupSettings, GroupSettings
+from barnabas.broker.settings.listeners import ListenerSettings, NetworkSettings, NodeSettings
+from barnabas.broker.settings.log import CleanerSettings, LogDirectorySettings, LogSettings, TopicCreationSettings
+from barnabas.broker.settings.newer_groups import ShareCoordinatorSettings, ShareGroupSettings, StreamsGroupSettings
+from barnabas.broker.settings.quorum import MetadataLogSettings, QuorumSettings
+from barnabas.broker.settings.quotas import BrokerMetricsSettings, QuotaSettings
+from barnabas.broker.settings.replication import ReplicationSettings
+from barnabas.broker.settings.security import AuthorizationSettings, BrokerSaslSettings, BrokerTlsSettings
+from barnabas.broker.settings.tiered import TieredStorageSettings
+from barnabas.broker.settings.transactions import TransactionSettings
+
+_LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]+)\.(.+)")
+# Settings that each SASL mechanism of a listener may have for itself: listener.name.internal.scram-sha-256.NAME
+_PER_MECHANISM = (
+    "connections.max.reauth.ms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+)
+
+
+class BrokerSettings(
+    NodeSettings,
+    ListenerSettings,
+    NetworkSettings,
+    LogDirectorySettings,
+    LogSettings,
+    CleanerSettings,
+    TopicCreationSettings,
+    ReplicationSettings,
+    QuorumSettings,
+    MetadataLogSettings,
+    GroupSettings,
+    ConsumerGroupSettings,
+    TransactionSettings,
+    QuotaSettings,
+    BrokerMetricsSettings,
+    BrokerTlsSettings,
+    BrokerSaslSettings,
+    AuthorizationSettings,
+    TieredStorageSettings,
+    ShareGroupSettings,
+    ShareCoordinatorSettings,
+    StreamsGroupSettings,
+):
+    """The settings of a node, be it broker, controller or both.
+
+    Where Kafka lets several settings say one thing, a property tells the outcome: `retention_ms` of the three
+    `log.retention.*`, `data_dirs` of `log.dirs` and `log.dir`.
+    """
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    @property
+    def data_dirs(self) -> tuple[str, ...]:
+        return self.log_dir if self.log_dirs is None else self.log_dirs
+
+    @property
+    def metadata_dir(self) -> str:
+        return self.metadata_log_dir or self.data_dirs[0]
+
+    @property
+    def retention_ms(self) -> int:
+        """How long data is kept: the finest unit that is given wins, any negative value means for ever."""
+        if self.log_retention_ms is not None:
+            kept_ms = self.log_retention_ms
+        elif self.log_retention_minutes is not None:
+            kept_ms = self.log_retention_minutes * MINUTE_MS
+        else:
+            kept_ms = self.log_retention_hours * HOUR_MS
+        return max(kept_ms, -1)
+
+    @property
+    def roll_ms(self) -> int:
+        return self.log_roll_hours * HOUR_MS if self.log_roll_ms is None else self.log_roll_ms
+
+    @property
+    def roll_jitter_ms(self) -> int:
+        return self.log_roll_jitter_hours * HOUR_MS if self.log_roll_jitter_ms is None else self.log_roll_jitter_ms
+
+    @property
+    def flush_interval_ms(self) -> int:
+        return (
+            self.log_flush_scheduler_interval_ms if self.log_flush_interval_ms is None else self.log_flush_interval_ms
+        )
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where this node listens."""
+        return tuple(map(parse_endpoint, self.listeners))
+
+    @property
+    def controller_listeners(self) -> tuple[str, ...]:
+        return tuple(name.upper() for name in self.controller_listener_names)
+
+    @property
+    def advertised_endpoints(self) -> tuple[Endpoint, ...]:
+        """What clients are told; controllers advertise their listeners to each other apart from this."""
+        given = self.listeners if self.advertised_listeners is None else self.advertised_listeners
+        endpoints = map(parse_endpoint, given)
+        return tuple(each for each in endpoints if each.listener not in self.controller_listeners)
+
+    @property
+    def security_protocols(self) -> Mapping[str, str]:
+        """The security protocol of each listener name. Controller listeners are plain when the map was left alone."""
+        pairs = parse_pairs(self.listener_security_protocol_map, "NAME:PROTOCOL")
+        protocols = {name.upper(): protocol.upper() for name, protocol in pairs.items()}
+        if not self.is_given("listener.security.protocol.map"):
+            protocols = dict.fromkeys(self.controller_listeners, "PLAINTEXT") | protocols
+        return protocols
+
+    @property
+    def inter_broker_listener(self) -> str:
+        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    @property
+    def voter_ids(self) -> frozenset[int]:
+        return frozenset(int(voter.partition("@")[0]) for voter in self.controller_quorum_voters)
+
+    @property
+    def connection_limits(self) -> Mapping[str, int]:
+        """How many connections single hosts and addresses may open."""
+        pairs = parse_pairs(self.max_connections_per_ip_overrides, "host:count")
+        return {host: int(count) for host, count in pairs.items()}
+
+    def for_listener(self, listener: str) -> Self:
+        """The settings as they hold for one listener: `listener.name.<name>.x` stands in for `x`."""
+        own = type(self).__new__(type(self))
+        own.__dict__.update(self.__dict__)
+        prefix = f"listener.name.{listener.lower()}."
+        for name, value in self.__dict__["_prefixed"].items():
+            plain = self._declared.get(name.removeprefix(prefix))
+            if name.startswith(prefix) and plain is not None:
+                own.__dict__[plain.attribute] = value
+        return own
+
+    @classmethod
+    def _setting_for(cls, name: str) -> Setting | None:
+        match = _LISTENER_PREFIX.fullmatch(name)
+        if match is None:
+            return cls._declared.get(name)
+        plain = match[2]
+        _, _, without_mechanism = plain.partition(".")
+        if without_mechanism in _PER_MECHANISM and plain not in cls._declared:
+            plain = without_mechanism
+        return cls._declared.get(plain)
+
+    @classmethod
+    def _adjust(cls, values: dict[str, Any], given: Mapping[str, Given]) -> Iterator[SettingsWarning]:
+        """node.id and broker.id are two names of one number."""
+        yield from super()._adjust(values, given)
+        if "node_id" not in values and values["broker_id"] >= 0:
+            values["node_id"] = values["broker_id"]
+        elif "broker.id" not in given and "node_id" in values:
+            values["broker_id"] = values["node_id"]
+
+    @rule("node_id", "broker_id")
+    def _ids_agree(self) -> str | None:
+        return "both name this node, so they must be equal" if self.node_id != self.broker_id else None
+
+    @rule("listener_security_protocol_map")
+    def _protocols_are_known(self) -> str | None:
+        try:
+            unknown = sorted(set(self.security_protocols.values()) - set(SECURITY_PROTOCOLS))
+        except ValueError as error:
+            return str(error)
+        return f"no protocol is called {unknown[0]}; there are {', '.join(SECURITY_PROTOCOLS)}" if unknown else None
+
+    @rule("listeners", "listener_security_protocol_map", "controller_listener_names")
+    def _listeners_can_be_opened(self) -> str | None:
+        try:
+            return what_is_wrong_with(self.endpoints, self.security_protocols)
+        except ValueError as error:
+            return str(error)
+
+    @rule("advertised_listeners", "listeners", "process_roles", "controller_listener_names")
+    def _advertised_listeners_lead_here(self) -> str | None:
+        try:
+            names = {each.listener for each in self.endpoints}
+            advertised = self.advertised_endpoints
+        except ValueError as error:
+            return str(error)
+        for endpoint in advertised:
+            if [each.listener for each in advertised].count(endpoint.listener) > 1:
+                return f"{endpoint.listener} is advertised twice"
+            if endpoint.listener not in names:
+                return f"{endpoint.listener} is advertised, but the node does not listen under that name"
+            if endpoint.host == "0.0.0.0" and self.is_broker:
+                return "clients cannot connect to 0.0.0.0; advertise a name or address that they can reach"
+        if self.is_broker and not advertised:
+            return "a broker needs a listener that is not one of the controller's"
+        return None
+
+    @rule("controller_listener_names", "listeners", "process_roles")
+    def _controller_listeners_fit_the_roles(self) -> str | None:
+        try:
+            names = {each.listener for each in self.endpoints}
+        except ValueError:
+            return None  # told by the rule about listeners
+        shared = names.intersection(self.controller_listeners)
+        if self.is_controller and not names.issuperset(self.controller_listeners):
+            return "a controller must listen under all of its controller.listener.names"
+        if not self.is_controller and shared:
+            return (
+                f"{', '.join(sorted(shared))} belongs to the controllers; a node that is only a broker must not open it"
+            )
+        if not self.is_broker and names != shared:
+            return "a node that is only a controller must open only listeners of controller.listener.names"
+        return None
+
+    @rule("inter_broker_listener_name", "security_inter_broker_protocol", "advertised_listeners", "listeners")
+    def _brokers_can_reach_each_other(self) -> str | None:
+        if self.is_given("inter.broker.listener.name") and self.is_given("security.inter.broker.protocol"):
+            return "give only one of the first two"
+        try:
+            names = [each.listener for each in self.advertised_endpoints]
+        except ValueError:
+            return None  # told by the rule about listeners
+        if self.is_broker and names and self.inter_broker_listener not in names:
+            return f"brokers talk over {self.inter_broker_listener}, which is not among {', '.join(names)}"
+        return None
+
+    @rule("early_start_listeners", "listeners")
+    def _early_listeners_exist(self) -> str | None:
+        try:
+            names = {each.listener for each in self.endpoints}.union(self.controller_listeners)
+        except ValueError:
+            return None  # told by the rule about listeners
+        missing = [name for name in self.early_start_listeners or () if name.upper() not in names]
+        return f"the node does not listen as {', '.join(missing)}" if missing else None
+
+    @rule("controller_quorum_voters", "controller_quorum_bootstrap_servers", "process_roles", "node_id")
+    def _quorum_is_known(self) -> str | None:
+        if not self.controller_quorum_voters and not self.controller_quorum_bootstrap_servers:
+            return "one of the first two must say where the controllers are"
+        if any("@0.0.0.0:" in voter for voter in self.controller_quorum_voters):
+            return "others cannot connect to 0.0.0.0; give a name or address that they can reach"
+        if self.voter_ids and self.is_controller and self.node_id not in self.voter_ids:
+            return "a controller must be one of the voters"
+        if not self.is_controller and self.node_id in self.voter_ids:
+            return "a node that is only a broker cannot be one of the voters"
+        return None
+
+    @rule("controller_quorum_auto_join_enable", "process_roles")
+    def _only_controllers_join(self) -> str | None:
+        if self.controller_quorum_auto_join_enable and not self.is_controller:
+            return "only a controller can join the voters"
+        return None
+
+    @rule("max_connections_per_ip", "max_connections_per_ip_overrides")
+    def _somebody_may_connect(self) -> str | None:
+        try:
+            limits = self.connection_limits
+        except ValueError as error:
+            return f"the limits must look like host:count ({error})"
+        return "nobody could connect: allow some addresses" if self.max_connections_per_ip == 0 and not limits else None
+
+    @rule("queued_max_request_bytes", "socket_request_max_bytes")
+    def _one_request_fits_the_queue(self) -> str | None:
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            return "the queue must have room for the largest request"
+        return None
+
+    @rule("connection_failed_authentication_delay_ms", "connections_max_idle_ms")
+    def _refusals_are_sent_in_time(self) -> str | None:
+        if 0 <= self.connections_max_idle_ms <= self.connection_failed_authentication_delay_ms:
+            return "the delay must be shorter than the time after which an idle connection is closed"
+        return None
+
+    @rule("log_retention_ms", "log_retention_minutes", "log_retention_hours")
+    def _retention_is_not_zero(self) -> str | None:
+        return "the time must be -1, for ever, or at least 1" if self.retention_ms == 0 else None
+
+    @rule("log_roll_ms", "log_roll_hours")
+    def _segments_live(self) -> str | None:
+        return "the time must be at least 1" if self.roll_ms < 1 else None
+
+    @rule("log_roll_jitter_ms", "log_roll_jitter_hours")
+    def _jitter_is_not_negative(self) -> str | None:
+        return "the time must be at least 0" if self.roll_jitter_ms < 0 else None
+
+    @rule("cordoned_log_dirs", "log_dirs", "log_dir")
+    def _cordoned_dirs_exist(self) -> str | None:
+        cordoned = set(self.cordoned_log_dirs or ())
+        if "*" in cordoned:
+            return "* already means all directories: give it alone" if len(cordoned) > 1 else None
+        missing = sorted(cordoned.difference(self.data_dirs))
+        return f"{', '.join(missing)} is not a directory of this node" if missing else None
+
+    @rule("log_cleaner_dedupe_buffer_size", "log_cleaner_threads")
+    def _cleaner_has_memory(self) -> str | None:
+        if self.log_cleaner_dedupe_buffer_size // max(self.log_cleaner_threads, 1) <= MIB:
+            return "the cleaner needs more than 1 MiB per thread"
+        return None
+
+    @rule("replica_fetch_wait_max_ms", "replica_socket_timeout_ms")
+    def _fetches_end_before_the_socket(self) -> str | None:
+        if self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms:
+            return "the wait must not be longer than the timeout of the socket"
+        return None
+
+    @rule("replica_fetch_wait_max_ms", "replica_lag_time_max_ms")
+    def _waiting_is_not_lagging(self) -> str | None:
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            return "the wait must not be longer than the lag that is tolerated, or replicas leave for waiting"
+        return None
+
+    @rule("broker_heartbeat_interval_ms", "broker_session_timeout_ms")
+    def _heartbeats_fit_into_a_session(self) -> str | None:
+        if self.broker_heartbeat_interval_ms >= self.broker_session_timeout_ms:
+            return "heartbeats must come more often than the session times out"
+        return None
+
+
+BROKER_SETTINGS = Registry("broker", BrokerSettings)

@@ -1,0 +1,86 @@
+"""Quotas and metrics."""
+
+from __future__ import annotations
+
+from barnabas.base.settings import LOW, MEDIUM, NO_EFFECT, NOT_BUILT, Int, Long, Names, Plugin, Settings, setting
+from barnabas.base.settings.allowed import at_least, items
+from barnabas.base.settings.units import LONG_MAX, MIB
+
+
+class QuotaSettings(Settings, title="Quotas", importance=LOW):
+    """Over which time rates are measured."""
+
+    quota_window_num: Int = setting(
+        "How many samples the rate of a client is measured over.", default=11, allowed=at_least(1)
+    )
+    quota_window_size_seconds: Int = setting(
+        "How long one sample of a client's rate is.", default=1, allowed=at_least(1)
+    )
+    replication_quota_window_num: Int = setting(
+        "How many samples the rate of replication is measured over.", default=11, allowed=at_least(1)
+    )
+    replication_quota_window_size_seconds: Int = setting(
+        "How long one sample of the replication rate is.", default=1, allowed=at_least(1)
+    )
+    alter_log_dirs_replication_quota_window_num: Int = setting(
+        "How many samples the rate of moves between directories is measured over.", default=11, allowed=at_least(1)
+    )
+    alter_log_dirs_replication_quota_window_size_seconds: Int = setting(
+        "How long one sample of that rate is.", default=1, allowed=at_least(1)
+    )
+    controller_quota_window_num: Int = setting(
+        "How many samples the rate of changes at the controller is measured over.", default=11, allowed=at_least(1)
+    )
+    controller_quota_window_size_seconds: Int = setting(
+        "How long one sample of that rate is.", default=1, allowed=at_least(1)
+    )
+    client_quota_callback_class: Plugin | None = setting(
+        "A plug-in that decides the quotas of clients.", default=None, state=NOT_BUILT
+    )
+
+    leader_replication_throttled_rate: Long = setting(
+        "How many bytes per second leaders send to throttled replicas.",
+        default=LONG_MAX,
+        allowed=at_least(0),
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
+    )
+    follower_replication_throttled_rate: Long = setting(
+        "How many bytes per second followers fetch for throttled replicas.",
+        default=LONG_MAX,
+        allowed=at_least(0),
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: Long = setting(
+        "How fast replicas move between directories.",
+        default=LONG_MAX,
+        allowed=at_least(0),
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
+    )
+
+
+class BrokerMetricsSettings(Settings, title="Metrics", state=NO_EFFECT, importance=LOW):
+    """Metrics are offered to Prometheus; what steers Java's own is accepted."""
+
+    metrics_num_samples: Int = setting("How many samples a rate is computed from.", default=2, allowed=at_least(1))
+    metrics_sample_window_ms: Long = setting("How long one sample is.", default=30_000, allowed=at_least(1))
+    metrics_recording_level: str = setting("From which level on metrics are recorded.", default="INFO")
+    metric_reporters: Names = setting(
+        "Java classes that report metrics.", default=("org.apache.kafka.common.metrics.JmxReporter",), allowed=items()
+    )
+    kafka_metrics_reporters: Names = setting("Java classes that report the older metrics.", default=(), allowed=items())
+    kafka_metrics_polling_interval_secs: Int = setting(
+        "How often the older metrics are collected.", default=10, allowed=at_least(1)
+    )
+    telemetry_max_bytes: Int = setting(
+        "How much a client may push in one telemetry request.",
+        default=MIB,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
+    )

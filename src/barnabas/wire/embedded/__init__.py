@@ -1,0 +1,1 @@
+"""Messages that travel inside a `bytes` field of another message."""

@@ -1,0 +1,109 @@
+"""What all messages share: their version ranges, and encoding and decoding through compiled codecs."""
+
+from __future__ import annotations
+
+from enum import Flag, auto
+from typing import Any, ClassVar, Self
+
+from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
+from barnabas.wire.compiler import Buffer, Codec, compile_codec
+from barnabas.wire.schema import NO_VERSIONS, Struct, Versions
+
+
+class Message(Struct):
+    """A struct that travels or is stored by itself, in one of its versions."""
+
+    VERSIONS: ClassVar[Versions] = NO_VERSIONS
+    #: The versions that use compact lengths and end each struct with tagged fields.
+    FLEXIBLE: ClassVar[Versions] = NO_VERSIONS
+    _codecs: ClassVar[dict[int, Codec]]
+
+    def __init_subclass__(cls, versions: str | None = None, flexible: str = "none", **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        cls._codecs = {}
+        if versions is not None:
+            cls.VERSIONS = Versions.parse(versions)
+            cls.FLEXIBLE = Versions.parse(flexible)
+
+    @classmethod
+    def codec(cls, version: int) -> Codec:
+        """The codec of one version, compiled when it is first asked for."""
+        try:
+            return cls._codecs[version]
+        except KeyError:
+            if version not in cls.VERSIONS:
+                raise LocalProtocolError(
+                    f"{cls.__name__} has versions {cls.VERSIONS}, and {version} is not one of them"
+                ) from None
+            codec = cls._codecs[version] = compile_codec(cls, version, version in cls.FLEXIBLE)
+            return codec
+
+    @classmethod
+    def decode(cls, data: Buffer, version: int) -> Self:
+        """Read a message that fills `data`. `records` fields are views into `data`, not copies."""
+        message, end = cls.decode_prefix(data, version)
+        if end != len(data):
+            raise RemoteProtocolError(
+                f"{cls.__name__} v{version}: {len(data) - end} bytes are left over after the last field, at byte {end}"
+            )
+        return message
+
+    @classmethod
+    def decode_prefix(cls, data: Buffer, version: int, start: int = 0) -> tuple[Self, int]:
+        """Read a message that begins at `start`; also return where it ends."""
+        codec = cls._codecs.get(version) or cls.codec(version)
+        try:
+            decoded: tuple[Self, int] = codec.decode(data, start)
+        except codec.DECODE_FAILURES as failure:
+            raise codec.explain_decode(failure) from None
+        return decoded
+
+    def encode(self, version: int) -> bytes:
+        """The message as bytes."""
+        return b"".join(self.encode_parts(version))
+
+    def encode_parts(self, version: int) -> list[Buffer]:
+        """The message as buffers to be sent one after the other; each `records` field is one of them, uncopied."""
+        codec = self._codecs.get(version) or self.codec(version)
+        parts: list[Buffer] = []
+        try:
+            codec.encode(self, parts)
+        except codec.ENCODE_FAILURES as failure:
+            raise codec.explain_encode(failure) from None
+        return parts
+
+
+class Listeners(Flag):
+    """Where a request may arrive."""
+
+    NOWHERE = 0
+    BROKER = auto()
+    CONTROLLER = auto()
+
+
+class Request(Message):
+    """A question to a node. `SERVED` is what a node answers; older versions are there for talking to older nodes."""
+
+    API_KEY: ClassVar[int]
+    SERVED: ClassVar[Versions]
+    LISTENERS: ClassVar[Listeners]
+
+    def __init_subclass__(
+        cls, api_key: int = -1, served: str | None = None, listeners: str = "broker", **rest: Any
+    ) -> None:
+        super().__init_subclass__(**rest)
+        cls.API_KEY = api_key
+        cls.SERVED = Versions.parse(served) if served is not None else cls.VERSIONS
+        cls.LISTENERS = Listeners.NOWHERE
+        for name in listeners.split():
+            cls.LISTENERS |= Listeners[name.upper()]
+
+
+class Response(Message):
+    """The answer to the request with the same key, in the same version."""
+
+    API_KEY: ClassVar[int]
+
+    def __init_subclass__(cls, api_key: int = -1, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        cls.API_KEY = api_key

@@ -1,0 +1,1 @@
+"""Messages that live in files and internal topics: the same declarations and codecs as on the wire."""

@@ -1,0 +1,50 @@
+"""Apache Kafka's own code, where it can be had: `make oracles` fetches its jars, and tests that need them ask here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCES = Path(__file__).parent
+
+#: The release that we follow, and the last one that still had the oldest versions of messages.
+CURRENT = "4.3.1"
+OLDEST_VERSIONS = "3.9.1"
+
+
+def kafka_jars(release: str = CURRENT) -> Path | None:
+    """The folder with the jars of a release, if it was fetched."""
+    folder = Path(os.environ.get("BARNABAS_ORACLES", ROOT / ".oracles")) / f"kafka-{release}"
+    return folder if any(folder.glob("kafka-clients-*.jar")) else None
+
+
+def missing(release: str = CURRENT) -> str | None:
+    """Why Kafka's code cannot run here, if so."""
+    if shutil.which("java") is None:
+        return "java is not installed"
+    return None if kafka_jars(release) else f"Kafka {release} is not in .oracles: run 'make oracles'"
+
+
+def needs_kafka(release: str = CURRENT) -> pytest.MarkDecorator:
+    """Marks a test that runs Kafka's own code."""
+    reason = missing(release)
+    return pytest.mark.skipif(reason is not None, reason=reason or "")
+
+
+def run_java(source: str, text: str, release: str = CURRENT, arguments: tuple[str, ...] = ()) -> str:
+    """Run one of the Java programs beside this file with Kafka on its class path; give it `text`, return its output."""
+    done = subprocess.run(
+        ["java", "-cp", f"{kafka_jars(release)}/*", str(SOURCES / source), *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
