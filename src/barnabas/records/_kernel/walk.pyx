@@ -1,0 +1,194 @@
+# cython: boundscheck=False, wraparound=False
+"""Steps from batch to batch, reads a batch's header, and checks a batch's records without making objects."""
+
+cimport cython
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+
+from barnabas.records._kernel.bytes cimport data_of, load_i16, load_i32, load_i64, load_u32, plain_view, size_of
+from barnabas.records._kernel.cursor cimport (
+    MIN_RECORD_BYTES, Cursor, RawRecord, cursor_over, end_record, fail, read_record, skip_headers,
+)
+
+from barnabas.base.errors import RemoteProtocolError
+
+cdef enum:
+    FRAME_BYTES = 12          # base offset and length: the same in every message format
+    MIN_ENTRY_BYTES = 26      # the smallest message of format 0, which has 14 bytes after the frame
+    MAGIC_AT = 16
+    BATCH_HEADER_BYTES = 61
+
+
+@cython.final
+cdef class EntryWalk:
+    """Iterates over the log entries (batches, or old messages) in a buffer; `make` turns each entry's bytes into one.
+
+    The walk ends before an entry that the buffer holds only in part: `truncated` then says so, and `position` is where
+    that entry begins.
+    """
+
+    cdef memoryview view
+    cdef object make
+    cdef readonly Py_ssize_t position
+
+    def __init__(self, buffer, make):
+        self.view = plain_view(buffer)
+        self.make = make
+        self.position = 0
+
+    @property
+    def truncated(self) -> bool:
+        cdef Py_ssize_t left = size_of(self.view) - self.position
+        if left < FRAME_BYTES:
+            return left > 0
+        return left < FRAME_BYTES + load_i32(data_of(self.view) + self.position + 8)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Py_ssize_t left = size_of(self.view) - self.position
+        cdef int64_t entry_bytes
+        if left < FRAME_BYTES:
+            raise StopIteration
+        entry_bytes = <int64_t>load_i32(data_of(self.view) + self.position + 8) + FRAME_BYTES
+        if entry_bytes < MIN_ENTRY_BYTES:
+            raise RemoteProtocolError(f"a batch is said to have {entry_bytes} bytes, at byte {self.position}")
+        if left < entry_bytes:
+            raise StopIteration
+        entry = self.make(self.view[self.position : self.position + entry_bytes])
+        self.position += entry_bytes
+        return entry
+
+
+cdef class BatchHeader:
+    """The header of one batch of format 2, over `data`, the bytes of the whole batch."""
+
+    cdef readonly memoryview data
+    cdef readonly int64_t base_offset
+    cdef readonly int32_t leader_epoch
+    cdef readonly uint8_t magic
+    cdef readonly unsigned int crc
+    cdef readonly short attributes
+    cdef readonly int32_t last_offset_delta
+    cdef readonly int64_t base_timestamp_ms
+    cdef readonly int64_t max_timestamp_ms
+    cdef readonly int64_t producer_id
+    cdef readonly short producer_epoch
+    cdef readonly int32_t base_sequence
+    cdef readonly int32_t record_count
+
+    def __init__(self, data):
+        self.data = plain_view(data)
+        self.read_header()
+
+    @property
+    def size_bytes(self) -> int:
+        return size_of(self.data)
+
+    def read_header(self):
+        """Read the fields from `data` again, for those who have just written there."""
+        cdef memoryview view = plain_view(self.data)  # `data` is public, so somebody may have released it
+        cdef Py_ssize_t size_bytes = size_of(view)
+        cdef const uint8_t* at = data_of(view)
+        if size_bytes > MAGIC_AT and at[MAGIC_AT] != 2:
+            raise RemoteProtocolError(f"a batch has magic {at[MAGIC_AT]}, where 2 was expected")
+        if size_bytes < BATCH_HEADER_BYTES:
+            raise RemoteProtocolError(f"a batch has {size_bytes} bytes; its header alone takes {BATCH_HEADER_BYTES}")
+        if <int64_t>load_i32(at + 8) + FRAME_BYTES != size_bytes:
+            raise RemoteProtocolError(f"a batch says {load_i32(at + 8) + FRAME_BYTES} bytes but has {size_bytes}")
+        self.base_offset = load_i64(at)
+        self.leader_epoch = load_i32(at + 12)
+        self.magic = at[MAGIC_AT]
+        self.crc = load_u32(at + 17)
+        self.attributes = load_i16(at + 21)
+        self.last_offset_delta = load_i32(at + 23)
+        self.base_timestamp_ms = load_i64(at + 27)
+        self.max_timestamp_ms = load_i64(at + 35)
+        self.producer_id = load_i64(at + 43)
+        self.producer_epoch = load_i16(at + 51)
+        self.base_sequence = load_i32(at + 53)
+        self.record_count = load_i32(at + 57)
+        if self.record_count < 0:
+            raise RemoteProtocolError(f"a batch says it has {self.record_count} records, at byte 57")
+        if self.last_offset_delta < 0:
+            raise RemoteProtocolError(f"a batch has the last offset delta {self.last_offset_delta}, at byte 23")
+
+
+@cython.final
+cdef class RecordSummary:
+    """What a walk over all records of a batch found. An index of -1 means that no record is of that kind."""
+
+    cdef readonly int32_t record_count
+    cdef readonly int32_t last_offset_delta
+    cdef readonly int32_t first_gap
+    cdef readonly int32_t first_disorder
+    cdef readonly int32_t first_null_key
+    cdef readonly int64_t min_timestamp_ms
+    cdef readonly int64_t max_timestamp_ms
+    cdef readonly int32_t max_timestamp_offset_delta
+
+    def __repr__(self):
+        return (
+            f"RecordSummary(record_count={self.record_count}, last_offset_delta={self.last_offset_delta}, "
+            f"first_gap={self.first_gap}, first_disorder={self.first_disorder}, "
+            f"first_null_key={self.first_null_key}, min_timestamp_ms={self.min_timestamp_ms}, "
+            f"max_timestamp_ms={self.max_timestamp_ms}, "
+            f"max_timestamp_offset_delta={self.max_timestamp_offset_delta})"
+        )
+
+
+cdef bint walk_records(
+    Cursor* cursor, int32_t count, int64_t base_timestamp_ms, RecordSummary found
+) noexcept nogil:
+    cdef const uint8_t* payload_end = cursor.end
+    cdef RawRecord record
+    cdef int32_t i, last_offset_delta = -1, max_offset_delta = -1
+    cdef int32_t first_gap = -1, first_disorder = -1, first_null_key = -1
+    cdef int64_t timestamp_ms, min_ms = INT64_MAX, max_ms = INT64_MIN
+    for i in range(count):
+        if not read_record(cursor, &record):
+            return False
+        if record.header_count and not skip_headers(cursor, record.header_count):
+            return False
+        if not end_record(cursor, payload_end):
+            return False
+        if record.offset_delta != i and first_gap < 0:
+            first_gap = i
+        if record.offset_delta <= last_offset_delta and first_disorder < 0:
+            first_disorder = i
+        last_offset_delta = record.offset_delta
+        if record.key_size < 0 and first_null_key < 0:
+            first_null_key = i
+        timestamp_ms = <int64_t>(<uint64_t>base_timestamp_ms + <uint64_t>record.timestamp_delta)
+        if timestamp_ms < min_ms:
+            min_ms = timestamp_ms
+        if timestamp_ms > max_ms or i == 0:
+            max_ms = timestamp_ms
+            max_offset_delta = record.offset_delta
+    if cursor.at != payload_end:
+        cursor.failure = b"bytes are left after the last record"
+        return False
+    found.record_count = count
+    found.last_offset_delta = last_offset_delta
+    found.first_gap = first_gap
+    found.first_disorder = first_disorder
+    found.first_null_key = first_null_key
+    found.min_timestamp_ms = min_ms if count else -1
+    found.max_timestamp_ms = max_ms if count else -1
+    found.max_timestamp_offset_delta = max_offset_delta
+    return True
+
+
+def summarise_records(payload, int32_t record_count, int64_t base_timestamp_ms) -> RecordSummary:
+    """Check the form of every record in `payload` (decompressed) and tell what a broker needs to know of them."""
+    cdef memoryview view = plain_view(payload)
+    cdef Cursor cursor = cursor_over(data_of(view), size_of(view))
+    cdef RecordSummary found = RecordSummary.__new__(RecordSummary)
+    cdef bint good
+    if record_count > size_of(view) // MIN_RECORD_BYTES:
+        raise RemoteProtocolError(f"{record_count} records cannot fit in {size_of(view)} bytes")
+    with nogil:
+        good = walk_records(&cursor, record_count, base_timestamp_ms, found)
+    if not good:
+        fail(&cursor)
+    return found
