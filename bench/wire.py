@@ -1,4 +1,4 @@
-"""Encoding and decoding of messages, against kafka-python, which compiles codecs too, and kio, whose decoder is Rust."""
+"""Encoding and decoding of messages against kafka-python, which compiles codecs too, and kio, whose decoder is Rust."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ FATAL = False
 
 
 class ErrorCode(IntEnum):
-    """One error of the protocol. Compares and encodes as its number; unknown numbers map to `UNKNOWN_SERVER_ERROR`.
+    """One error of the protocol. Compares and encodes as its number.
 
-    >>> ErrorCode(6).name, ErrorCode(6).retriable
+    >>> ErrorCode.of(6).name, ErrorCode.of(6).retriable
     ('NOT_LEADER_OR_FOLLOWER', True)
     """
 
@@ -27,9 +27,10 @@ class ErrorCode(IntEnum):
         return member
 
     @classmethod
-    def _missing_(cls, value: object) -> ErrorCode | None:
-        """A newer broker may know errors that we do not: those are a failure of unknown kind, not a crash of ours."""
-        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+    def of(cls, code: int) -> ErrorCode:
+        """The error with a number. A newer broker may know ones that we do not: to us they are of unknown kind."""
+        found = cls._value2member_map_.get(code)
+        return found if isinstance(found, ErrorCode) else cls.UNKNOWN_SERVER_ERROR
 
     UNKNOWN_SERVER_ERROR = -1, FATAL, "the broker failed in a way it has no code for; its log says more"
     NONE = 0, FATAL, "no error"

@@ -28,7 +28,6 @@ MAX_SEQUENCE: Final = 2**31 - 1
 # producer id, producer epoch, base sequence, record count
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 FRAME_BYTES: Final = 12  # base offset and length: what the length does not count
-LEADER_EPOCH_AT: Final = 12
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21  # the CRC covers everything from here on
 MAX_TIMESTAMP_AT: Final = 35
@@ -40,7 +39,6 @@ TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
-_I32: Final = struct.Struct(">i")
 _I64: Final = struct.Struct(">q")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -103,14 +101,6 @@ class BatchView(BatchHeader):
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def next_offset(self) -> int:
-        return self.last_offset + 1
-
-    @property
     def has_producer_id(self) -> bool:
         return self.producer_id > NO_PRODUCER_ID
 
@@ -158,12 +148,6 @@ class BatchView(BatchHeader):
 
     def __iter__(self) -> RecordReader:
         return self.records()
-
-    def stamp(self, *, base_offset: int, leader_epoch: int) -> None:
-        """Give the batch its place in the log. The CRC covers neither field."""
-        self._write(_I64, 0, base_offset)
-        self._write(_I32, LEADER_EPOCH_AT, leader_epoch)
-        self.read_header()
 
     def stamp_log_append_time(self, timestamp_ms: int) -> None:
         """Make every record read as appended at `timestamp_ms`."""

@@ -216,6 +216,11 @@ class TopicSettings(Settings, title="Topic", state=LIVE):
         "A segment size below the usual minimum, for tests.", default=None, internal=True
     )
 
+    @property
+    def segment_limit_bytes(self) -> int:
+        """How large a segment may grow."""
+        return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
+
     @rule("min_compaction_lag_ms", "max_compaction_lag_ms")
     def _lags_leave_time_to_compact(self) -> str | None:
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:

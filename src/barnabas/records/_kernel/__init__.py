@@ -7,6 +7,8 @@
 | `build` | append records to a batch, one by one or from columns |
 | `collect` | records into columns: Arrow's plain buffers, filled without Arrow's headers |
 | `columns` | Arrow's buffers as rows, for `build` to read from |
+| `scan` | look for a batch by offset or timestamp, reading headers alone |
+| `keymap`, `compact` | the newest offset of every key, and what is left of a batch without the older ones |
 | `scratch` | memory that need not be cleared |
 | `murmur2` | the hash that spreads keys over partitions |
 

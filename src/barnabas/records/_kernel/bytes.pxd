@@ -24,6 +24,18 @@ cdef inline int64_t load_i64(const uint8_t* at) noexcept nogil:
     return <int64_t>(<uint64_t>load_u32(at) << 32 | load_u32(at + 4))
 
 
+cdef inline void store_i32(uint8_t* at, int32_t value) noexcept nogil:
+    at[0] = <uint8_t>(<uint32_t>value >> 24)
+    at[1] = <uint8_t>(<uint32_t>value >> 16)
+    at[2] = <uint8_t>(<uint32_t>value >> 8)
+    at[3] = <uint8_t>value
+
+
+cdef inline void store_i64(uint8_t* at, int64_t value) noexcept nogil:
+    store_i32(at, <int32_t>(value >> 32))
+    store_i32(at + 4, <int32_t>value)
+
+
 cdef inline memoryview plain_view(object buffer):
     """A contiguous view of single bytes over anything that has bytes.
 

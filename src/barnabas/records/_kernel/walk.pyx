@@ -4,12 +4,14 @@
 cimport cython
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
-from barnabas.records._kernel.bytes cimport data_of, load_i16, load_i32, load_i64, load_u32, plain_view, size_of
+from barnabas.records._kernel.bytes cimport (
+    PyMemoryView_GET_BUFFER, data_of, load_i16, load_i32, load_i64, load_u32, plain_view, size_of, store_i32, store_i64,
+)
 from barnabas.records._kernel.cursor cimport (
     MIN_RECORD_BYTES, Cursor, RawRecord, cursor_over, end_record, fail, read_record, skip_headers,
 )
 
-from barnabas.base.errors import RemoteProtocolError
+from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
 
 cdef enum:
     FRAME_BYTES = 12          # base offset and length: the same in every message format
@@ -84,6 +86,24 @@ cdef class BatchHeader:
     @property
     def size_bytes(self) -> int:
         return size_of(self.data)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    def stamp(self, *, int64_t base_offset, int32_t leader_epoch):
+        """Give the batch its place in the log. The CRC covers neither field."""
+        cdef uint8_t* at = <uint8_t*>data_of(self.data)
+        if PyMemoryView_GET_BUFFER(self.data).readonly:
+            raise LocalProtocolError("a batch can be stamped only in a writable buffer")
+        store_i64(at, base_offset)
+        store_i32(at + 12, leader_epoch)
+        self.base_offset = base_offset
+        self.leader_epoch = leader_epoch
 
     def read_header(self):
         """Read the fields from `data` again, for those who have just written there."""

@@ -1,0 +1,71 @@
+# cython: boundscheck=False, wraparound=False
+"""Looks for a batch by offset or timestamp in a piece of a log, reading headers alone."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from barnabas.records._kernel.bytes cimport data_of, load_i32, load_i64, plain_view, size_of
+
+from barnabas.base.errors import RemoteProtocolError
+
+cdef enum:
+    FRAME_BYTES = 12
+    MIN_ENTRY_BYTES = 26
+    MAGIC_AT = 16
+    LAST_OFFSET_DELTA_AT = 23
+    MAX_TIMESTAMP_AT = 35
+    HEADER_BYTES = 61
+
+
+cdef inline bint has_header(const uint8_t* at, int64_t left_bytes) noexcept:
+    return left_bytes >= MIN_ENTRY_BYTES and (left_bytes >= HEADER_BYTES or at[MAGIC_AT] < 2)
+
+
+cdef inline int64_t entry_size(const uint8_t* at) except -1:
+    cdef int64_t size_bytes = <int64_t>load_i32(at + 8) + FRAME_BYTES
+    if size_bytes < MIN_ENTRY_BYTES:
+        raise RemoteProtocolError(f"a batch is said to have {size_bytes} bytes")
+    return size_bytes
+
+
+cdef inline int64_t last_offset_of(const uint8_t* at) noexcept:
+    # Entries of the old formats are wrappers or single messages: their offset is that of the last message.
+    if at[MAGIC_AT] < 2:
+        return load_i64(at)
+    return load_i64(at) + load_i32(at + LAST_OFFSET_DELTA_AT)
+
+
+def find_offset(buffer, int64_t offset):
+    """The first entry that reaches `offset`, as (position, size, last offset).
+
+    If there is none in `buffer`, the size is 0 and the position is where the search must go on: that of the first entry
+    whose header is not wholly there.
+    """
+    cdef memoryview view = plain_view(buffer)
+    cdef const uint8_t* start = data_of(view)
+    cdef int64_t size_bytes = size_of(view), position = 0, entry_bytes, last_offset
+    while has_header(start + position, size_bytes - position):
+        entry_bytes = entry_size(start + position)
+        last_offset = last_offset_of(start + position)
+        if last_offset >= offset:
+            return position, entry_bytes, last_offset
+        position += entry_bytes
+    return position, 0, -1
+
+
+def find_timestamp(buffer, int64_t timestamp_ms, int64_t from_offset):
+    """The first entry that reaches `from_offset` and may hold a record of `timestamp_ms` or later.
+
+    As (position, size); the size is 0 and the position where to go on if there is none in `buffer`. Entries of the old
+    formats are always candidates: format 0 has no timestamp.
+    """
+    cdef memoryview view = plain_view(buffer)
+    cdef const uint8_t* start = data_of(view)
+    cdef const uint8_t* at
+    cdef int64_t size_bytes = size_of(view), position = 0, entry_bytes
+    while has_header(start + position, size_bytes - position):
+        at = start + position
+        entry_bytes = entry_size(at)
+        if last_offset_of(at) >= from_offset and (at[MAGIC_AT] < 2 or load_i64(at + MAX_TIMESTAMP_AT) >= timestamp_ms):
+            return position, entry_bytes
+        position += entry_bytes
+    return position, 0

@@ -1,0 +1,152 @@
+"""A log directory: its lock, its checkpoints, and the partitions that lie in it.
+
+Names below it: `<topic>-<partition>` for a partition, `<topic>-<partition>.<32 hex digits>-delete` for one that is
+being deleted. Others (`-future`, `-stray`) belong to features that are not built and are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final, TypeVar
+
+from barnabas.base.ids import TopicPartition
+from barnabas.storage.checkpoints import (
+    CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    read_clean_shutdown,
+    read_offsets,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+    write_offsets,
+)
+from barnabas.storage.errors import CorruptLogError, LogDirectoryError
+from barnabas.storage.files import FileSystem, Lock, directory_of, join
+
+T = TypeVar("T")
+
+LOCK_FILE: Final = ".lock"
+METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
+_PARTITION_NAME: Final = re.compile(r"(.+)-([0-9]+)")
+_DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
+_MAX_NAME_LENGTH: Final = 255
+
+
+def parse_partition_name(name: str) -> TopicPartition | None:
+    """The partition whose directory has this name, if it is one's."""
+    match = _PARTITION_NAME.fullmatch(name)
+    return TopicPartition(match[1], int(match[2])) if match else None
+
+
+def deleted_name(partition: TopicPartition, randomness: Random) -> str:
+    """A name under which a partition's directory waits for its removal. Names have at most 255 characters."""
+    suffix = f".{randomness.getrandbits(128):032x}-delete"
+    return str(partition)[: _MAX_NAME_LENGTH - len(suffix)] + suffix
+
+
+class LogDirectory:
+    """One of the places where a node keeps its logs. It may fail by itself."""
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self._files = files
+        self.path = path
+        self._lock: Lock | None = None
+        #: Why the directory cannot be used any more.
+        self.failure: LogDirectoryError | None = None
+        self.was_clean = False
+        #: The broker epoch of the last stop, if it was clean; -1 where that is not known.
+        self.previous_broker_epoch = -1
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        #: Up to where each compacted log is clean.
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+
+    @property
+    def is_online(self) -> bool:
+        return self.failure is None
+
+    def open(self) -> None:
+        """Take the lock and read the checkpoints. From now on a stop counts as unclean until `close` says otherwise."""
+        try:
+            if not self._files.exists(self.path):
+                self._files.make_directory(self.path)
+                self._files.sync_directory(directory_of(self.path))
+            self._lock = self._files.lock(join(self.path, LOCK_FILE))
+        except BlockingIOError:
+            raise LogDirectoryError(self.path, "another process is using it") from None
+        except OSError as failure:
+            raise LogDirectoryError(self.path, str(failure)) from failure
+        epoch = self.guard(lambda: read_clean_shutdown(self._files, self.path))
+        self.was_clean = epoch is not None
+        self.previous_broker_epoch = -1 if epoch is None else epoch
+        self.guard(lambda: remove_clean_shutdown(self._files, self.path))
+        self.recovery_points = self._read_checkpoint(RECOVERY_POINT_FILE)
+        self.log_starts = self._read_checkpoint(LOG_START_FILE)
+        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARK_FILE)
+        self.cleaner_offsets = self._read_checkpoint(CLEANER_FILE)
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint that cannot be read is as good as none: all is recovered, and starts where the files start."""
+        try:
+            return self.guard(lambda: read_offsets(self._files, join(self.path, name)))
+        except CorruptLogError:
+            return {}
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that lie here, without the metadata log, which has an owner of its own."""
+        names = self.guard(lambda: self._files.names(self.path))
+        found = (parse_partition_name(name) for name in names if not _DELETED_NAME.fullmatch(name))
+        return [each for each in found if each is not None and each != METADATA_PARTITION]
+
+    def left_over(self) -> list[str]:
+        """Partitions whose deletion was interrupted."""
+        names = self.guard(lambda: self._files.names(self.path))
+        return [join(self.path, name) for name in names if _DELETED_NAME.fullmatch(name)]
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a partition's directory with all its files."""
+
+        def remove() -> None:
+            for name in self._files.names(path):
+                self._files.remove(join(path, name))
+            self._files.remove_directory(path)
+
+        self.guard(remove)
+
+    def save_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.guard(lambda: write_offsets(self._files, join(self.path, RECOVERY_POINT_FILE), offsets))
+
+    def save_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.guard(lambda: write_offsets(self._files, join(self.path, LOG_START_FILE), offsets))
+
+    def save_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.guard(lambda: write_offsets(self._files, join(self.path, HIGH_WATERMARK_FILE), offsets))
+
+    def save_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
+        """Note up to where a log is clean; None once it is gone."""
+        if offset is None:
+            if self.cleaner_offsets.pop(partition, None) is None:
+                return
+        else:
+            self.cleaner_offsets[partition] = offset
+        self.guard(lambda: write_offsets(self._files, join(self.path, CLEANER_FILE), self.cleaner_offsets))
+
+    def guard(self, work: Callable[[], T]) -> T:
+        """Do something with the directory; if the disk fails, the directory has failed."""
+        try:
+            return work()
+        except OSError as failure:
+            self.failure = LogDirectoryError(self.path, str(failure))
+            raise self.failure from failure
+
+    def close(self, *, broker_epoch: int = -1, is_clean: bool) -> None:
+        """Give the directory back. `is_clean`: all logs were closed, so the next start may trust what it finds."""
+        if is_clean and self.is_online:
+            self.guard(lambda: write_clean_shutdown(self._files, self.path, broker_epoch))
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

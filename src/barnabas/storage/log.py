@@ -1,0 +1,585 @@
+"""The log of one partition: segments that follow each other, and what is known of its producers and leader epochs.
+
+Guarantees:
+- An offset holds one record for ever: `next_offset` only rises, except through truncation.
+- What `append` returned for is in the file. It is safe against a crash of the machine below `recovery_point`.
+- Readers see whole batches, from `log_start_offset` up to the bound that they ask for.
+- A failed write leaves the log as it was.
+
+`append` gives offsets and writes without ever waiting; what may take long beforehand is in `validation`. Time is handed
+in. Nothing here is safe to be called from two threads at once, except `flush`, which touches only segments that the
+caller has seen and the recovery point.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+from collections.abc import Iterator
+from random import Random
+from typing import Final, NamedTuple
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import check
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.records.batch import BatchView
+from barnabas.storage.aborted import AbortedTransaction
+from barnabas.storage.errors import LogDirectoryError, LogError
+from barnabas.storage.files import FileSystem, directory_of
+from barnabas.storage.leader_epochs import LeaderEpochs, save_leader_epochs
+from barnabas.storage.producer_snapshot import ProducerSnapshots
+from barnabas.storage.producer_state import CompletedTransaction, ProducerStates
+from barnabas.storage.segment import DELETED_SUFFIX, SWAP_SUFFIX, FileRange, Segment
+from barnabas.storage.settings import TopicSettings
+from barnabas.storage.validation import PreparedAppend
+
+NO_TIMESTAMP_MS: Final = -1
+_DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Appended(NamedTuple):
+    """Where the records lie. `append_time_ms` is -1 where records keep their own timestamps."""
+
+    first_offset: int
+    last_offset: int
+    append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
+class LogRead(NamedTuple):
+    """Whole batches (the last may be cut off) as they lie in a file; None where there is nothing to read yet."""
+
+    range: FileRange | None
+    high_watermark: int
+    log_start_offset: int
+    next_offset: int
+
+
+def aborted_entry(ended: CompletedTransaction) -> AbortedTransaction:
+    return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
+
+
+class TimestampAndOffset(NamedTuple):
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class PartitionLog:
+    """An open log. `recovery.load_log` makes one from a directory."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        partition: TopicPartition,
+        settings: TopicSettings,
+        *,
+        topic_id: Uuid | None,
+        segments: list[Segment],
+        producers: ProducerStates,
+        snapshots: ProducerSnapshots,
+        epochs: LeaderEpochs,
+        log_start_offset: int,
+        next_offset: int,
+        recovery_point: int,
+        producer_expiration_ms: int,
+        randomness: Random,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self.directory = directory
+        self.partition = partition
+        self.settings = settings
+        self.topic_id = topic_id
+        self._segments = segments
+        self.producers = producers
+        self.snapshots = snapshots
+        self.epochs = epochs
+        self.log_start_offset = log_start_offset
+        self.next_offset = next_offset
+        self.recovery_point = recovery_point
+        self.high_watermark = log_start_offset
+        self._producer_expiration_ms = producer_expiration_ms
+        self._randomness = randomness
+        self._jitter_ms = self._pick_jitter()
+        self._active_since_ms = now_ms
+        self._last_flush_ms = now_ms
+        self._names_changed = True
+        # Files renamed to `.deleted`, and when they may go: readers that hold them need a while to finish.
+        self._to_remove: list[tuple[int, Segment]] = []
+
+    def __repr__(self) -> str:
+        return f"<log of {self.partition}, offsets {self.log_start_offset} to {self.next_offset}>"
+
+    # What is there
+
+    @property
+    def segments(self) -> list[Segment]:
+        return list(self._segments)
+
+    @property
+    def active_segment(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it, the outcome of every transaction is known."""
+        return self.producers.last_stable_offset(self.high_watermark, self.log_start_offset)
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.settings.cleanup_policy
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Tell the log up to where its records are committed. Never beyond the end, never before the start."""
+        self.high_watermark = max(self.log_start_offset, min(offset, self.next_offset))
+        self.producers.on_high_watermark(self.high_watermark)
+
+    # Appending
+
+    def append(self, prepared: PreparedAppend, *, leader_epoch: int, now_ms: int) -> Appended:
+        """As the leader: give the batch its offsets and write it. A batch that was written before is only told of."""
+        (batch,) = prepared.batches
+        if prepared.is_from_coordinator:
+            self.producers.check_from_coordinator(batch)
+        elif batch.producer_id >= 0 and (duplicate := self.producers.check(batch)) is not None:
+            append_time_ms = NO_TIMESTAMP_MS if prepared.append_time_ms < 0 else duplicate.timestamp_ms
+            return Appended(
+                duplicate.first_offset, duplicate.last_offset, append_time_ms, self.log_start_offset, is_duplicate=True
+            )
+        batch.stamp(base_offset=self.next_offset, leader_epoch=leader_epoch)
+        self._write(prepared, now_ms)
+        return Appended(batch.base_offset, batch.last_offset, prepared.append_time_ms, self.log_start_offset)
+
+    def append_as_follower(self, prepared: PreparedAppend, *, now_ms: int) -> Appended | None:
+        """Take over batches with the offsets that the leader gave them; None if there are none."""
+        if not prepared.batches:
+            return None
+        first, last = prepared.batches[0], prepared.batches[-1]
+        if first.base_offset < self.next_offset:
+            raise LogError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition}: offset {first.base_offset} was fetched, but the log ends at {self.next_offset}",
+            )
+        self._write(prepared, now_ms)
+        return Appended(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
+
+    def _write(self, prepared: PreparedAppend, now_ms: int) -> None:
+        batches = prepared.batches
+        last_offset = batches[-1].last_offset
+        try:
+            self._note_epochs(batches)
+            segment = self._segment_for(
+                prepared.size_bytes, batches[0].base_offset, last_offset, prepared.max_timestamp_ms, now_ms
+            )
+            position = segment.size_bytes
+            if len(batches) == 1:
+                segment.append(prepared.data, last_offset, prepared.max_timestamp_ms)
+            else:
+                segment.append_batches(prepared.data, batches)
+            try:
+                for batch in batches:
+                    if batch.producer_id >= 0:
+                        ended = self.producers.apply(batch)
+                        if ended is not None and ended.is_aborted:
+                            segment.aborted.append(aborted_entry(ended))
+            except OSError:
+                # An abort that its index could not take must not be in the log: readers would be shown its records.
+                segment.cut_at(position, self.next_offset)
+                self.reload_producers(now_ms)
+                raise
+        except OSError as failure:
+            raise self.failed(failure) from failure
+        self.next_offset = last_offset + 1
+
+    def _note_epochs(self, batches: list[BatchView]) -> None:
+        epochs = self.epochs
+        for batch in batches:
+            epoch = batch.leader_epoch
+            if epoch != epochs.latest_epoch and epoch >= 0:
+                epochs.assign(epoch, batch.base_offset)
+        if epochs.dirty:
+            # Before the records can be read: recovery does not look for epochs below the recovery point.
+            save_leader_epochs(self._files, self.directory, epochs)
+
+    def _segment_for(
+        self, size_bytes: int, first_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int
+    ) -> Segment:
+        segment = self._segments[-1]
+        settings = self.settings
+        if segment.size_bytes > settings.segment_limit_bytes - size_bytes or segment.is_index_full:
+            return self.roll(now_ms)
+        if not segment.can_hold(last_offset):
+            return self.roll(now_ms, first_offset)
+        if segment.size_bytes:
+            first_ms = segment.first_timestamp_ms
+            # The age of data is told by data: a log that is filled from an archive rolls as it did when it was live.
+            age_ms = (
+                max_timestamp_ms - first_ms if first_ms >= 0 <= max_timestamp_ms else now_ms - self._active_since_ms
+            )
+            if age_ms > settings.segment_ms - self._jitter_ms:
+                return self.roll(now_ms)
+        return segment
+
+    def _pick_jitter(self) -> int:
+        longest_ms = min(self.settings.segment_jitter_ms, self.settings.segment_ms)
+        return self._randomness.randrange(longest_ms) if longest_ms else 0
+
+    def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
+        """Close the last segment and begin another at the next offset, or at `base_offset` if that is higher."""
+        old = self._segments[-1]
+        base_offset = max(base_offset, self.next_offset)
+        if old.base_offset == base_offset and not old.size_bytes:
+            return old
+        old.finish()
+        if self.recovery_point >= self.next_offset:
+            # Neither a later flush nor recovery will look at this segment again.
+            old.write_indexes(sync=True)
+        self.snapshots.take(self.producers, base_offset, sync=False)
+        if self._names_changed:
+            # A machine that crashes may lose names in any order. If the last but one were lost and the last one kept,
+            # recovery would see no gap but a hole.
+            self._files.sync_directory(self.directory)
+        new = self.new_segment(base_offset)
+        self._segments.append(new)
+        self._names_changed = True
+        self._active_since_ms = now_ms
+        self._jitter_ms = self._pick_jitter()
+        return new
+
+    def new_segment(self, base_offset: int, *, suffix: str = "") -> Segment:
+        return Segment(
+            self._files,
+            self.directory,
+            base_offset,
+            index_bytes=self.settings.segment_index_bytes,
+            index_interval_bytes=self.settings.index_interval_bytes,
+            create=True,
+            suffix=suffix,
+        )
+
+    def failed(self, failure: OSError) -> LogError:
+        """What a failure of the disk means: a full one can be waited for, any other takes the directory offline."""
+        if failure.errno in _DISK_FULL:
+            return LogError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.partition}: the disk is full; nothing was written, and appending goes on when there is space",
+            )
+        return LogDirectoryError(directory_of(self.directory), f"{self.partition}: {failure}")
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool = True) -> LogRead:
+        """Batches from the one that holds `offset`, or the next after a gap, on; only such as lie below `end_offset`.
+
+        `max_bytes` is kept to, but with `at_least_one` the first batch comes whole, however large.
+        """
+        if not self.log_start_offset <= offset <= self.next_offset:
+            raise LogError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition}: offset {offset} is not between {self.log_start_offset} and {self.next_offset}",
+            )
+        found = None
+        if offset < end_offset:
+            for segment in self._segments[self._segment_index(offset) :]:
+                if segment.base_offset >= end_offset:
+                    break
+                end = self._end_position(segment, end_offset)
+                found = segment.read(offset, max_bytes, end, at_least_one=at_least_one)
+                if found is not None:
+                    break
+        if found is not None and not found.size_bytes:
+            found = None
+        return LogRead(found, self.high_watermark, self.log_start_offset, self.next_offset)
+
+    def _segment_index(self, offset: int) -> int:
+        """The place of the last segment that begins at or before `offset`."""
+        segments = self._segments
+        if offset >= segments[-1].base_offset:
+            return len(segments) - 1
+        return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def _end_position(self, segment: Segment, end_offset: int) -> int:
+        """Up to where the segment may be read."""
+        if end_offset >= self.next_offset:
+            return segment.size_bytes
+        found = segment.locate(end_offset)
+        return segment.size_bytes if found is None else found.position
+
+    def aborted_transactions(self, offset: int, data: FileRange) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of `data`, which was read at `offset`, must know of."""
+        place = self._segment_index(offset)
+        while self._segments[place].file is not data.file:
+            place += 1
+        segment = self._segments[place]
+        end_offset = self._end_offset_of(place, segment, data)
+        found: list[AbortedTransaction] = []
+        for later in self._segments[place:]:
+            entries, is_complete = later.aborted.search(offset, end_offset)
+            found += entries
+            if is_complete:
+                break
+        return found
+
+    def _end_offset_of(self, place: int, segment: Segment, data: FileRange) -> int:
+        """An offset that the data surely does not reach: cheap and too high rather than exact."""
+        start = segment.offset_index.entry_at(data.position)
+        beyond = segment.offset_index.upper_bound(start, data.position - start.position + data.size_bytes)
+        if beyond is not None:
+            return beyond.offset
+        is_last = place == len(self._segments) - 1
+        return self.next_offset if is_last else self._segments[place + 1].base_offset
+
+    def batches(self, from_offset: int) -> Iterator[BatchView]:
+        """All batches that reach `from_offset`, for those who must read everything, such as coordinators."""
+        for segment in self._segments[self._segment_index(from_offset) :]:
+            found = segment.locate(from_offset)
+            if found is not None:
+                for entry in segment.entries(found.position):
+                    if isinstance(entry, BatchView):
+                        yield entry
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """The first record that is not older than `timestamp_ms`."""
+        for segment in self._segments:
+            found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
+            if found is not None:
+                return self._with_epoch(*found)
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
+        """The first record with the highest timestamp of all."""
+        best: tuple[int, int] | None = None
+        for segment in sorted(self._segments, key=lambda segment: segment.max_timestamp[0], reverse=True):
+            if best is not None and segment.max_timestamp[0] <= best[0]:
+                break
+            found = segment.find_max_timestamp(self.log_start_offset)
+            if found is not None and (best is None or found[0] > best[0]):
+                best = found
+        return None if best is None else self._with_epoch(*best)
+
+    def _with_epoch(self, timestamp_ms: int, offset: int) -> TimestampAndOffset:
+        epoch = self.epochs.epoch_for_offset(offset)
+        return TimestampAndOffset(timestamp_ms, offset, -1 if epoch is None else epoch)
+
+    # Safety
+
+    def flush(self, to_offset: int | None = None) -> None:
+        """Make everything below `to_offset` (all, if not given) safe against a crash of the machine."""
+        target = self.next_offset if to_offset is None else to_offset
+        if target <= self.recovery_point:
+            return
+        start = self._segment_index(self.recovery_point)
+        names_changed, self._names_changed = self._names_changed, False
+        try:
+            for segment in self._segments[start:]:
+                if segment.base_offset < target:
+                    segment.flush()
+            if names_changed:
+                self._files.sync_directory(self.directory)
+        except OSError as failure:
+            self._names_changed = True
+            raise self.failed(failure) from failure
+        self.recovery_point = max(self.recovery_point, target)
+
+    def flush_if_due(self, now_ms: int) -> bool:
+        """Flush if the settings ask for it by now; whether it was done."""
+        unflushed = self.next_offset - self.recovery_point
+        is_due = unflushed and (
+            unflushed >= self.settings.flush_messages or now_ms - self._last_flush_ms >= self.settings.flush_ms
+        )
+        if is_due:
+            self._last_flush_ms = now_ms
+            self.flush()
+        return bool(is_due)
+
+    def close(self) -> None:
+        """Bring everything to disk and close the files, so that the next start need not recover."""
+        try:
+            self.active_segment.finish()
+            self.snapshots.take(self.producers, self.next_offset)
+            self.flush()
+            save_leader_epochs(self._files, self.directory, self.epochs)
+        except OSError as failure:
+            raise self.failed(failure) from failure
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files and nothing more, as when the disk has failed."""
+        for segment in [*self._segments, *(segment for _, segment in self._to_remove)]:
+            segment.close()
+
+    # Getting shorter
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Let the log begin at `offset`; whether that was news. The files go with the next retention."""
+        if offset > self.high_watermark:
+            raise LogError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition}: the log cannot start at {offset}, beyond the high watermark {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.producers.on_log_start(offset)
+        return True
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Delete what the topic's settings do not keep any longer; how many segments went."""
+        wanted = self._count_below_log_start()
+        if "delete" in self.settings.cleanup_policy:
+            wanted = max(wanted, self._count_expired(now_ms), self._count_over_size())
+        if not wanted:
+            return 0
+        try:
+            if wanted == len(self._segments):
+                # Even the last one has expired: it makes room for an empty one.
+                self.roll(now_ms)
+            doomed = self._segments[:wanted]
+            self.log_start_offset = max(self.log_start_offset, self._segments[wanted].base_offset)
+            for segment in doomed:
+                # One after the other for certain: if a crash brought back an older one alone, there would be a hole.
+                self._delete([segment], now_ms)
+                self._files.sync_directory(self.directory)
+            self.epochs.truncate_from_start(self.log_start_offset)
+            self.producers.on_log_start(self.log_start_offset)
+            save_leader_epochs(self._files, self.directory, self.epochs)
+        except OSError as failure:
+            raise self.failed(failure) from failure
+        return len(doomed)
+
+    def _deletable(self) -> Iterator[tuple[Segment, int]]:
+        """Segments that are committed to their end, from the first on, each with where it ends."""
+        for place, segment in enumerate(self._segments):
+            is_last = place == len(self._segments) - 1
+            end_offset = self.next_offset if is_last else self._segments[place + 1].base_offset
+            if end_offset > self.high_watermark or (is_last and not segment.size_bytes):
+                return
+            yield segment, end_offset
+
+    def _count_below_log_start(self) -> int:
+        ends = [end_offset for _, end_offset in self._deletable()]
+        return sum(end_offset <= self.log_start_offset for end_offset in ends[: len(self._segments) - 1])
+
+    def _count_expired(self, now_ms: int) -> int:
+        if self.settings.retention_ms < 0:
+            return 0
+        count = 0
+        for segment, _ in self._deletable():
+            if now_ms - segment.largest_timestamp_ms <= self.settings.retention_ms:
+                break
+            count += 1
+        return count
+
+    def _count_over_size(self) -> int:
+        if self.settings.retention_bytes < 0:
+            return 0
+        excess_bytes, count = self.size_bytes - self.settings.retention_bytes, 0
+        for segment, _ in self._deletable():
+            excess_bytes -= segment.size_bytes
+            if excess_bytes < 0:
+                break
+            count += 1
+        return count
+
+    def _delete(self, segments: list[Segment], now_ms: int) -> None:
+        """First step: rename. Whoever reads the files at this moment goes on; the second step comes later."""
+        due_ms = now_ms + self.settings.file_delete_delay_ms
+        self._names_changed = True
+        for segment in segments:
+            self._segments.remove(segment)
+            segment.rename_suffix(DELETED_SUFFIX)
+            self._to_remove.append((due_ms, segment))
+            self.snapshots.forget(segment.base_offset)
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Second step: remove what was renamed long enough ago."""
+        due = [segment for due_ms, segment in self._to_remove if due_ms <= now_ms]
+        self._to_remove = [each for each in self._to_remove if each[0] > now_ms]
+        try:
+            for segment in due:
+                segment.remove()
+        except OSError as failure:
+            raise self.failed(failure) from failure
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Forget everything from `offset` on, as a follower does that has left the leader's history."""
+        if offset >= self.next_offset:
+            return
+        if offset < self._segments[0].base_offset:
+            self.start_anew_at(offset, now_ms)
+            return
+        try:
+            self._delete([segment for segment in self._segments if segment.base_offset > offset], now_ms)
+            self._segments[-1].truncate_to(offset)
+            # Batches go as a whole. If the log went on in the middle of one, recovery would see a hole before it.
+            self._after_truncation(self._segments[-1].next_offset(), now_ms)
+            # Or else what was cut off could come back behind what is appended next.
+            self._files.sync_directory(self.directory)
+        except OSError as failure:
+            raise self.failed(failure) from failure
+
+    def start_anew_at(self, offset: int, now_ms: int) -> None:
+        """Forget everything, and go on at `offset`, as a follower does that has fallen behind what the leader has."""
+        try:
+            self._delete(list(self._segments), now_ms)
+            self._segments.append(self.new_segment(offset))
+            self.log_start_offset = offset
+            # They wrote nothing of what will come, so nobody must be told that they end where it begins.
+            self.epochs.clear()
+            self._after_truncation(offset, now_ms)
+            self._files.sync_directory(self.directory)
+        except OSError as failure:
+            raise self.failed(failure) from failure
+
+    def _after_truncation(self, offset: int, now_ms: int) -> None:
+        self.next_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs.truncate_from_end(offset)
+        save_leader_epochs(self._files, self.directory, self.epochs)
+        self.reload_producers(now_ms)
+        self.set_high_watermark(self.high_watermark)
+
+    def reload_producers(self, now_ms: int) -> None:
+        """Learn anew what the log says of its producers: from the newest snapshot, and the batches after it."""
+        known_until = self.snapshots.restore(self.producers, self.log_start_offset, self.next_offset)
+        self.producers.expire(now_ms, self._producer_expiration_ms)
+        if known_until < self.next_offset:
+            for batch in self.batches(known_until):
+                if known_until <= batch.base_offset < self.next_offset:
+                    self.producers.apply(batch)
+        self.producers.on_high_watermark(self.high_watermark)
+
+    def expire_producers(self, now_ms: int) -> int:
+        return self.producers.expire(now_ms, self._producer_expiration_ms)
+
+    # Compaction swaps segments; see `cleaner`.
+
+    def replace_segments(self, new: Segment, old: list[Segment], now_ms: int) -> None:
+        """Put a cleaned segment, which carries the suffix `.cleaned` and is safe, in the place of its sources.
+
+        Until its data is called `.swap`, loading forgets the attempt; from then on it completes the exchange. So each
+        step is certain before the next begins.
+        """
+        place = self._segments.index(old[0])
+        check(self._segments[place : place + len(old)] == old, f"{self.partition}: segments changed during cleaning")
+        try:
+            new.rename_suffix(SWAP_SUFFIX)
+            self._files.sync_directory(self.directory)
+            self._delete(old, now_ms)
+            self._files.sync_directory(self.directory)
+            new.rename_suffix("")
+            self._segments.insert(place, new)
+            self._files.sync_directory(self.directory)
+        except OSError as failure:
+            raise self.failed(failure) from failure

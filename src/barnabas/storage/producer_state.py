@@ -1,0 +1,379 @@
+"""What a partition knows of its producers: which batch each may send next, and which transactions are open.
+
+A batch is judged by `check`, which changes nothing, then written, then `apply` takes note of it. Batches that were
+accepted before, by a leader or before a restart, are only applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.records.batch import (
+    CONTROL_BIT,
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP_MS,
+    TRANSACTIONAL_BIT,
+    BatchView,
+)
+from barnabas.records.control import TransactionMarker, read_marker
+from barnabas.storage.errors import AppendRefusedError
+from barnabas.wire.stored.producer_snapshot import ProducerEntry
+
+WINDOW_BATCHES: Final = 5
+NO_OFFSET: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+_UNCERTAIN: Final = -2
+MAX_PRODUCER_EPOCH: Final = 2**15 - 1
+#: From this version of transactions on every marker carries a newer epoch than the records that it ends.
+EPOCH_PER_TRANSACTION: Final = 2
+
+
+class DuplicateBatch(NamedTuple):
+    """Where a batch that came again is in the log already."""
+
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker, at `last_offset`, is written. `last_stable_offset` is where the next open one begins,
+    or the offset after the marker: what the index of aborted transactions notes."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+    last_stable_offset: int
+
+
+class LastBatch(NamedTuple):
+    """The newest trace of a producer: `offset` is the last of its newest batch, or -1 if only markers are known."""
+
+    offset: int
+    epoch: int
+
+
+class _Producer:
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "timestamp_ms", "transaction_offset")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.timestamp_ms = NO_TIMESTAMP_MS
+        self.transaction_offset = NO_OFFSET  # the first offset of the open transaction
+        # What a batch may have that is certainly in order and no duplicate; others are looked at closely.
+        self.next_sequence = 0
+        # (first sequence, last sequence, first offset, last offset, timestamp) of each, the newest last
+        self.batches: list[tuple[int, int, int, int, int]] = []
+
+    def start_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.next_sequence = 0
+        self.batches.clear()
+
+
+class ProducerStates:
+    """The producers of one partition.
+
+    `first_unstable_offset` is the first one that a reader of committed data must not see yet: of the oldest transaction
+    that is open, or whose marker is not replicated; None if there is no such transaction.
+    """
+
+    __slots__ = ("_open", "_partition", "_producers", "_unreplicated", "first_unstable_offset")
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self._partition = partition
+        self._producers: dict[int, _Producer] = {}
+        # First offset to producer id, in the order of first offsets, which is that of arrival.
+        self._open: dict[int, int] = {}
+        # First offset to the marker's offset, in the order of markers.
+        self._unreplicated: dict[int, int] = {}
+        self.first_unstable_offset: int | None = None
+
+    # Deciding
+
+    def check(self, batch: BatchView) -> DuplicateBatch | None:
+        """May a client append this batch? Says where it is if it is in the log already; raises if it may not."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            return None  # its state may have expired or been truncated away, so any sequence has to do
+        if (
+            batch.producer_epoch == producer.epoch
+            and batch.base_sequence == producer.next_sequence
+            and (producer.transaction_offset < 0 or batch.attributes & TRANSACTIONAL_BIT)
+        ):
+            return None
+        return self._check_unexpected(batch, producer)
+
+    def check_from_coordinator(self, batch: BatchView, transaction_version: int = 0) -> None:
+        """May a coordinator append this batch: a marker, or offsets committed in a transaction? These have no sequence.
+
+        `transaction_version` is the feature level under which the marker was sent.
+        """
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            return
+        if not batch.attributes & CONTROL_BIT:
+            if batch.producer_epoch < producer.epoch:
+                raise self._fenced(batch, producer)
+            self._check_transaction(batch, producer)
+        elif (marker := read_marker(batch)) is not None:
+            self._check_marker(batch, producer, marker, transaction_version)
+
+    def _check_unexpected(self, batch: BatchView, producer: _Producer) -> DuplicateBatch | None:
+        epoch = batch.producer_epoch
+        first_sequence = batch.base_sequence
+        if epoch == producer.epoch:
+            last_sequence = batch.last_sequence
+            for first, last, first_offset, last_offset, timestamp_ms in producer.batches:
+                if first == first_sequence and last == last_sequence:
+                    return DuplicateBatch(first_offset, last_offset, timestamp_ms)
+            expected = (producer.batches[-1][1] + 1) & MAX_SEQUENCE if producer.batches else 0
+        elif epoch < producer.epoch:
+            raise self._fenced(batch, producer)
+        else:
+            expected = 0
+        if first_sequence != expected and producer.epoch != NO_PRODUCER_EPOCH:
+            raise AppendRefusedError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"{self._partition}: producer {batch.producer_id}, epoch {epoch}, sent sequence {first_sequence} "
+                f"where {expected} comes next"
+                + ("" if epoch == producer.epoch else f"; its epoch was {producer.epoch} before"),
+            )
+        self._check_transaction(batch, producer)
+        return None
+
+    def _check_transaction(self, batch: BatchView, producer: _Producer) -> None:
+        if producer.transaction_offset >= 0 and not batch.attributes & TRANSACTIONAL_BIT:
+            raise AppendRefusedError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"{self._partition}: producer {batch.producer_id} sent a batch outside of its transaction, "
+                f"which is open since offset {producer.transaction_offset}",
+            )
+
+    def _check_marker(
+        self, batch: BatchView, producer: _Producer, marker: TransactionMarker, transaction_version: int
+    ) -> None:
+        if batch.producer_epoch < producer.epoch:
+            raise self._fenced(batch, producer)
+        if (
+            transaction_version >= EPOCH_PER_TRANSACTION
+            and batch.producer_epoch == producer.epoch
+            # A marker that is sent again finds no transaction open, and does no harm. The last epoch of a producer id
+            # cannot be raised any more.
+            and producer.transaction_offset >= 0
+            and batch.producer_epoch != MAX_PRODUCER_EPOCH
+        ):
+            raise AppendRefusedError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"{self._partition}: the marker with epoch {batch.producer_epoch} of producer {batch.producer_id} "
+                f"is late: the transaction that is open since offset {producer.transaction_offset} has that epoch",
+            )
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise AppendRefusedError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"{self._partition}: the marker for producer {batch.producer_id} comes from a coordinator "
+                f"with epoch {marker.coordinator_epoch}, which one with epoch {producer.coordinator_epoch} replaced",
+            )
+
+    def _fenced(self, batch: BatchView, producer: _Producer) -> AppendRefusedError:
+        return AppendRefusedError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"{self._partition}: producer {batch.producer_id} has epoch {producer.epoch} by now, "
+            f"and a batch came with epoch {batch.producer_epoch}",
+        )
+
+    # Taking note
+
+    def apply(self, batch: BatchView) -> CompletedTransaction | None:
+        """Take note of a batch that is in the log, stamped; returns the transaction that it ended, if it did.
+
+        Batches come in the order of the log. Those without a producer may be left out.
+        """
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return None
+        attributes = batch.attributes
+        if attributes & CONTROL_BIT:
+            return self._apply_control(batch)
+        producer = self._producers.get(producer_id)
+        epoch = batch.producer_epoch
+        if producer is None:
+            producer = self._producers[producer_id] = _Producer(epoch)
+        elif epoch != producer.epoch:
+            producer.start_epoch(epoch)
+        first_offset = batch.base_offset
+        delta = batch.last_offset_delta
+        timestamp_ms = batch.max_timestamp_ms
+        first_sequence = batch.base_sequence
+        last_sequence = NO_SEQUENCE if first_sequence < 0 else (first_sequence + delta) & MAX_SEQUENCE
+        batches = producer.batches
+        if batches and first_sequence != producer.next_sequence:
+            producer.next_sequence = _UNCERTAIN  # as after offset commits: the next one may be in the window already
+        else:
+            producer.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
+        if len(batches) == WINDOW_BATCHES:
+            del batches[0]
+        batches.append((first_sequence, last_sequence, first_offset, first_offset + delta, timestamp_ms))
+        producer.timestamp_ms = timestamp_ms
+        if attributes & TRANSACTIONAL_BIT and producer.transaction_offset < 0:
+            producer.transaction_offset = first_offset
+            self._open[first_offset] = producer_id
+            if self.first_unstable_offset is None:
+                self.first_unstable_offset = first_offset
+        return None
+
+    def _apply_control(self, batch: BatchView) -> CompletedTransaction | None:
+        marker = read_marker(batch)
+        if marker is None:
+            return None  # emptied by compaction, and its transaction with it
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            producer = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
+        elif batch.producer_epoch != producer.epoch:
+            producer.start_epoch(batch.producer_epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.timestamp_ms = batch.max_timestamp_ms
+        first_offset = producer.transaction_offset
+        if first_offset < 0:
+            return None  # a transaction that wrote nothing here holds nobody back
+        producer.transaction_offset = NO_OFFSET
+        del self._open[first_offset]
+        offset = batch.base_offset
+        self._unreplicated[first_offset] = offset
+        self._find_first_unstable()
+        stable = next(iter(self._open), offset + 1)
+        return CompletedTransaction(batch.producer_id, first_offset, offset, not marker.committed, stable)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Let go of the transactions whose markers are replicated."""
+        if self._unreplicated:
+            self._forget_markers_below(high_watermark)
+
+    def on_log_start(self, log_start_offset: int) -> None:
+        """The records below are gone. Producers stay known, and so do open transactions: their markers will come."""
+        if self._unreplicated:
+            self._forget_markers_below(log_start_offset)
+
+    def _forget_markers_below(self, offset: int) -> None:
+        # A dict keeps its order, which is that of the markers.
+        replicated = []
+        for first_offset, marker_offset in self._unreplicated.items():
+            if marker_offset >= offset:
+                break
+            replicated.append(first_offset)
+        if replicated:
+            for first_offset in replicated:
+                del self._unreplicated[first_offset]
+            self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        first_open = next(iter(self._open), None)
+        first_unreplicated = min(self._unreplicated, default=None)
+        if first_open is None or (first_unreplicated is not None and first_unreplicated < first_open):
+            self.first_unstable_offset = first_unreplicated
+        else:
+            self.first_unstable_offset = first_open
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget the producers that have been silent for `expiration_ms` and have nothing open; says how many."""
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.transaction_offset < 0 and now_ms - producer.timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    # Asking
+
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
+        """Up to where all is decided and replicated. Of a transaction that is partly deleted only the rest counts."""
+        unstable = self.first_unstable_offset
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
+        return min(max(unstable, log_start_offset), high_watermark)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Of the oldest open transaction, whatever is replicated."""
+        return next(iter(self._open), None)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.transaction_offset >= 0 and producer.epoch == epoch
+
+    def oldest_transaction_timestamp_ms(self) -> int | None:
+        """When the producer of the oldest open transaction last wrote, which tells whether it was left hanging."""
+        producer_id = next(iter(self._open.values()), None)
+        producer = self._producers.get(producer_id) if producer_id is not None else None
+        return producer.timestamp_ms if producer is not None else None
+
+    def last_batches(self) -> dict[int, LastBatch]:
+        """The newest trace of each producer, by its id: compaction must not remove it."""
+        return {
+            producer_id: LastBatch(producer.batches[-1][3] if producer.batches else NO_OFFSET, producer.epoch)
+            for producer_id, producer in self._producers.items()
+        }
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __contains__(self, producer_id: object) -> bool:
+        return producer_id in self._producers
+
+    # Keeping
+
+    def entries(self) -> list[ProducerEntry]:
+        """What a snapshot keeps: of the last batches only the newest. Sorted by producer id."""
+        entries = []
+        for producer_id, producer in sorted(self._producers.items()):
+            _, sequence, first_offset, last_offset, _ = (
+                producer.batches[-1] if producer.batches else (0, NO_SEQUENCE, NO_OFFSET, NO_OFFSET, 0)
+            )
+            entries.append(
+                ProducerEntry(
+                    producer_id=producer_id,
+                    epoch=producer.epoch,
+                    last_sequence=sequence,
+                    last_offset=last_offset,
+                    offset_delta=last_offset - first_offset,
+                    timestamp=producer.timestamp_ms,
+                    coordinator_epoch=producer.coordinator_epoch,
+                    current_txn_first_offset=producer.transaction_offset,
+                )
+            )
+        return entries
+
+    def restore(self, entries: Iterable[ProducerEntry]) -> None:
+        """Forget everything, then know what a snapshot kept."""
+        self.clear()
+        for entry in sorted(entries, key=lambda entry: entry.current_txn_first_offset):
+            producer = self._producers[entry.producer_id] = _Producer(entry.epoch)
+            producer.coordinator_epoch = entry.coordinator_epoch
+            producer.timestamp_ms = entry.timestamp
+            if entry.last_offset >= 0:
+                last_sequence = entry.last_sequence
+                first_sequence = (last_sequence - entry.offset_delta) & MAX_SEQUENCE
+                first_offset = entry.last_offset - entry.offset_delta
+                producer.batches.append(
+                    (first_sequence, last_sequence, first_offset, entry.last_offset, entry.timestamp)
+                )
+                producer.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
+            if entry.current_txn_first_offset >= 0:
+                producer.transaction_offset = entry.current_txn_first_offset
+                self._open[entry.current_txn_first_offset] = entry.producer_id
+        self._find_first_unstable()
+
+    def clear(self) -> None:
+        self._producers.clear()
+        self._open.clear()
+        self._unreplicated.clear()
+        self.first_unstable_offset = None

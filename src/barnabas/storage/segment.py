@@ -1,0 +1,399 @@
+"""One segment of a log: a file of batches, its indexes, and the aborted transactions whose markers lie in it.
+
+Guarantees:
+- `size_bytes` covers whole batches only. What a failed write left behind it is cut off before the error is raised.
+- Offsets rise from batch to batch, and the first is not below `base_offset`.
+- Reading never depends on the indexes being complete: they only say where to start looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from barnabas.base.errors import RemoteProtocolError
+from barnabas.records._kernel.decode import Record
+from barnabas.records._kernel.scan import find_offset, find_timestamp
+from barnabas.records.batch import BatchView
+from barnabas.records.legacy import LegacyMessage
+from barnabas.records.reading import iter_entries
+from barnabas.storage.aborted import AbortedTransactions
+from barnabas.storage.errors import CorruptLogError
+from barnabas.storage.files import File, FileSystem, join
+from barnabas.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+
+Entry = BatchView | LegacyMessage
+
+LOG_SUFFIX: Final = ".log"
+ABORTED_SUFFIX: Final = ".txnindex"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+#: All files of a segment, the data first.
+SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+_NO_TIMESTAMP_MS: Final = -1
+# Enough for the stretch between two index entries at the default interval, and a header.
+_HEADER_BYTES: Final = 61
+_LOOK_BYTES: Final = 4096 + _HEADER_BYTES
+# How much of a file is read at once when all of it must be read.
+SCAN_BYTES: Final = 1024 * 1024
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}"
+
+
+class FileRange(NamedTuple):
+    """Bytes of a file that can be sent as they lie there."""
+
+    file: File
+    position: int
+    size_bytes: int
+
+    def read(self) -> bytes:
+        data = self.file.read_at(self.position, self.size_bytes)
+        if len(data) != self.size_bytes:
+            raise CorruptLogError(self.file.path, self.position + len(data), "the file is shorter than it was")
+        return data
+
+
+class Location(NamedTuple):
+    """Where a batch lies."""
+
+    position: int
+    size_bytes: int
+    last_offset: int
+
+
+class Segment:
+    """A segment that is open. The last one of a log is appended to, the others only read."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_directory",
+        "_files",
+        "_first_timestamp_ms",
+        "_index_interval_bytes",
+        "_max_timestamp",
+        "_suffix",
+        "aborted",
+        "base_offset",
+        "file",
+        "is_index_full",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        base_offset: int,
+        *,
+        index_bytes: int,
+        index_interval_bytes: int,
+        create: bool,
+        suffix: str = "",
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._suffix = suffix
+        self.base_offset = base_offset
+        self.offset_index = OffsetIndex(files, self.path(INDEX_SUFFIX), base_offset, index_bytes)
+        self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
+        self.aborted = AbortedTransactions(files, self.path(ABORTED_SUFFIX))
+        self.file = files.open(self.path(LOG_SUFFIX), create=create)
+        self.size_bytes = self.file.size()
+        if create and not self.size_bytes:
+            self.create_indexes()
+        self._index_interval_bytes = index_interval_bytes
+        self._bytes_since_entry = 0
+        #: Whether the indexes cannot take another entry; learned when one is added.
+        self.is_index_full = False
+        # The highest timestamp and the last offset of its batch; None until it is needed.
+        self._max_timestamp: tuple[int, int] | None = (_NO_TIMESTAMP_MS, base_offset) if not self.size_bytes else None
+        self._first_timestamp_ms: int | None = None
+
+    def path(self, suffix: str) -> str:
+        return join(self._directory, segment_name(self.base_offset) + suffix + self._suffix)
+
+    def create_indexes(self) -> None:
+        self.offset_index.create()
+        self.time_index.create()
+
+    def __repr__(self) -> str:
+        return f"<segment {self.path(LOG_SUFFIX)}, {self.size_bytes} bytes>"
+
+    # Appending
+
+    def can_hold(self, last_offset: int) -> bool:
+        return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def append(self, data: bytes | bytearray | memoryview, last_offset: int, max_timestamp_ms: int) -> None:
+        """Write one batch."""
+        position = self.size_bytes
+        try:
+            self.file.write_at(position, data)
+        except OSError:
+            # A part may have landed. If it stayed, a shorter batch written over it could leave whole batches of the
+            # failed write behind, and recovery would take them for real.
+            self.file.truncate(position)
+            raise
+        self.size_bytes = position + len(data)
+        self._note_batch(position, len(data), last_offset, max_timestamp_ms)
+
+    def append_batches(self, data: memoryview, batches: list[BatchView]) -> None:
+        """Write several batches with one write."""
+        position = self.size_bytes
+        try:
+            self.file.write_at(position, data)
+        except OSError:
+            self.file.truncate(position)
+            raise
+        self.size_bytes = position + len(data)
+        for batch in batches:
+            self.index_entry(position, batch)
+            position += batch.size_bytes
+
+    def _note_batch(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Keep the indexes and the highest timestamp up to date with a batch."""
+        if self._first_timestamp_ms is None and not position:
+            self._first_timestamp_ms = max_timestamp_ms
+        highest = self._max_timestamp or self.max_timestamp
+        if max_timestamp_ms > highest[0]:
+            highest = self._max_timestamp = (max_timestamp_ms, last_offset)
+        if self._bytes_since_entry > self._index_interval_bytes:
+            is_full = self.offset_index.append(last_offset, position)
+            self.is_index_full = self.time_index.append(*highest) or is_full
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size_bytes
+
+    # Timestamps
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """The highest timestamp, and the last offset of the batch that has it; -1 if there is none."""
+        if self._max_timestamp is None:
+            entry = self.time_index.last_entry
+            self._max_timestamp = entry.timestamp_ms, entry.offset
+        return self._max_timestamp
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """What retention by time goes by: the time of the file where no record has one."""
+        timestamp_ms = self.max_timestamp[0]
+        return timestamp_ms if timestamp_ms >= 0 else self._files.modified_ms(self.file.path)
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The timestamp of the first batch, from which the age of the segment counts; -1 if it is empty."""
+        timestamp_ms = self._first_timestamp_ms
+        if timestamp_ms is None:
+            first = next(self.entries(), None)
+            if first is None:
+                return _NO_TIMESTAMP_MS
+            timestamp_ms = self._first_timestamp_ms = first.max_timestamp_ms
+        return timestamp_ms
+
+    # Reading
+
+    def locate(self, offset: int) -> Location | None:
+        """The first batch that reaches `offset`, or None if none does."""
+        position, next_position = self.offset_index.surroundings(offset)
+        if next_position - position > _LOOK_BYTES:
+            # Batches are so large that the next entry is likely the next batch, and the one that is wanted.
+            look = self.file.read_at(next_position, _HEADER_BYTES)
+            _, size_bytes, last_offset = find_offset(look, offset)
+            if size_bytes and int.from_bytes(look[:8], "big") <= offset:
+                return Location(next_position, size_bytes, last_offset)
+        while position < self.size_bytes:
+            look = self.file.read_at(position, min(_LOOK_BYTES, self.size_bytes - position))
+            try:
+                step, size_bytes, last_offset = find_offset(look, offset)
+            except RemoteProtocolError as error:
+                raise CorruptLogError(self.file.path, position, str(error)) from None
+            if size_bytes:
+                return Location(position + step, size_bytes, last_offset)
+            if not step:
+                raise CorruptLogError(self.file.path, position, "the file ends within a header")
+            position += step
+        return None
+
+    def read(self, offset: int, max_bytes: int, end_position: int, *, at_least_one: bool) -> FileRange | None:
+        """The bytes from the batch that reaches `offset` on, up to `end_position`; None if there is no such batch.
+
+        They may end within a batch, but with `at_least_one` the first is whole, however large.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return None
+        wanted_bytes = max(max_bytes, found.size_bytes) if at_least_one else max_bytes
+        return FileRange(self.file, found.position, max(0, min(wanted_bytes, end_position - found.position)))
+
+    def entries(self, from_position: int = 0) -> Iterator[Entry]:
+        """All batches from a position on. `CorruptLogError` for what is not a batch, also for a cut-off last one."""
+        for _, entry in self.positioned_entries(from_position):
+            yield entry
+
+    def positioned_entries(self, from_position: int = 0) -> Iterator[tuple[int, Entry]]:
+        """All batches from a position on, with where they lie."""
+        position, wanted_bytes = from_position, SCAN_BYTES
+        while position < self.size_bytes:
+            chunk = self.file.read_at(position, min(wanted_bytes, self.size_bytes - position))
+            walk = iter_entries(chunk)
+            try:
+                for entry in walk:
+                    yield position + walk.position - entry.size_bytes, entry
+            except RemoteProtocolError as error:
+                raise CorruptLogError(self.file.path, position + walk.position, str(error)) from None
+            if walk.position:
+                position += walk.position
+                wanted_bytes = SCAN_BYTES
+            elif len(chunk) < min(wanted_bytes, self.size_bytes - position) or len(chunk) == self.size_bytes - position:
+                raise CorruptLogError(self.file.path, position, "the file ends within a batch")
+            else:
+                wanted_bytes = max(wanted_bytes * 2, 12 + int.from_bytes(chunk[8:12], "big"))
+
+    def next_offset(self) -> int:
+        """The offset after the last batch."""
+        next_offset = self.base_offset
+        for entry in self.entries(self.offset_index.last_entry.position):
+            next_offset = entry.next_offset
+        return next_offset
+
+    def find_timestamp(self, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:
+        """The timestamp and offset of the first record from `from_offset` on that is not older than `timestamp_ms`."""
+        if self.max_timestamp[0] < timestamp_ms:
+            return None
+        start = max(self.time_index.lookup(timestamp_ms).offset, from_offset)
+        position = self.offset_index.lookup(start).position
+        while position < self.size_bytes:
+            look = self.file.read_at(position, min(_LOOK_BYTES, self.size_bytes - position))
+            try:
+                step, size_bytes = find_timestamp(look, timestamp_ms, from_offset)
+            except RemoteProtocolError as error:
+                raise CorruptLogError(self.file.path, position, str(error)) from None
+            if size_bytes:
+                for record in self._records_at(position + step, from_offset):
+                    if record.timestamp_ms >= timestamp_ms:
+                        return record.timestamp_ms, record.offset
+                step += size_bytes
+            elif not step:
+                raise CorruptLogError(self.file.path, position, "the file ends within a header")
+            position += step
+        return None
+
+    def find_max_timestamp(self, from_offset: int) -> tuple[int, int] | None:
+        """The highest timestamp from `from_offset` on, and the offset of the first record that has it."""
+        timestamp_ms, batch_end = self.max_timestamp
+        location = self.locate(max(batch_end, from_offset))
+        if timestamp_ms < 0 or location is None:
+            return None
+        if location.last_offset == batch_end:
+            for record in self._records_at(location.position, from_offset):
+                if record.timestamp_ms == timestamp_ms:
+                    return timestamp_ms, record.offset
+        # The youngest record is deleted, although its segment is still there.
+        best: tuple[int, int] | None = None
+        for position, entry in self.positioned_entries(location.position):
+            if entry.max_timestamp_ms > (_NO_TIMESTAMP_MS if best is None else best[0]):
+                for record in self._records_at(position, from_offset):
+                    if record.timestamp_ms > (_NO_TIMESTAMP_MS if best is None else best[0]):
+                        best = record.timestamp_ms, record.offset
+        return best
+
+    def _records_at(self, position: int, from_offset: int) -> Iterator[Record]:
+        """The records of the batch at a position, from `from_offset` on."""
+        try:
+            yield from next(self.entries(position)).records(from_offset)
+        except RemoteProtocolError as error:
+            raise CorruptLogError(self.file.path, position, str(error)) from None
+
+    # Changing
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off all batches that reach `offset`; how many bytes went."""
+        found = self.locate(offset)
+        if found is None:
+            return 0
+        removed_bytes = self.size_bytes - found.position
+        self.cut_at(found.position, offset)
+        return removed_bytes
+
+    def cut_at(self, position: int, offset: int) -> None:
+        """Make the file end at `position`, where `offset` comes next; for good, as what was cut must not come back."""
+        self.file.truncate(position)
+        self.file.sync()
+        self.size_bytes = position
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.aborted.truncate_to(offset)
+        self._bytes_since_entry = 0
+        self._max_timestamp = (_NO_TIMESTAMP_MS, self.base_offset) if not position else self._read_max_timestamp()
+        self._first_timestamp_ms = None
+
+    def _read_max_timestamp(self) -> tuple[int, int]:
+        highest = self.time_index.last_entry.timestamp_ms, self.time_index.last_entry.offset
+        for entry in self.entries(self.offset_index.lookup(highest[1]).position):
+            if entry.max_timestamp_ms > highest[0]:
+                highest = entry.max_timestamp_ms, entry.last_offset
+        return highest
+
+    def index_entry(self, position: int, entry: Entry) -> None:
+        """Take a batch that lies in the file already into the indexes."""
+        self._note_batch(position, entry.size_bytes, entry.last_offset, entry.max_timestamp_ms)
+
+    def begin_rebuild(self) -> None:
+        """Forget the indexes by offset and time, to make them anew from the batches."""
+        self.create_indexes()
+        self._bytes_since_entry = 0
+        self._max_timestamp = (_NO_TIMESTAMP_MS, self.base_offset)
+        self._first_timestamp_ms = None
+
+    # Life
+
+    def finish(self) -> None:
+        """Called when no more batches will come: the indexes get their last entry and reach their files."""
+        if self.size_bytes:
+            self.time_index.append(*self.max_timestamp, closing=True)
+        self.write_indexes()
+
+    def write_indexes(self, *, sync: bool = False) -> None:
+        self.offset_index.write(sync=sync)
+        self.time_index.write(sync=sync)
+
+    def flush(self) -> None:
+        """Make the segment safe against a crash of the machine."""
+        self.file.sync()
+        self.write_indexes(sync=True)
+        self.aborted.flush()
+
+    def unload_indexes(self) -> None:
+        self.offset_index.unload()
+        self.time_index.unload()
+
+    def close(self) -> None:
+        self.file.close()
+        self.aborted.close()
+
+    def rename_suffix(self, suffix: str) -> None:
+        """Give all files another suffix, the data first: whoever finds it half done goes by the data's name."""
+        old = {kind: self.path(kind) for kind in SUFFIXES}
+        self._suffix = suffix
+        for kind, path in old.items():
+            if self._files.exists(path):
+                self._files.rename(path, self.path(kind))
+        self.offset_index.path = self.path(INDEX_SUFFIX)
+        self.time_index.path = self.path(TIME_INDEX_SUFFIX)
+        self.aborted.path = self.path(ABORTED_SUFFIX)
+
+    def remove(self) -> None:
+        """Remove all files."""
+        self.close()
+        for kind in SUFFIXES:
+            if self._files.exists(self.path(kind)):
+                self._files.remove(self.path(kind))

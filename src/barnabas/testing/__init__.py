@@ -1,0 +1,1 @@
+"""Tools for tests, ours and our users': shipped with the package."""

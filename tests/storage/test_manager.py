@@ -1,0 +1,238 @@
+"""All logs of a node together: start, stop, several directories, one of which may fail, and the periodic work."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.storage.directories import deleted_name, parse_partition_name
+from barnabas.storage.errors import LogDirectoryError, LogError
+from barnabas.storage.files import FileSystem
+from barnabas.storage.log import PartitionLog
+from barnabas.storage.manager import LogManager
+from barnabas.storage.real_files import RealFileSystem
+from barnabas.storage.validation import prepare_from_client
+from barnabas.testing.sim.disk import SimulatedDisk
+from tests.storage.logs import NOW_MS, batch, read_all, topic_settings
+from tests.storage.runtime import InlineRuntime
+
+A, B, C = TopicPartition("a", 0), TopicPartition("b-with-dash", 12), TopicPartition("c", 1)
+TOPIC_ID = Uuid(bytes(range(16)))
+
+
+def manager(files: FileSystem, *directories: str, runtime: InlineRuntime | None = None, **settings: Any) -> LogManager:
+    return LogManager(
+        files, directories or ("/one",), lambda topic: topic_settings(**settings), runtime or InlineRuntime()
+    )
+
+
+def started(files: FileSystem, *directories: str, **how: Any) -> LogManager:
+    logs = manager(files, *directories, **how)
+    asyncio.run(logs.start())
+    return logs
+
+
+def append(log: PartitionLog, *values: bytes) -> None:
+    for value in values:
+        log.append(prepare_from_client(batch([value]), log.settings, NOW_MS), leader_epoch=0, now_ms=NOW_MS)
+    log.set_high_watermark(log.next_offset)
+
+
+def test_logs_are_there_after_a_restart() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk, "/one", "/two")
+    for partition in (A, B, C):
+        append(logs.create(partition, TOPIC_ID), b"x", b"y")
+    asyncio.run(logs.stop(broker_epoch=7))
+
+    again = started(disk, "/one", "/two")
+    assert set(again.logs) == {A, B, C}
+    assert [directory.was_clean for directory in again.directories] == [True, True]
+    assert again.directories[0].previous_broker_epoch == 7
+    log = again.get(B)
+    assert log is not None
+    assert (log.next_offset, log.high_watermark, log.recovery_point, log.topic_id) == (2, 2, 2, TOPIC_ID)
+    assert len(read_all(log)) == 2
+
+
+def test_new_logs_go_where_the_fewest_are() -> None:
+    logs = started(SimulatedDisk(Random(1)), "/one", "/two")
+    for number in range(6):
+        logs.create(TopicPartition("t", number))
+    places = [log.directory.split("/")[1] for log in logs.logs.values()]
+    assert sorted(places) == ["one"] * 3 + ["two"] * 3
+    assert logs.create(TopicPartition("t", 0)) is logs.get(TopicPartition("t", 0))
+
+
+def test_a_killed_process_loses_nothing() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    append(logs.create(A), *(b"%d" % number * 50 for number in range(40)))
+    disk.crash(power=False)
+    again = started(disk)
+    assert [directory.was_clean for directory in again.directories] == [False]
+    log = again.get(A)
+    assert log is not None
+    assert log.next_offset == 40
+
+
+def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:
+    first = started(RealFileSystem(), str(tmp_path))
+    with pytest.raises(LogError, match=rf"log directory {tmp_path}: another process is using it"):
+        started(RealFileSystem(), str(tmp_path))
+    asyncio.run(first.stop())
+    asyncio.run(started(RealFileSystem(), str(tmp_path)).stop())
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(LogError, match=r"no log directory can be used: log directory .*/file/data: "):
+        started(RealFileSystem(), f"{tmp_path}/file/data")
+
+
+def test_a_failing_disk_takes_only_its_own_logs_along() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk, "/one", "/two")
+    log_a, log_b = logs.create(A), logs.create(B)
+    append(log_a, b"x")
+    append(log_b, b"y")
+    disk.fail_next(errno.EIO, path=log_a.directory, name="write_at")
+    with pytest.raises(LogDirectoryError) as failure:
+        append(log_a, b"lost")
+    assert logs.directory_failed(logs.directory_of(log_a), str(failure.value)) == [A]
+    with pytest.raises(LogError, match="a-0 is offline") as refusal:
+        logs.get(A)
+    assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    append(log_b, b"goes on")
+    asyncio.run(logs.stop())
+    again = started(disk, "/one", "/two")
+    assert [directory.was_clean for directory in again.directories] == [False, True]
+    recovered = again.get(A)
+    assert recovered is not None
+    assert recovered.next_offset == 1
+
+
+def test_a_directory_that_fails_at_the_start_is_left_out() -> None:
+    disk = SimulatedDisk(Random(1))
+    asyncio.run(started(disk, "/one", "/two").stop())
+    disk.fail_next(errno.EIO, path="/one", name="lock")
+    logs = started(disk, "/one", "/two")
+    assert [directory.is_online for directory in logs.directories] == [False, True]
+    assert logs.create(A).directory == "/two/a-0"
+
+
+def test_a_corrupt_partition_is_offline_and_the_others_are_not() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    for partition in (A, C):
+        append(logs.create(partition), b"x")
+    asyncio.run(logs.stop())
+    file = disk.open("/one/a-0/leader-epoch-checkpoint")
+    file.truncate(0)
+    file.write_at(0, b"0\n5\nnonsense\n")
+    again = started(disk)
+    assert set(again.logs) == {C}
+    with pytest.raises(LogError, match=r"a-0 is offline: .*leader-epoch-checkpoint"):
+        again.get(A)
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
+    disk = SimulatedDisk(Random(1))
+    runtime = InlineRuntime()
+    logs = started(disk, runtime=runtime)
+    append(logs.create(A), b"x")
+    logs.delete(A)
+    assert logs.get(A) is None
+    (name,) = [name for name in disk.names("/one") if name.endswith("-delete")]
+    assert name.startswith("a-0.")
+    assert len(name) == len("a-0.") + 32 + len("-delete")
+    asyncio.run(logs.remove_deleted())
+    assert name in disk.names("/one")
+    runtime.clock.advance(60_000)
+    asyncio.run(logs.remove_deleted())
+    assert not [name for name in disk.names("/one") if "a-0" in name]
+    assert logs.create(A).next_offset == 0
+
+
+def test_a_deletion_that_was_interrupted_is_finished() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    append(logs.create(A), b"x")
+    logs.delete(A)
+    disk.crash(power=False)
+    again = started(disk)
+    assert again.get(A) is None
+    asyncio.run(again.remove_deleted())
+    assert not [name for name in disk.names("/one") if name.endswith("-delete")]
+
+
+def test_checkpoints_shorten_recovery() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    log = logs.create(A)
+    append(log, *(b"%d" % number * 100 for number in range(60)))
+    log.flush()
+    log.advance_log_start(5)
+    for task in logs.tasks():
+        asyncio.run(task.run())  # type: ignore[arg-type]
+    append(log, b"unflushed")
+    disk.crash(power=True)
+    again = started(disk)
+    assert again.directories[0].recovery_points == {A: 60}
+    recovered = again.get(A)
+    assert recovered is not None
+    assert recovered.next_offset >= 60
+    assert (recovered.log_start_offset, recovered.high_watermark) == (5, 60)
+
+
+def test_the_periodic_work_flushes_deletes_and_compacts() -> None:
+    disk = SimulatedDisk(Random(1))
+    runtime = InlineRuntime()
+    logs = started(disk, runtime=runtime, cleanup_policy=["compact", "delete"], retention_ms=1000, flush_messages=1)
+    log = logs.create(A)
+    append(log, *(b"%d" % number * 100 for number in range(60)))
+    size_bytes = log.size_bytes
+    asyncio.run(logs.flush_due_logs())
+    assert log.recovery_point == 60
+    asyncio.run(logs.compact_logs())
+    assert log.size_bytes < size_bytes
+    assert logs.directories[0].cleaner_offsets[A] > 0
+    runtime.clock.advance(2000)
+    asyncio.run(logs.delete_old_segments())
+    assert (log.log_start_offset, log.next_offset) == (60, 60)
+    asyncio.run(logs.expire_producers())
+
+
+def test_descriptors_stay_bounded_with_many_logs(tmp_path: Path) -> None:
+    files = RealFileSystem(max_open_files=32)
+    logs = started(files, str(tmp_path))
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(200):
+        append(logs.create(TopicPartition("many", number)), b"x")
+    assert len(os.listdir("/proc/self/fd")) <= before + 33
+    for number in range(200):
+        append(logs.create(TopicPartition("many", number)), b"y")
+    asyncio.run(logs.stop())
+    again = started(files, str(tmp_path))
+    assert {log.next_offset for log in again.logs.values()} == {2}
+    asyncio.run(again.stop())
+
+
+@pytest.mark.parametrize(
+    ("name", "partition"),
+    [("a-0", TopicPartition("a", 0)), ("a-b-12", TopicPartition("a-b", 12)), ("a", None), ("a-", None), ("-1", None)],
+)
+def test_names_of_partitions(name: str, partition: TopicPartition | None) -> None:
+    assert parse_partition_name(name) == partition
+
+
+def test_names_of_deleted_partitions_fit() -> None:
+    assert len(deleted_name(TopicPartition("x" * 249, 12345), Random(1))) == 255
