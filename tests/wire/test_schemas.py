@@ -48,7 +48,7 @@ def schemas() -> Iterator[dict[str, Any]]:
     folders = [Path(folder) for folder in os.environ.get("BARNABAS_KAFKA_SCHEMAS", "").split(":") if folder]
     for folder in folders:
         yield from load({path.name: path.read_text(encoding="utf-8") for path in folder.rglob("*.json")})
-    texts = {}
+    texts: dict[str, str] = {}
     for jar in (kafka_jars() or Path("nowhere")).glob("kafka-*.jar"):
         with zipfile.ZipFile(jar) as archive:
             names = [name for name in archive.namelist() if name.endswith(".json")]
@@ -113,12 +113,13 @@ def is_same_default(declared: Field, expected: Any) -> bool:
     if expected is None:
         # A tagged struct that is left out reads as None here, and as a struct of defaults in Kafka.
         left_out = value is None and isinstance(declared.type, type)
-        return left_out or value in (0, "", b"", False, [], 0.0, Uuid.ZERO) or value == default_of(type(value))
+        is_default_struct = isinstance(value, Struct) and value == default_of(type(value))
+        return left_out or is_default_struct or value in (0, "", b"", False, [], 0.0, Uuid.ZERO)
     if isinstance(value, bool):
         return value is (str(expected).lower() == "true")
     if isinstance(value, str):
         return value == expected
-    return value == int(str(expected), 0)
+    return isinstance(value, int) and value == int(str(expected), 0)
 
 
 def differences(declared: list[dict[str, Any]], expected: list[dict[str, Any]], path: str) -> Iterator[str]:
