@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder as Aiokafk
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder as KafkaPythonLegacyBuilder
+from tests.oracles import needs_kafka, run_java
 
 from barnabas.records import (
     BatchBuilder,
@@ -197,19 +195,14 @@ def test_we_read_what_librdkafka_builds(sample: dict[str, Any]) -> None:
     ]
 
 
+@needs_kafka()
 def test_kafka_reads_what_we_build() -> None:
-    classpath = os.environ.get("BARNABAS_KAFKA_CLASSPATH")
-    java = shutil.which("java")
-    if not classpath or not java:
-        pytest.skip("needs java, and BARNABAS_KAFKA_CLASSPATH with Kafka's jars (such as '/opt/kafka/libs/*')")
     built = [ours(codec) for codec in Codec]
     built += [ours(codec, log_append_time_ms=5, base_offset=2**40, leader_epoch=4) for codec in Codec]
     built += [ours(Codec.ZSTD, producer_id=1, producer_epoch=2, base_sequence=2**31 - 2, transactional=True, level=-7)]
     built += [ours(Codec.LZ4, level=9), ours(Codec.GZIP, level=9), ours(Codec.NONE, delete_horizon_ms=TIMESTAMP_MS)]
     built += [bytes(build_marker(TransactionMarker(7, 1, 42, committed), TIMESTAMP_MS)) for committed in (True, False)]
-    program = [java, "-cp", classpath, str(SAMPLES / "KafkaRecords.java"), "read"]
-    answer = subprocess.run(
-        program, input="\n".join(data.hex() for data in built), capture_output=True, check=True, encoding="utf-8"
-    )
-    seen = [json.loads(line)["batches"] for line in answer.stdout.splitlines()]
+    program = str(SAMPLES / "KafkaRecords.java")
+    answer = run_java(program, "\n".join(data.hex() for data in built), arguments=("read",))
+    seen = [json.loads(line)["batches"] for line in answer.splitlines()]
     assert seen == [described(data) for data in built]

@@ -139,11 +139,12 @@ def test_a_corrupt_log_is_not_compacted_but_stays_readable() -> None:
     file.write_at(80, b"\xff\xff")
     directory = LogDirectory(disk, "/data")
     directory.open()
+    directory.logs[PARTITION] = log
     cleaner = LogCleaner(InlineRuntime(), CleanerOptions())
-    assert asyncio.run(cleaner.clean_dirtiest({PARTITION: log}, directory))
+    assert asyncio.run(cleaner.clean_dirtiest(directory))
     problem: BarnabasError = cleaner.uncleanable[PARTITION]
     assert "00000000000000000000.log" in str(problem)
-    assert not asyncio.run(cleaner.clean_dirtiest({PARTITION: log}, directory))
+    assert not asyncio.run(cleaner.clean_dirtiest(directory))
     assert not [name for name in disk.names("/data/clicks-3") if "cleaned" in name]
     later = log.segments[1].base_offset
     assert log.read(later, 100, end_offset=log.next_offset).range is not None

@@ -118,8 +118,8 @@ def is_same_default(declared: Field, expected: Any) -> bool:
     if isinstance(value, bool):
         return value is (str(expected).lower() == "true")
     if isinstance(value, str):
-        return value == expected
-    return isinstance(value, int) and value == int(str(expected), 0)
+        return bool(value == expected)
+    return bool(value == int(str(expected), 0))
 
 
 def differences(declared: list[dict[str, Any]], expected: list[dict[str, Any]], path: str) -> Iterator[str]:

@@ -21,13 +21,14 @@ from barnabas.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP_MS,
     TRANSACTIONAL_BIT,
     BatchView,
 )
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Codec, check_level, compress
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    pass
 
 MAGIC = 2
 
@@ -140,11 +141,6 @@ class BatchBuilder(RecordBuffer):
         )
 
 
-def emptied(batch: BatchView) -> bytearray:
-    """What compaction keeps of a batch whose records are all gone, so that its offsets and its producer stay known."""
-    return _rebuilt(batch, b"", Codec.NONE, 0)
-
-
 def recoded(
     batch: BatchView, codec: Codec, level: int | None = None, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> bytearray:
@@ -152,30 +148,45 @@ def recoded(
 
     Unlike a builder it compresses also what does not get smaller: a topic with a codec has it in all batches.
     """
-    return _rebuilt(batch, compress(codec, batch.payload(limit_bytes), level), codec, batch.record_count)
+    room = bytearray(HEADER.size) + memoryview(compress(codec, batch.payload(limit_bytes), level))
+    return rebuilt(batch, room, batch.record_count, attributes=batch.attributes & ~CODEC_MASK | codec)
 
 
-def _rebuilt(batch: BatchView, records: Buffer, codec: Codec, record_count: int) -> bytearray:
-    rebuilt = bytearray(HEADER.size) + memoryview(records)
+def emptied(batch: BatchView) -> bytearray:
+    """What compaction keeps of a batch whose records are all gone, so that its offsets and its producer stay known."""
+    attributes = batch.attributes & (APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
+    return rebuilt(batch, bytearray(HEADER.size), 0, attributes=attributes, base_timestamp_ms=NO_TIMESTAMP_MS)
+
+
+def rebuilt(
+    batch: BatchView,
+    room: bytearray,
+    record_count: int,
+    *,
+    attributes: int | None = None,
+    base_timestamp_ms: int | None = None,
+    max_timestamp_ms: int | None = None,
+) -> bytearray:
+    """The batch with other records, which lie in `room` behind the place of the header. What is not given stays."""
     HEADER.pack_into(
-        rebuilt,
+        room,
         0,
         batch.base_offset,
-        len(rebuilt) - FRAME_BYTES,
+        len(room) - FRAME_BYTES,
         batch.leader_epoch,
         MAGIC,
         0,
-        batch.attributes & ~CODEC_MASK | codec,
+        batch.attributes if attributes is None else attributes,
         batch.last_offset_delta,
-        batch.base_timestamp_ms,
-        batch.max_timestamp_ms,
+        batch.base_timestamp_ms if base_timestamp_ms is None else base_timestamp_ms,
+        batch.max_timestamp_ms if max_timestamp_ms is None else max_timestamp_ms,
         batch.producer_id,
         batch.producer_epoch,
         batch.base_sequence,
         record_count,
     )
-    _seal(rebuilt)
-    return rebuilt
+    _seal(room)
+    return room
 
 
 def _seal(batch: bytearray) -> None:

@@ -206,9 +206,9 @@ class LogCleaner:
         #: Logs that could not be compacted, and why. They stay as they are and can be read.
         self.uncleanable: dict[TopicPartition, BarnabasError] = {}
 
-    async def clean_dirtiest(self, logs: Mapping[TopicPartition, PartitionLog], directory: LogDirectory) -> bool:
+    async def clean_dirtiest(self, directory: LogDirectory) -> bool:
         """Compact the log of a directory that needs it most; false if none does."""
-        now_ms = self._runtime.clock.now_ms()
+        now_ms, logs = self._runtime.clock.now_ms(), directory.logs
         plans = {
             partition: plan_for(log, directory.cleaner_offsets.get(partition), now_ms)
             for partition, log in logs.items()

@@ -25,23 +25,18 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
-from crc32c import crc32c
-
 from barnabas.records._kernel.compact import rebase_timestamps, retain
 from barnabas.records._kernel.keymap import KeyMap
 from barnabas.records.batch import (
     APPEND_TIME_BIT,
-    ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL_BIT,
-    CRC_AT,
     DELETE_HORIZON_BIT,
-    FRAME_BYTES,
     HEADER,
-    NO_TIMESTAMP_MS,
     TRANSACTIONAL_BIT,
     BatchView,
 )
+from barnabas.records.builder import emptied, rebuilt
 from barnabas.records.compression import compress
 from barnabas.records.control import ControlType, control_type
 from barnabas.records.legacy import LegacyMessage, as_batch
@@ -274,7 +269,7 @@ class BatchCleaner:
             return self._with_horizon(batch, records, left.record_count, max_timestamp_ms)
         if left.records is None:
             return batch
-        return _rebuilt(
+        return _with_records(
             batch,
             left.records,
             left.record_count,
@@ -293,7 +288,7 @@ class BatchCleaner:
     ) -> BatchView:
         """Note in the batch when its tombstones or its marker may go. The base of its timestamps holds that time."""
         horizon_ms = self._delete_horizon_ms
-        return _rebuilt(
+        return _with_records(
             batch,
             rebase_timestamps(records, record_count, batch.base_timestamp_ms, horizon_ms, head_bytes=HEADER.size),
             record_count,
@@ -306,8 +301,7 @@ class BatchCleaner:
             return None
         if not batch.record_count:
             return batch
-        attributes = batch.attributes & (APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
-        return _sealed(batch, bytearray(HEADER.size), 0, attributes, NO_TIMESTAMP_MS, batch.max_timestamp_ms)
+        return BatchView(emptied(batch))
 
     def _must_stay(self, batch: BatchView) -> bool:
         if batch.next_offset == self._end_offset:
@@ -321,7 +315,7 @@ class BatchCleaner:
         return batch.is_control and batch.producer_epoch == last.epoch
 
 
-def _rebuilt(
+def _with_records(
     batch: BatchView, room: bytearray, record_count: int, *, max_timestamp_ms: int, horizon_ms: int | None = None
 ) -> BatchView:
     """The batch with other records, which lie in `room` behind the place of the header."""
@@ -331,34 +325,13 @@ def _rebuilt(
     if attributes & CODEC_MASK:
         compressed = memoryview(compress(batch.codec, memoryview(room)[HEADER.size :]))
         room = bytearray(HEADER.size) + compressed
-    return _sealed(batch, room, record_count, attributes, base_timestamp_ms, max_timestamp_ms)
-
-
-def _sealed(
-    batch: BatchView,
-    room: bytearray,
-    record_count: int,
-    attributes: int,
-    base_timestamp_ms: int,
-    max_timestamp_ms: int,
-) -> BatchView:
-    HEADER.pack_into(
-        room,
-        0,
-        batch.base_offset,
-        len(room) - FRAME_BYTES,
-        batch.leader_epoch,
-        batch.magic,
-        0,
-        attributes,
-        batch.last_offset_delta,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        record_count,
+    return BatchView(
+        rebuilt(
+            batch,
+            room,
+            record_count,
+            attributes=attributes,
+            base_timestamp_ms=base_timestamp_ms,
+            max_timestamp_ms=max_timestamp_ms,
+        )
     )
-    view = memoryview(room)
-    room[CRC_AT:ATTRIBUTES_AT] = crc32c(view[ATTRIBUTES_AT:]).to_bytes(4, "big")
-    return BatchView(view)

@@ -25,6 +25,7 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.errors import CorruptLogError, LogDirectoryError
 from barnabas.storage.files import FileSystem, Lock, directory_of, join
+from barnabas.storage.log import PartitionLog
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class LogDirectory:
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
         self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
         self._lock: Lock | None = None
         #: Why the directory cannot be used any more.
         self.failure: LogDirectoryError | None = None
@@ -117,14 +119,23 @@ class LogDirectory:
 
         self.guard(remove)
 
-    def save_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.guard(lambda: write_offsets(self._files, join(self.path, RECOVERY_POINT_FILE), offsets))
+    def checkpoint_recovery_points(self) -> None:
+        self._write_checkpoint(RECOVERY_POINT_FILE, {each: log.recovery_point for each, log in self.logs.items()})
 
-    def save_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.guard(lambda: write_offsets(self._files, join(self.path, LOG_START_FILE), offsets))
+    def checkpoint_log_starts(self) -> None:
+        """Only of the logs whose files do not say it themselves."""
+        starts = {
+            each: log.log_start_offset
+            for each, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        self._write_checkpoint(LOG_START_FILE, starts)
 
-    def save_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.guard(lambda: write_offsets(self._files, join(self.path, HIGH_WATERMARK_FILE), offsets))
+    def checkpoint_high_watermarks(self) -> None:
+        self._write_checkpoint(HIGH_WATERMARK_FILE, {each: log.high_watermark for each, log in self.logs.items()})
+
+    def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.guard(lambda: write_offsets(self._files, join(self.path, name), offsets))
 
     def save_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
         """Note up to where a log is clean; None once it is gone."""
@@ -133,7 +144,13 @@ class LogDirectory:
                 return
         else:
             self.cleaner_offsets[partition] = offset
-        self.guard(lambda: write_offsets(self._files, join(self.path, CLEANER_FILE), self.cleaner_offsets))
+        self._write_checkpoint(CLEANER_FILE, self.cleaner_offsets)
+
+    def checkpoint_all(self) -> None:
+        """Save all checkpoints that recovery and the next start go by."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+        self.checkpoint_high_watermarks()
 
     def guard(self, work: Callable[[], T]) -> T:
         """Do something with the directory; if the disk fails, the directory has failed."""

@@ -555,8 +555,9 @@ class PartitionLog:
         known_until = self.snapshots.restore(self.producers, self.log_start_offset, self.next_offset)
         self.producers.expire(now_ms, self._producer_expiration_ms)
         if known_until < self.next_offset:
+            # Also of a batch that begins before the log does: its transaction may be open.
             for batch in self.batches(known_until):
-                if known_until <= batch.base_offset < self.next_offset:
+                if batch.base_offset < self.next_offset:
                     self.producers.apply(batch)
         self.producers.on_high_watermark(self.high_watermark)
 

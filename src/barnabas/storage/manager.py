@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -70,11 +71,10 @@ class LogManager:
         self._runtime = runtime
         self._options = options or LogManagerOptions()
         self._cleaner = cleaner or LogCleaner(runtime)
-        self._logs: dict[TopicPartition, PartitionLog] = {}
         #: Why a partition cannot be used, for those that cannot.
         self._offline: dict[TopicPartition, BarnabasError] = {}
         # Directories of deleted partitions, and when they may go.
-        self._to_remove: list[tuple[int, LogDirectory, str, int]] = []
+        self._to_remove: list[tuple[int, LogDirectory, str]] = []
 
     # What is there
 
@@ -84,18 +84,20 @@ class LogManager:
 
     @property
     def logs(self) -> dict[TopicPartition, PartitionLog]:
-        return dict(self._logs)
+        return {partition: log for directory in self._directories for partition, log in directory.logs.items()}
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         """The log of a partition; None if there is none here. `LogError` if it is here but cannot be used."""
-        log = self._logs.get(partition)
-        if log is None and partition in self._offline:
+        for directory in self._directories:
+            log = directory.logs.get(partition)
+            if log is not None:
+                return log
+        if partition in self._offline:
             raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is offline: {self._offline[partition]}")
-        return log
+        return None
 
     def directory_of(self, log: PartitionLog) -> LogDirectory:
-        parent = log.directory.rpartition("/")[0]
-        return next(directory for directory in self._directories if directory.path == parent)
+        return next(directory for directory in self._directories if directory.logs.get(log.partition) is log)
 
     # Start and stop
 
@@ -120,26 +122,30 @@ class LogManager:
         now_ms = self._runtime.clock.now_ms()
         try:
             partitions = directory.partitions()
-            self._to_remove += [(now_ms, directory, path, 0) for path in directory.left_over()]
+            self._to_remove += [(now_ms, directory, path) for path in directory.left_over()]
         except LogDirectoryError as failure:
             _log.error("%s", failure)
             return
         await asyncio.gather(*(self._load(directory, partition) for partition in partitions))
 
     async def _load(self, directory: LogDirectory, partition: TopicPartition) -> None:
-        if partition in self._logs:
-            self._offline[partition] = LogError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"it lies in {directory.path} and in {self._logs[partition].directory}"
-            )
-            self._logs.pop(partition).abandon()
-            return
         try:
-            self._logs[partition] = await self._runtime.offload(lambda: self._open(directory, partition))
+            log = await self._runtime.offload(lambda: self._open(directory, partition))
         except OSError as failure:
             self.directory_failed(directory, str(failure))
         except BarnabasError as failure:
             _log.error("%s cannot be used: %s", partition, failure)
             self._offline[partition] = failure
+        else:
+            twin = next((each for each in self._directories if partition in each.logs), None)
+            if twin is None:
+                directory.logs[partition] = log
+                return
+            # Nobody can tell which of the two is the partition.
+            reason = f"it lies in {directory.path} and in {twin.path}"
+            self._offline[partition] = LogError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+            twin.logs.pop(partition).abandon()
+            log.abandon()
 
     def _open(self, directory: LogDirectory, partition: TopicPartition) -> PartitionLog:
         log = load_log(
@@ -160,9 +166,8 @@ class LogManager:
     async def stop(self, broker_epoch: int = -1) -> None:
         """Close everything so that the next start finds it clean."""
         for directory in self._directories:
-            logs = self._logs_in(directory)
             is_clean = directory.is_online
-            for log in logs:
+            for log in directory.logs.values():
                 try:
                     await self._runtime.offload(log.close)
                 except BarnabasError as failure:
@@ -170,11 +175,11 @@ class LogManager:
                     is_clean = False
             try:
                 if is_clean:
-                    self._save_checkpoints(directory, logs)
+                    directory.checkpoint_all()
                 directory.close(broker_epoch=broker_epoch, is_clean=is_clean)
             except LogDirectoryError as failure:
                 _log.error("%s", failure)
-        self._logs.clear()
+            directory.logs.clear()
 
     # Creating and deleting
 
@@ -186,7 +191,7 @@ class LogManager:
         usable = [directory for directory in self._directories if directory.is_online]
         if not usable:
             self._require_a_directory()
-        directory = min(usable, key=lambda each: len(self._logs_in(each)))
+        directory = min(usable, key=lambda each: len(each.logs))
         path = join(directory.path, str(partition))
 
         def make() -> PartitionLog:
@@ -206,16 +211,16 @@ class LogManager:
             self._files.sync_directory(directory.path)
             return log
 
-        self._logs[partition] = directory.guard(make)
-        return self._logs[partition]
+        directory.logs[partition] = directory.guard(make)
+        return directory.logs[partition]
 
     def delete(self, partition: TopicPartition) -> None:
         """Take a partition out of use at once; its files go later. Nothing happens if it is not here."""
-        log = self._logs.pop(partition, None)
-        if log is None:
-            self._offline.pop(partition, None)
+        self._offline.pop(partition, None)
+        directory = next((each for each in self._directories if partition in each.logs), None)
+        if directory is None:
             return
-        directory = self.directory_of(log)
+        log = directory.logs.pop(partition)
         path = join(directory.path, deleted_name(partition, self._runtime.randomness))
         log.abandon()
 
@@ -226,23 +231,19 @@ class LogManager:
         directory.guard(move)
         directory.save_cleaner_offset(partition, None)
         due_ms = self._runtime.clock.now_ms() + log.settings.file_delete_delay_ms
-        self._to_remove.append((due_ms, directory, path, len(self._to_remove)))
+        self._to_remove.append((due_ms, directory, path))
 
     def directory_failed(self, directory: LogDirectory, reason: str) -> list[TopicPartition]:
         """A disk has failed: its partitions are offline, the others go on. Returns which."""
         if directory.failure is None:
             directory.failure = LogDirectoryError(directory.path, reason)
         _log.error("%s; its partitions are offline", directory.failure)
-        lost = self._logs_in(directory)
+        lost = list(directory.logs.values())
+        directory.logs.clear()
         for log in lost:
-            del self._logs[log.partition]
             self._offline[log.partition] = directory.failure
             log.abandon()
         return [log.partition for log in lost]
-
-    def _logs_in(self, directory: LogDirectory) -> list[PartitionLog]:
-        prefix = directory.path + "/"
-        return [log for log in self._logs.values() if log.directory.startswith(prefix)]
 
     # Looking after
 
@@ -271,67 +272,62 @@ class LogManager:
         ]
 
     async def flush_due_logs(self) -> None:
+        """Flush what the settings ask for, and without being asked the segments that were rolled, as Kafka does."""
         now_ms = self._runtime.clock.now_ms()
-        for log in list(self._logs.values()):
-            # A segment that was rolled is flushed without being asked for, as Kafka does.
-            target = log.active_segment.base_offset
-            if target > log.recovery_point:
-                await self._guarded(log, self._runtime.offload(lambda log=log, target=target: log.flush(target)))  # type: ignore[misc]
-            await self._guarded(log, self._runtime.offload(lambda log=log: log.flush_if_due(now_ms)))  # type: ignore[misc]
+        for log in self.logs.values():
+            await self._guarded(log, partial(log.flush, log.active_segment.base_offset), blocks=True)
+            await self._guarded(log, partial(log.flush_if_due, now_ms), blocks=True)
 
-    async def _guarded(self, log: PartitionLog, work: Awaitable[object]) -> None:
+    async def _guarded(self, log: PartitionLog, work: Callable[[], object], *, blocks: bool = False) -> None:
         try:
-            await work
+            if blocks:
+                await self._runtime.offload(work)
+            else:
+                work()
         except LogDirectoryError as failure:
-            self.directory_failed(self.directory_of(log), str(failure))
+            self.directory_failed(self.directory_of(log), failure.reason)
         except LogError as failure:
             _log.error("%s: %s", log.partition, failure)
 
     async def save_recovery_points(self) -> None:
-        self._save_each(lambda directory, logs: directory.save_recovery_points(_recovery_points(logs)))
+        self._for_each_directory(LogDirectory.checkpoint_recovery_points)
 
     async def save_log_starts(self) -> None:
-        self._save_each(lambda directory, logs: directory.save_log_starts(_log_starts(logs)))
+        self._for_each_directory(LogDirectory.checkpoint_log_starts)
 
     async def save_high_watermarks(self) -> None:
-        self._save_each(lambda directory, logs: directory.save_high_watermarks(_high_watermarks(logs)))
+        self._for_each_directory(LogDirectory.checkpoint_high_watermarks)
 
-    def _save_each(self, save: Callable[[LogDirectory, list[PartitionLog]], None]) -> None:
+    def _for_each_directory(self, work: Callable[[LogDirectory], None]) -> None:
         for directory in self._directories:
             if directory.is_online:
                 try:
-                    save(directory, self._logs_in(directory))
+                    work(directory)
                 except LogDirectoryError as failure:
                     self.directory_failed(directory, failure.reason)
 
-    def _save_checkpoints(self, directory: LogDirectory, logs: list[PartitionLog]) -> None:
-        directory.save_recovery_points(_recovery_points(logs))
-        directory.save_log_starts(_log_starts(logs))
-        directory.save_high_watermarks(_high_watermarks(logs))
-
     async def delete_old_segments(self) -> None:
         now_ms = self._runtime.clock.now_ms()
-        for log in list(self._logs.values()):
-            await self._guarded(log, self._inline(lambda log=log: log.delete_old_segments(now_ms)))  # type: ignore[misc]
+        for log in self.logs.values():
+            await self._guarded(log, partial(log.delete_old_segments, now_ms))
 
     async def compact_logs(self) -> None:
         """Compact, dirtiest first, until nothing is dirty enough."""
         for directory in self._directories:
             while directory.is_online:
-                logs = {log.partition: log for log in self._logs_in(directory)}
                 try:
-                    if not await self._cleaner.clean_dirtiest(logs, directory):
+                    if not await self._cleaner.clean_dirtiest(directory):
                         break
                 except LogDirectoryError as failure:
                     self.directory_failed(directory, failure.reason)
 
     async def remove_deleted(self) -> None:
         now_ms = self._runtime.clock.now_ms()
-        for log in list(self._logs.values()):
-            await self._guarded(log, self._inline(lambda log=log: log.remove_deleted(now_ms)))  # type: ignore[misc]
+        for log in self.logs.values():
+            await self._guarded(log, partial(log.remove_deleted, now_ms))
         due = [each for each in self._to_remove if each[0] <= now_ms]
         self._to_remove = [each for each in self._to_remove if each[0] > now_ms]
-        for _, directory, path, _ in due:
+        for _, directory, path in due:
             if directory.is_online:
                 try:
                     directory.remove_tree(path)
@@ -340,21 +336,5 @@ class LogManager:
 
     async def expire_producers(self) -> None:
         now_ms = self._runtime.clock.now_ms()
-        for log in list(self._logs.values()):
+        for log in self.logs.values():
             log.expire_producers(now_ms)
-
-    async def _inline(self, work: Callable[[], object]) -> None:
-        work()
-
-
-def _recovery_points(logs: list[PartitionLog]) -> dict[TopicPartition, int]:
-    return {log.partition: log.recovery_point for log in logs}
-
-
-def _log_starts(logs: list[PartitionLog]) -> dict[TopicPartition, int]:
-    """Only where the files do not say it themselves."""
-    return {log.partition: log.log_start_offset for log in logs if log.log_start_offset > log.segments[0].base_offset}
-
-
-def _high_watermarks(logs: list[PartitionLog]) -> dict[TopicPartition, int]:
-    return {log.partition: log.high_watermark for log in logs}

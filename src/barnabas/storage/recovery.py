@@ -254,7 +254,7 @@ class _Loader:
         start_offset = snapshots.restore(producers, self._log_start_offset, end_offset)
         for segment in segments[:first]:
             for entry in segment.entries() if _end_of(segments, segments.index(segment)) > start_offset else ():
-                if isinstance(entry, BatchView) and entry.base_offset >= start_offset:
+                if isinstance(entry, BatchView) and entry.last_offset >= start_offset:
                     producers.apply(entry)
         return producers
 
