@@ -145,9 +145,7 @@ public class KafkaLog {
         LogAppendInfo info = origin == AppendOrigin.REPLICATION
             ? log.appendAsFollower(records, epoch)
             : log.appendAsLeader(records, epoch, origin, RequestLocal.noCaching(), VerificationGuard.SENTINEL, (short) 0);
-        // For a batch that came again Kafka tells its own timestamp even where records keep the time of their producer.
-        boolean hasTime = log.config().messageTimestampType == TimestampType.LOG_APPEND_TIME;
-        return List.of(info.firstOffset(), info.lastOffset(), hasTime ? info.logAppendTime() : -1);
+        return List.of(info.firstOffset(), info.lastOffset(), info.logAppendTime());
     }
 
     private static List<Object> segment(LogSegment segment) {
@@ -232,8 +230,8 @@ public class KafkaLog {
         if (offset < log.logStartOffset() || offset >= log.logEndOffset()) {
             return false;
         }
-        var batches = log.read(offset, 1, FetchIsolation.LOG_END, true).records.batches();
-        return log.truncateTo(Math.max(batches.iterator().next().baseOffset(), log.logStartOffset()));
+        long start = log.read(offset, 1, FetchIsolation.LOG_END, true).records.batches().iterator().next().baseOffset();
+        return start >= log.logStartOffset() && log.truncateTo(start);
     }
 
     /** What the tool prints, to both of its streams. */
@@ -309,7 +307,7 @@ public class KafkaLog {
     public static void main(String[] arguments) throws Exception {
         var kafka = new KafkaLog();
         var lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        List<String> out = new ArrayList<>();
+        var out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         for (String line; (line = lines.readLine()) != null; ) {
             Object answer;
             try {
@@ -318,9 +316,8 @@ public class KafkaLog {
                 Errors code = Errors.forException(e);
                 answer = Map.of("error", code == Errors.UNKNOWN_SERVER_ERROR ? e.toString() : code.name());
             }
-            out.add(JSON.writeValueAsString(answer));
+            out.print(JSON.writeValueAsString(answer) + "\n");
+            out.flush();
         }
-        System.out.write((String.join("\n", out) + "\n").getBytes(StandardCharsets.UTF_8));
-        System.out.flush();
     }
 }
