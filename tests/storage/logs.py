@@ -10,10 +10,11 @@ from barnabas.base.ids import TopicPartition
 from barnabas.records import BatchBuilder, BatchView, Codec, TransactionMarker, build_marker, iter_batches
 from barnabas.storage.files import FileSystem
 from barnabas.storage.leader_epochs import LeaderEpochs
-from barnabas.storage.log import PartitionLog, aborted_entry
+from barnabas.storage.log import Appended, PartitionLog, aborted_entry
 from barnabas.storage.producer_state import ProducerStates
 from barnabas.storage.recovery import load_log
 from barnabas.storage.settings import TopicSettings
+from barnabas.storage.validation import prepare_from_client, prepare_from_coordinator, prepare_from_leader
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.wire.stored.producer_snapshot import ProducerEntry
 
@@ -115,3 +116,27 @@ def check_consistency(log: PartitionLog) -> None:
         # The epochs may have been told of a later start than the node, which died before it noted it.
         epochs.truncate_from_start(max(log.log_start_offset, log.epochs.earliest.start_offset))
     assert [entry for entry in log.epochs.entries if entry.start_offset < next_offset] == epochs.entries
+
+
+def lead(log: PartitionLog, data: bytes | bytearray, *, epoch: int = 0, now_ms: int = NOW_MS) -> Appended:
+    """Append what a client sent, and let it count as replicated."""
+    prepared = prepare_from_client(data, log.settings, now_ms)
+    appended = log.append(prepared, leader_epoch=epoch, now_ms=now_ms)
+    log.set_high_watermark(log.next_offset)
+    return appended
+
+
+def follow(log: PartitionLog, *batches: bytearray) -> None:
+    """Append what was fetched from the leader."""
+    log.append_as_follower(prepare_from_leader(b"".join(batches)), now_ms=NOW_MS)
+    log.set_high_watermark(log.next_offset)
+
+
+def end_transaction(log: PartitionLog, producer_id: int, *, committed: bool, epoch: int = 0) -> None:
+    prepared = prepare_from_coordinator(marker(producer_id, epoch, committed=committed), log.settings)
+    log.append(prepared, leader_epoch=0, now_ms=NOW_MS)
+    log.set_high_watermark(log.next_offset)
+
+
+def segment_starts(log: PartitionLog) -> list[int]:
+    return [segment.base_offset for segment in log.segments]

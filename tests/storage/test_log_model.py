@@ -7,6 +7,7 @@ batches. Only what a restart makes of files is taken from the log: where segment
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -102,7 +103,7 @@ class Model:
 
     def append(self, batch: ModelBatch) -> None:
         self.batches.append(batch)
-        self.marks.append((batch.first, batch.epoch))
+        self.marks = [*(mark for mark in self.marks if mark[0] < batch.first), (batch.first, batch.epoch)]
         self.end = batch.last + 1
 
     @property
@@ -118,7 +119,7 @@ class Model:
         known: dict[int, ModelProducer] = {}
         ended: list[Ended] = []
         for batch in [*self.gone, *self.batches]:
-            if batch.producer < 0 or batch.first < self.known_from:
+            if batch.producer < 0 or batch.last < self.known_from:
                 continue
             producer = known.setdefault(batch.producer, ModelProducer(batch.producer_epoch))
             if producer.epoch != batch.producer_epoch:
@@ -203,8 +204,8 @@ values = st.lists(st.tuples(st.sampled_from([0, 10, 60, 300]), timestamps), min_
 codecs = st.sampled_from([Codec.NONE, Codec.NONE, *Codec])
 
 
-def build(contents: list[tuple[int, int]], codec: Codec = Codec.NONE, **header: object) -> bytearray:
-    builder = BatchBuilder(100_000, codec=codec, **header)  # type: ignore[arg-type]
+def build(contents: list[tuple[int, int]], codec: Codec = Codec.NONE, **header: Any) -> bytearray:
+    builder = BatchBuilder(100_000, codec=codec, **header)
     for size_bytes, timestamp_ms in contents:
         builder.append(b"v" * size_bytes, b"k", timestamp_ms)
     return builder.build()
@@ -224,6 +225,8 @@ class LogMachine(RuleBasedStateMachine):
         self.model = Model()
         self.epoch = 0
         self.checkpoint = 0
+        #: What the file of epochs says, as long as the log has not brought it up to date.
+        self.saved_marks: list[tuple[int, int]] = []
 
     # Appending
 
@@ -251,13 +254,18 @@ class LogMachine(RuleBasedStateMachine):
     def begin_epoch(self) -> None:
         self.epoch += 1
 
-    @rule(producer=st.sampled_from(PRODUCERS), count=st.integers(1, 3), new_epoch=st.booleans(), in_txn=st.booleans())
-    def append_idempotent(self, producer: int, count: int, new_epoch: bool, in_txn: bool) -> None:
+    @rule(
+        producer=st.sampled_from(PRODUCERS),
+        contents=st.lists(st.sampled_from([20, 20, 700]), min_size=1, max_size=2),
+        new_epoch=st.booleans(),
+        in_txn=st.booleans(),
+    )
+    def append_idempotent(self, producer: int, contents: list[int], new_epoch: bool, in_txn: bool) -> None:
         known = self.model.producers()[0].get(producer, ModelProducer(0))
         epoch, sequence = known.epoch, known.next_sequence
         if new_epoch and known.transaction < 0:
             epoch, sequence = epoch + 1, 0
-        data = build([(20, NOW_MS)] * count, **header(producer, epoch, sequence, in_txn))
+        data = build([(size, NOW_MS) for size in contents], **header(producer, epoch, sequence, in_txn))
         if known.transaction >= 0 and not in_txn:
             self._refused(data, ErrorCode.INVALID_TXN_STATE)
         else:
@@ -438,10 +446,11 @@ class LogMachine(RuleBasedStateMachine):
         offsets = self.log.snapshots.offsets if known_before is None else known_before
         usable = [offset for offset in offsets if model.start < offset <= snapshot_limit]
         if usable:
-            model.window_from = max(model.window_from, max(usable))
+            model.window_from = max(usable)
         else:
-            model.known_from = max(model.known_from, min(model.start, snapshot_limit))
+            model.known_from = model.window_from = min(model.start, snapshot_limit)
 
+    @precondition(lambda self: len(self.model.batches) > 8)
     @rule(offset=st.integers(0, 3))
     def start_anew(self, offset: int) -> None:
         target = self.model.end + offset
@@ -455,6 +464,8 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, share: float) -> None:
         model = self.model
         target = model.start + round((model.high_watermark - model.start) * share)
+        if not self.log.epochs.dirty:
+            self.saved_marks = model.marks
         assert self.log.advance_log_start(target) == (target > model.start)
         if target > model.start:
             model.start_at(target)
@@ -462,8 +473,8 @@ class LogMachine(RuleBasedStateMachine):
             self.log.advance_log_start(model.high_watermark + 1)
 
     @rule(
-        keeps_bytes=st.sampled_from([-1, 0, 1000, 2500]),
-        keeps_ms=st.sampled_from([-1, 0, 1_800_000, 7_000_000]),
+        keeps_bytes=st.sampled_from([-1, -1, 0, 1000, 2500]),
+        keeps_ms=st.sampled_from([-1, -1, 0, 1_800_000]),
         has_policy=st.booleans(),
     )
     def retain(self, keeps_bytes: int, keeps_ms: int, has_policy: bool) -> None:
@@ -533,6 +544,7 @@ class LogMachine(RuleBasedStateMachine):
         starts = [segment.base_offset for segment in self.log.segments]
         scanned_from = max([start for start in starts if start <= self.checkpoint], default=starts[0])
         snapshots = self.log.snapshots.offsets
+        is_lagging = self.log.epochs.dirty
         self.log = open_log(
             self.disk,
             self.settings,
@@ -541,7 +553,7 @@ class LogMachine(RuleBasedStateMachine):
             log_start_offset=self.model.start,
         )
         model = self.model
-        model.marks = [mark for mark in model.marks if mark[0] < scanned_from]
+        model.marks = [mark for mark in (self.saved_marks if is_lagging else model.marks) if mark[0] < scanned_from]
         model.marks += [(batch.first, batch.epoch) for batch in model.batches if batch.first >= scanned_from]
         self._restarted(scanned_from, snapshots)
 
@@ -569,6 +581,18 @@ class LogMachine(RuleBasedStateMachine):
         assert read_all(self.log, 900) == [batch.data for batch in self.model.visible]
 
     @invariant()
+    def readers_of_each_batch_are_told_of_aborts(self) -> None:
+        stable = self.model.last_stable_offset
+        if not self.model.visible_aborts():
+            return
+        for batch in self.model.visible:
+            if batch.last < stable and batch.is_transactional:
+                offset = max(batch.first, self.model.start)
+                found = self.log.read(offset, 1, end_offset=stable).range
+                assert found is not None
+                self._check_aborted(offset, found, [batch])
+
+    @invariant()
     def epochs(self) -> None:
         for epoch in range(-1, self.epoch + 2):
             assert self.log.epochs.end_offset_for(epoch, self.log.next_offset) == self.model.epoch_end(epoch)
@@ -587,7 +611,7 @@ class LogMachine(RuleBasedStateMachine):
         assert found == expected
 
 
-def header(producer: int, epoch: int, sequence: int, transactional: bool) -> dict[str, object]:
+def header(producer: int, epoch: int, sequence: int, transactional: bool) -> dict[str, Any]:
     return {
         "producer_id": producer,
         "producer_epoch": epoch,
@@ -598,7 +622,7 @@ def header(producer: int, epoch: int, sequence: int, transactional: bool) -> dic
 
 TestLogAgainstTheModel = LogMachine.TestCase
 TestLogAgainstTheModel.settings = settings(
-    max_examples=60,
+    max_examples=300,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

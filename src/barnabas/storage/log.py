@@ -38,7 +38,10 @@ _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Appended(NamedTuple):
-    """Where the records lie. `append_time_ms` is -1 where records keep their own timestamps."""
+    """Where the records lie. `append_time_ms` is -1 where records keep their own timestamps.
+
+    Of a duplicate it is the timestamp of the batch that came first, whatever the topic, as in Kafka.
+    """
 
     first_offset: int
     last_offset: int
@@ -149,10 +152,7 @@ class PartitionLog:
         if prepared.is_from_coordinator:
             self.producers.check_from_coordinator(batch)
         elif batch.producer_id >= 0 and (duplicate := self.producers.check(batch)) is not None:
-            append_time_ms = NO_TIMESTAMP_MS if prepared.append_time_ms < 0 else duplicate.timestamp_ms
-            return Appended(
-                duplicate.first_offset, duplicate.last_offset, append_time_ms, self.log_start_offset, is_duplicate=True
-            )
+            return Appended(*duplicate, self.log_start_offset, is_duplicate=True)
         batch.stamp(base_offset=self.next_offset, leader_epoch=leader_epoch)
         self._write(prepared, now_ms)
         return Appended(batch.base_offset, batch.last_offset, prepared.append_time_ms, self.log_start_offset)
@@ -285,18 +285,21 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.partition}: offset {offset} is not between {self.log_start_offset} and {self.next_offset}",
             )
-        found = None
-        if offset < end_offset:
-            for segment in self._segments[self._segment_index(offset) :]:
-                if segment.base_offset >= end_offset:
-                    break
-                end = self._end_position(segment, end_offset)
-                found = segment.read(offset, max_bytes, end, at_least_one=at_least_one)
-                if found is not None:
-                    break
-        if found is not None and not found.size_bytes:
-            found = None
+        try:
+            found = self._find_range(offset, max_bytes, end_offset, at_least_one) if offset < end_offset else None
+        except OSError as failure:
+            raise self.failed(failure) from failure
         return LogRead(found, self.high_watermark, self.log_start_offset, self.next_offset)
+
+    def _find_range(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> FileRange | None:
+        for segment in self._segments[self._segment_index(offset) :]:
+            if segment.base_offset >= end_offset:
+                break
+            end = self._end_position(segment, end_offset)
+            found = segment.read(offset, max_bytes, end, at_least_one=at_least_one)
+            if found is not None:
+                return found if found.size_bytes else None
+        return None
 
     def _segment_index(self, offset: int) -> int:
         """The place of the last segment that begins at or before `offset`."""
@@ -375,7 +378,8 @@ class PartitionLog:
         target = self.next_offset if to_offset is None else to_offset
         if target <= self.recovery_point:
             return
-        start = self._segment_index(self.recovery_point)
+        # From the segment that ends there on: it may have been closed since, and its indexes got their last entries.
+        start = self._segment_index(self.recovery_point - 1)
         names_changed, self._names_changed = self._names_changed, False
         try:
             for segment in self._segments[start:]:

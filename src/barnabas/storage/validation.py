@@ -18,6 +18,7 @@ from barnabas.storage.errors import AppendRefusedError, RecordError
 from barnabas.storage.settings import TopicSettings
 
 _NO_TIMESTAMP_MS: Final = -1
+_MAGIC_AT: Final = 16
 
 Buffer = bytes | bytearray | memoryview
 
@@ -96,6 +97,8 @@ def _only_batch(records: Buffer) -> BatchView:
         return BatchView(view)
     except RemoteProtocolError as error:
         problem = error
+    if len(view) > _MAGIC_AT and view[_MAGIC_AT] < 2:
+        raise _invalid(f"only batches of format 2 are taken, not messages of format {view[_MAGIC_AT]}")
     try:
         walk = iter_batches(view)
         count = len(list(walk))
