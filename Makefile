@@ -25,9 +25,9 @@ $(VENV)/installed: $(VENV)/created pyproject.toml setup.py $(KERNEL)
 	$(PIP) install -e .
 	@touch $@
 
-$(VENV)/installed-for-tests: $(VENV)/installed pyproject.toml
+$(VENV)/installed-for-tests: $(VENV)/created pyproject.toml setup.py $(KERNEL)
 	$(PIP) install -e '.[test]'
-	@touch $@
+	@touch $@ $(VENV)/installed
 
 test: $(VENV)/installed-for-tests oracles lint types layers pytest
 
@@ -58,6 +58,7 @@ docs: $(VENV)/installed
 		barnabas.client.settings:CONSUMER_SETTINGS barnabas.client.settings:ADMIN_SETTINGS
 
 wheel: $(VENV)/created
+	rm -rf build
 	$(PIP) wheel --no-deps -w dist .
 
 clean:

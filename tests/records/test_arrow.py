@@ -145,25 +145,30 @@ def test_a_malformed_batch_leaves_no_trace() -> None:
 @pytest.mark.parametrize(
     "name", [b"\xc3\x28", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"a\xe2\x82", b"\x80"]
 )
-def test_header_keys_must_be_utf8(name: bytes) -> None:
+def test_header_keys_that_are_not_utf8_are_mended_on_reading_and_refused_on_writing(name: bytes) -> None:
     body = b"\0\0\0\1\1" + naive.varint(1) + naive.nullable(name) + naive.varint(-1)
     batch = BatchView(naive.encode(NaiveBatch([], record_count=1, trailing=naive.varint(len(body)) + body)))
-    for read in (lambda: list(batch), lambda: to_arrow([batch])):
-        with pytest.raises(RemoteProtocolError, match="UTF-8"):
-            read()
+    mended = name.decode(errors="replace")
+    assert [record.headers for record in batch] == [((mended, None),)]
+    assert to_arrow([batch]).column("headers").to_pylist() == [[{"key": mended, "value": None}]]
+    kind = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+    table = pa.table({"value": [b"v"], "headers": pa.array([[{"key": name, "value": b""}]], kind)})
+    with pytest.raises(LocalProtocolError, match=r"column 'headers\.key' is binary; it must be text in UTF-8"):
+        list(fill_builders(table, lambda: BatchBuilder(1000), default_timestamp_ms=0))
 
 
 @given(st.binary(max_size=6))
 def test_utf8_is_what_python_takes_for_it(name: bytes) -> None:
     body = b"\0\0\0\1\1" + naive.varint(1) + naive.nullable(name) + naive.varint(-1)
     batch = BatchView(naive.encode(NaiveBatch([], record_count=1, trailing=naive.varint(len(body)) + body)))
-    try:
-        expected = name.decode()
-    except UnicodeDecodeError:
-        with pytest.raises(RemoteProtocolError, match="UTF-8"):
-            to_arrow([batch])
-    else:
-        assert to_arrow([batch]).column("headers").to_pylist() == [[{"key": expected, "value": None}]]
+    expected = name.decode(errors="replace")
+    assert to_arrow([batch]).column("headers").to_pylist() == [[{"key": expected, "value": None}]]
+
+
+def test_timestamps_beyond_milliseconds_are_refused() -> None:
+    table = pa.table({"value": [b"v"], "timestamp": pa.array([2**62], pa.timestamp("s"))})
+    with pytest.raises(LocalProtocolError, match=r"column 'timestamp' is timestamp\[s\]; it must be within what"):
+        list(fill_builders(table, lambda: BatchBuilder(1000), default_timestamp_ms=0))
 
 
 VALUES = [None, b"", b"one", b"two", b"three" * 10, None]

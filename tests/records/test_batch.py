@@ -193,13 +193,6 @@ def test_bytes_after_the_last_record_are_refused() -> None:
         list(view)
 
 
-def test_header_keys_must_be_utf8() -> None:
-    body = b"\0\0\0\1\1" + naive.varint(1) + naive.varint(2) + b"\xc3\x28" + naive.varint(-1)
-    data = naive.encode(NaiveBatch([], record_count=1, trailing=naive.varint(len(body)) + body))
-    with pytest.raises(RemoteProtocolError, match="UTF-8, at byte 8"):
-        list(BatchView(data))
-
-
 def test_a_view_outlives_the_view_it_was_made_from() -> None:
     with memoryview(bytearray(TWO)) as released:
         walk = iter_batches(released)

@@ -70,7 +70,7 @@ def test_a_wrapper_as_a_batch_of_today() -> None:
     batch = as_batch(entry)
     batch.check_crc()
     assert isinstance(batch, BatchView)
-    assert list(batch) == entry.records()
+    assert list(batch) == list(entry.records())
     assert (batch.base_offset, batch.last_offset) == (102, 105)
     assert (entry.last_offset, entry.next_offset, entry.size_bytes) == (105, 106, len(data))
 

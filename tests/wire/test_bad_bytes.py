@@ -173,6 +173,19 @@ def test_a_number_that_does_not_fit_is_named() -> None:
         FetchRequest(max_wait_ms=1, min_bytes=1, isolation_level=1000, topics=[]).encode(4)
 
 
+def test_a_string_has_no_more_bytes_than_kafka_takes() -> None:
+    longest = MetadataRequest(topics=[MetadataRequestTopic(name="x" * 32767)])
+    for version in (4, 9):
+        assert MetadataRequest.decode(longest.encode(version), version) == longest
+    too_long = MetadataRequest(topics=[MetadataRequestTopic(name="x" * 32768)])
+    for version in (4, 9):
+        with pytest.raises(LocalProtocolError, match=f"MetadataRequest v{version}: field topics.name"):
+            too_long.encode(version)
+    data = longest.encode(9).replace(b"\x80\x80\x02", b"\x81\x80\x02")
+    with pytest.raises(RemoteProtocolError, match=r"topics\.name at byte 4: 32768 bytes are more than the 32767"):
+        MetadataRequest.decode(data + b"x", 9)
+
+
 def test_a_version_that_does_not_exist() -> None:
     with pytest.raises(LocalProtocolError, match="MetadataRequest has versions 0-13, and 14 is not one of them"):
         MetadataRequest(topics=[]).encode(14)

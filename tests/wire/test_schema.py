@@ -57,12 +57,25 @@ def test_version_ranges(text: str, low: int, high: int, shown: str) -> None:
         ("x: str = 5", r"field x: write field\(default=5\)"),
         ("x: str = field(nullable='1+')", r"field x: nullable needs '\| None' in the annotation"),
         ("x: list[list[str]]", "arrays hold scalars or structs"),
+        ("x: str = field('5+')", "field x: versions that do not carry it need a default"),
+        ("x: str = field(default=None)", "field x: a default of None needs"),
+        ("x: str = field(default=5)", "field x: 5 is no str"),
+        ("x: str = field(tag=0, default='')\n    y: str = field(tag=0, default='')", "two fields have the same tag"),
         ("x: 'str'", "cannot use 'from __future__ import annotations'"),
     ],
 )
 def test_a_wrong_declaration_says_so(body: str, complaint: str) -> None:
     source = f"from barnabas.wire.schema import Struct, field\nclass Wrong(Struct):\n    {body}\n"
     with pytest.raises((TypeError, InvariantError), match=complaint):
+        exec(compile(source, "<module>", "exec", dont_inherit=True), {"__name__": "declarations"})
+
+
+def test_a_field_that_no_version_carries_says_so() -> None:
+    source = (
+        "from barnabas.wire import Message\nfrom barnabas.wire.schema import field\n"
+        "class Wrong(Message, versions='0-2'):\n    x: str = field('5+', default='')\n"
+    )
+    with pytest.raises(InvariantError, match="Wrong: no version carries the field x"):
         exec(compile(source, "<module>", "exec", dont_inherit=True), {"__name__": "declarations"})
 
 

@@ -48,6 +48,8 @@ def _value(wire_type: WireType, version: int, flexible: bool, random: Random, ta
     if wire_type is BOOL:
         return random.random() < 0.5
     if wire_type is STRING:
+        if random.random() < 0.002:
+            return "x" * random.choice([511, 512, 32767])
         return "".join(random.choice(LETTERS) for _ in range(random.choice([0, 1, 5, 20, 130])))
     if wire_type in (BYTES, RECORDS):
         return random.randbytes(random.choice([0, 1, 7, 200]))

@@ -26,6 +26,7 @@ MIN_RECORD_BYTES: Final = 7
 def _pyarrow() -> Any:
     try:
         import pyarrow
+        import pyarrow.compute
     except ImportError as error:
         raise ImportError('Arrow columns need pyarrow: pip install "barnabas[arrow]"') from error
     return pyarrow
@@ -246,6 +247,9 @@ def _header_columns(array: Any) -> tuple[ListColumn, BytesColumn, BytesColumn]:
         len(array),
         types.is_large_list(array.type),
     )
+    if types.is_binary(keys.type) or types.is_large_binary(keys.type):
+        # Arrow checks that it is UTF-8, which a header's key must be.
+        keys = _cast(keys, pa.large_string(), "headers.key", "text in UTF-8")
     return lists, _bytes_column(keys, "headers.key"), _bytes_column(values, "headers.value")
 
 
@@ -253,7 +257,7 @@ def _timestamp_column(array: Any) -> LongColumn:
     pa = _pyarrow()
     types = pa.types
     if types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
+        array = _cast(array, pa.timestamp("ms", tz=array.type.tz), "timestamp", "within what milliseconds can tell")
     elif not types.is_int64(array.type):
         array = _cast(array, pa.timestamp("ms"), "timestamp", "a timestamp, or an integer of milliseconds")
     validity, data = array.buffers()
@@ -263,6 +267,7 @@ def _timestamp_column(array: Any) -> LongColumn:
 def _cast(array: Any, kind: Any, name: str, wanted: str) -> Any:
     pa = _pyarrow()
     try:
-        return array.cast(kind)
+        # Finer units than milliseconds lose their rest; all else that would not fit is an error.
+        return array.cast(options=pa.compute.CastOptions(kind, allow_time_truncate=True))
     except pa.ArrowException as error:
         raise LocalProtocolError(f"column '{name}' is {array.type}; it must be {wanted}") from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from crc32c import crc32c
 
 from barnabas.base.errors import LocalProtocolError
@@ -26,9 +24,6 @@ from barnabas.records.batch import (
     BatchView,
 )
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Codec, check_level, compress
-
-if TYPE_CHECKING:
-    pass
 
 MAGIC = 2
 

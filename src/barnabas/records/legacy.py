@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import RemoteProtocolError
@@ -18,6 +19,8 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Codec, decompress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from typing_extensions import Buffer
 
 _START: Final = struct.Struct(">qiIbb")  # offset, length, CRC, magic, attributes
@@ -117,33 +120,33 @@ class LegacyMessage:
                 f"the message at offset {self.offset} is corrupt: its CRC is {computed:#010x}, not {self.crc:#010x}"
             )
 
-    def records(self, from_offset: int = FIRST_OFFSET, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[Record]:
+    def records(self, from_offset: int = FIRST_OFFSET, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
         """The record, or those in the wrapper, whose offset is not below `from_offset`."""
-        if self.codec is Codec.NONE:
-            found = [self._record(self.offset, self.timestamp_ms, self.timestamp_type)]
-        else:
-            found = self._unwrap(limit_bytes)
-        return [record for record in found if record.offset >= from_offset]
+        if self.codec is not Codec.NONE:
+            yield from (record for record in self._unwrap(limit_bytes) if record.offset >= from_offset)
+        elif self.offset >= from_offset:
+            yield self._record(self.offset, self.timestamp_ms, self.timestamp_type)
 
     def _record(self, offset: int, timestamp_ms: int, timestamp_type: TimestampType) -> Record:
         key = None if self.key is None else bytes(self.key)
         value = None if self.value is None else bytes(self.value)
         return Record(offset, timestamp_ms, key, value, (), timestamp_type)
 
-    def _unwrap(self, limit_bytes: int) -> list[Record]:
+    def _unwrap(self, limit_bytes: int) -> Iterator[Record]:
         if self.value is None:
             raise RemoteProtocolError(f"the compressed message at offset {self.offset} is empty")
         compressed: Buffer = self.value
         if self.codec is Codec.LZ4 and self.magic == 0:
             compressed = _with_sound_lz4_header(self.value)
-        walk = iter_messages(decompress(self.codec, compressed, limit_bytes))
-        inner = list(walk)
-        if walk.truncated or not inner:
+        inner = decompress(self.codec, compressed, limit_bytes)
+        # Twice over the messages, so that never all of them are objects at a time: a few bytes can unfold to millions.
+        walk = iter_messages(inner)
+        last = deque(walk, maxlen=1)
+        if walk.truncated or not last:
             raise RemoteProtocolError(f"the compressed message at offset {self.offset} ends inside a message")
         # Format 1 counts offsets within the wrapper; after compaction with gaps, but the last one stays the wrapper's.
-        base_offset = self.offset - inner[-1].offset if self.magic == 1 else 0
-        found = []
-        for message in inner:
+        base_offset = self.offset - last[0].offset if self.magic == 1 else 0
+        for message in iter_messages(inner):
             if message.codec is not Codec.NONE:
                 raise RemoteProtocolError(f"the compressed message at offset {self.offset} holds another one")
             message.check_crc()
@@ -153,20 +156,16 @@ class LegacyMessage:
             offset = base_offset + message.offset
             if not FIRST_OFFSET <= offset <= _LAST_OFFSET:
                 raise RemoteProtocolError(f"the compressed message at offset {self.offset} holds the offset {offset}")
-            found.append(message._record(offset, timestamp_ms, timestamp_type))
-        return found
+            yield message._record(offset, timestamp_ms, timestamp_type)
 
 
 def as_batch(message: LegacyMessage, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> BatchView:
     """The same records as an uncompressed batch of today's format, for code that knows nothing older."""
-    records = message.records(limit_bytes=limit_bytes)
     has_append_time = message.timestamp_type is TimestampType.LOG_APPEND_TIME
-    builder = BatchBuilder(
-        2**31 - 1,
-        base_offset=records[0].offset,
-        log_append_time_ms=message.timestamp_ms if has_append_time else None,
-    )
-    for record in records:
+    builder = BatchBuilder(2**31 - 1, log_append_time_ms=message.timestamp_ms if has_append_time else None)
+    for record in message.records(limit_bytes=limit_bytes):
+        if not builder.record_count:
+            builder.base_offset = record.offset
         delta = record.offset - builder.base_offset
         if not builder.last_offset_delta < delta <= _LAST_DELTA:
             raise RemoteProtocolError(f"the offsets in the message at offset {message.offset} do not rise as they must")

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from random import Random
-from typing import Final, NamedTuple
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import check
@@ -29,6 +30,7 @@ from barnabas.storage.files import FileSystem, directory_of
 from barnabas.storage.leader_epochs import LeaderEpochs, save_leader_epochs
 from barnabas.storage.producer_snapshot import ProducerSnapshots
 from barnabas.storage.producer_state import CompletedTransaction, ProducerStates
+from barnabas.storage.retention import count_expired
 from barnabas.storage.segment import DELETED_SUFFIX, SWAP_SUFFIX, FileRange, Segment
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import PreparedAppend
@@ -67,6 +69,25 @@ class TimestampAndOffset(NamedTuple):
     timestamp_ms: int
     offset: int
     leader_epoch: int
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _reports_failures(
+    method: Callable[Concatenate[PartitionLog, P], T],
+) -> Callable[Concatenate[PartitionLog, P], T]:
+    """Makes errors of the disk errors of the log."""
+
+    @wraps(method)
+    def guarded(self: PartitionLog, /, *args: P.args, **keywords: P.kwargs) -> T:
+        try:
+            return method(self, *args, **keywords)
+        except OSError as failure:
+            raise self.failed(failure) from failure
+
+    return guarded
 
 
 class PartitionLog:
@@ -315,6 +336,7 @@ class PartitionLog:
         found = segment.locate(end_offset)
         return segment.size_bytes if found is None else found.position
 
+    @_reports_failures
     def aborted_transactions(self, offset: int, data: FileRange) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of `data`, which was read at `offset`, must know of."""
         place = self._segment_index(offset)
@@ -348,6 +370,7 @@ class PartitionLog:
                     if isinstance(entry, BatchView):
                         yield entry
 
+    @_reports_failures
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record that is not older than `timestamp_ms`."""
         for segment in self._segments:
@@ -356,6 +379,7 @@ class PartitionLog:
                 return self._with_epoch(*found)
         return None
 
+    @_reports_failures
     def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
         """The first record with the highest timestamp of all."""
         best: tuple[int, int] | None = None
@@ -436,63 +460,27 @@ class PartitionLog:
         self.producers.on_log_start(offset)
         return True
 
+    @_reports_failures
     def delete_old_segments(self, now_ms: int) -> int:
         """Delete what the topic's settings do not keep any longer; how many segments went."""
-        wanted = self._count_below_log_start()
-        if "delete" in self.settings.cleanup_policy:
-            wanted = max(wanted, self._count_expired(now_ms), self._count_over_size())
+        wanted = count_expired(
+            self._segments, self.settings, self.log_start_offset, self.high_watermark, self.next_offset, now_ms
+        )
         if not wanted:
             return 0
-        try:
-            if wanted == len(self._segments):
-                # Even the last one has expired: it makes room for an empty one.
-                self.roll(now_ms)
-            doomed = self._segments[:wanted]
-            self.log_start_offset = max(self.log_start_offset, self._segments[wanted].base_offset)
-            for segment in doomed:
-                # One after the other for certain: if a crash brought back an older one alone, there would be a hole.
-                self._delete([segment], now_ms)
-                self._files.sync_directory(self.directory)
-            self.epochs.truncate_from_start(self.log_start_offset)
-            self.producers.on_log_start(self.log_start_offset)
-            save_leader_epochs(self._files, self.directory, self.epochs)
-        except OSError as failure:
-            raise self.failed(failure) from failure
+        if wanted == len(self._segments):
+            # Even the last one has expired: it makes room for an empty one.
+            self.roll(now_ms)
+        doomed = self._segments[:wanted]
+        self.log_start_offset = max(self.log_start_offset, self._segments[wanted].base_offset)
+        for segment in doomed:
+            # One after the other for certain: if a crash brought back an older one alone, there would be a hole.
+            self._delete([segment], now_ms)
+            self._files.sync_directory(self.directory)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self.producers.on_log_start(self.log_start_offset)
+        save_leader_epochs(self._files, self.directory, self.epochs)
         return len(doomed)
-
-    def _deletable(self) -> Iterator[tuple[Segment, int]]:
-        """Segments that are committed to their end, from the first on, each with where it ends."""
-        for place, segment in enumerate(self._segments):
-            is_last = place == len(self._segments) - 1
-            end_offset = self.next_offset if is_last else self._segments[place + 1].base_offset
-            if end_offset > self.high_watermark or (is_last and not segment.size_bytes):
-                return
-            yield segment, end_offset
-
-    def _count_below_log_start(self) -> int:
-        ends = [end_offset for _, end_offset in self._deletable()]
-        return sum(end_offset <= self.log_start_offset for end_offset in ends[: len(self._segments) - 1])
-
-    def _count_expired(self, now_ms: int) -> int:
-        if self.settings.retention_ms < 0:
-            return 0
-        count = 0
-        for segment, _ in self._deletable():
-            if now_ms - segment.largest_timestamp_ms <= self.settings.retention_ms:
-                break
-            count += 1
-        return count
-
-    def _count_over_size(self) -> int:
-        if self.settings.retention_bytes < 0:
-            return 0
-        excess_bytes, count = self.size_bytes - self.settings.retention_bytes, 0
-        for segment, _ in self._deletable():
-            excess_bytes -= segment.size_bytes
-            if excess_bytes < 0:
-                break
-            count += 1
-        return count
 
     def _delete(self, segments: list[Segment], now_ms: int) -> None:
         """First step: rename. Whoever reads the files at this moment goes on; the second step comes later."""
@@ -504,16 +492,15 @@ class PartitionLog:
             self._to_remove.append((due_ms, segment))
             self.snapshots.forget(segment.base_offset)
 
+    @_reports_failures
     def remove_deleted(self, now_ms: int) -> None:
         """Second step: remove what was renamed long enough ago."""
         due = [segment for due_ms, segment in self._to_remove if due_ms <= now_ms]
         self._to_remove = [each for each in self._to_remove if each[0] > now_ms]
-        try:
-            for segment in due:
-                segment.remove()
-        except OSError as failure:
-            raise self.failed(failure) from failure
+        for segment in due:
+            segment.remove()
 
+    @_reports_failures
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Forget everything from `offset` on, as a follower does that has left the leader's history."""
         if offset >= self.next_offset:
@@ -521,28 +508,23 @@ class PartitionLog:
         if offset < self._segments[0].base_offset:
             self.start_anew_at(offset, now_ms)
             return
-        try:
-            self._delete([segment for segment in self._segments if segment.base_offset > offset], now_ms)
-            self._segments[-1].truncate_to(offset)
-            # Batches go as a whole. If the log went on in the middle of one, recovery would see a hole before it.
-            self._after_truncation(self._segments[-1].next_offset(), now_ms)
-            # Or else what was cut off could come back behind what is appended next.
-            self._files.sync_directory(self.directory)
-        except OSError as failure:
-            raise self.failed(failure) from failure
+        self._delete([segment for segment in self._segments if segment.base_offset > offset], now_ms)
+        self._segments[-1].truncate_to(offset)
+        # Batches go as a whole. If the log went on in the middle of one, recovery would see a hole before it.
+        self._after_truncation(self._segments[-1].next_offset(), now_ms)
+        # Or else what was cut off could come back behind what is appended next.
+        self._files.sync_directory(self.directory)
 
+    @_reports_failures
     def start_anew_at(self, offset: int, now_ms: int) -> None:
         """Forget everything, and go on at `offset`, as a follower does that has fallen behind what the leader has."""
-        try:
-            self._delete(list(self._segments), now_ms)
-            self._segments.append(self.new_segment(offset))
-            self.log_start_offset = offset
-            # They wrote nothing of what will come, so nobody must be told that they end where it begins.
-            self.epochs.clear()
-            self._after_truncation(offset, now_ms)
-            self._files.sync_directory(self.directory)
-        except OSError as failure:
-            raise self.failed(failure) from failure
+        self._delete(list(self._segments), now_ms)
+        self._segments.append(self.new_segment(offset))
+        self.log_start_offset = offset
+        # They wrote nothing of what will come, so nobody must be told that they end where it begins.
+        self.epochs.clear()
+        self._after_truncation(offset, now_ms)
+        self._files.sync_directory(self.directory)
 
     def _after_truncation(self, offset: int, now_ms: int) -> None:
         self.next_offset = offset
@@ -570,6 +552,7 @@ class PartitionLog:
 
     # Compaction swaps segments; see `cleaner`.
 
+    @_reports_failures
     def replace_segments(self, new: Segment, old: list[Segment], now_ms: int) -> None:
         """Put a cleaned segment, which carries the suffix `.cleaned` and is safe, in the place of its sources.
 
@@ -578,13 +561,10 @@ class PartitionLog:
         """
         place = self._segments.index(old[0])
         check(self._segments[place : place + len(old)] == old, f"{self.partition}: segments changed during cleaning")
-        try:
-            new.rename_suffix(SWAP_SUFFIX)
-            self._files.sync_directory(self.directory)
-            self._delete(old, now_ms)
-            self._files.sync_directory(self.directory)
-            new.rename_suffix("")
-            self._segments.insert(place, new)
-            self._files.sync_directory(self.directory)
-        except OSError as failure:
-            raise self.failed(failure) from failure
+        new.rename_suffix(SWAP_SUFFIX)
+        self._files.sync_directory(self.directory)
+        self._delete(old, now_ms)
+        self._files.sync_directory(self.directory)
+        new.rename_suffix("")
+        self._segments.insert(place, new)
+        self._files.sync_directory(self.directory)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from barnabas.base.errors import check
 from barnabas.base.ids import Uuid
 from barnabas.wire.schema import Array, Field, Struct
-from barnabas.wire.source import READY_LENGTHS, Source
+from barnabas.wire.source import MAX_STRING_BYTES, READY_LENGTHS, Source
 from barnabas.wire.types import BYTES, RECORDS, STRING, UUID, Primitive
 
 
@@ -91,7 +91,7 @@ class DecoderSource(Source):
             self.emit(f"{place} = Uuid({raw})")
         self._run_uuids = []
 
-    def _length(self, code: str, compact: bool) -> str:
+    def _length(self, code: str, compact: bool, *, limit: int | None = None) -> str:
         """Read a length into a variable: the number of items, -1 for null."""
         length = self.name("n")
         self.add_to_run("B" if compact else code, length)
@@ -99,6 +99,9 @@ class DecoderSource(Source):
         if compact:
             with self.block(f"if {length} > 127:"):
                 self.emit(f"{length}, p = uvarint(buf, p - 1)")
+                if limit is not None:
+                    with self.block(f"if {length} > {limit + 1}:"):
+                        self.emit(f"raise Malformed(f'{{{length} - 1}} bytes are more than the {limit} of a string')")
             self.emit(f"{length} -= 1")
         return length
 
@@ -119,7 +122,8 @@ class DecoderSource(Source):
             yield
 
     def _sized(self, place: str, primitive: Primitive, nullable: bool, compact: bool) -> None:
-        length = self._length("h" if primitive is STRING else "i", compact)
+        is_text = primitive is STRING
+        length = self._length("h" if is_text else "i", compact, limit=MAX_STRING_BYTES if is_text else None)
         with self._unless_null(place, length, nullable):
             end = self.name("e")
             self.emit(f"{end} = p + {length}")

@@ -9,7 +9,7 @@ from typing import Any
 from barnabas.base.errors import check
 from barnabas.base.ids import Uuid
 from barnabas.wire.schema import Array, Field, Struct, default_of
-from barnabas.wire.source import READY_LENGTHS, Source
+from barnabas.wire.source import MAX_STRING_BYTES, READY_LENGTHS, Source
 from barnabas.wire.types import RECORDS, STRING, UUID, Primitive
 from barnabas.wire.varint import encode_uvarint
 
@@ -20,6 +20,7 @@ class EncoderSource(Source):
     def __init__(self, cls: type[Struct], version: int, flexible: bool, first_line: int) -> None:
         super().__init__(version, flexible, first_line)
         self.scope |= {"check_uuid": _check_uuid, "refuse": _refuse, "tagged_section": _tagged_section}
+        self.scope["string_length"] = _string_length
         # The buffer that is being written: `w`, or within a tagged field one of its own.
         self._out = "w"
         with self.block("def encode(m, parts):"):
@@ -97,7 +98,8 @@ class EncoderSource(Source):
         self._flush_run()
         count = self.name("n")
         self.emit(f"{count} = {length} + 1")
-        self.emit(f"{self._out} += UVARINTS[{count}] if {count} < 512 else encode_uvarint({count})")
+        encode_long = "string_length" if code == "h" else "encode_uvarint"
+        self.emit(f"{self._out} += UVARINTS[{count}] if {count} < 512 else {encode_long}({count})")
 
     def _sized(self, place: str, primitive: Primitive, nullable: bool, compact: bool) -> None:
         data = self._local(place)
@@ -191,6 +193,12 @@ def _check_uuid(value: Uuid) -> bytes:
     if len(value) != 16:
         raise ValueError(f"an id has 16 bytes, this one {len(value)}")
     return value
+
+
+def _string_length(count: int) -> bytes:
+    if count > MAX_STRING_BYTES + 1:
+        raise ValueError(f"a string has at most {MAX_STRING_BYTES} bytes, this one {count - 1}")
+    return encode_uvarint(count)
 
 
 def _refuse(source: Struct, defaults: dict[str, Any], version: int) -> None:

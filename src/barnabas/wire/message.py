@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Flag, auto
 from typing import Any, ClassVar, Self
 
-from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
+from barnabas.base.errors import LocalProtocolError, RemoteProtocolError, check
 from barnabas.wire.compiler import Buffer, Codec, compile_codec
 from barnabas.wire.schema import NO_VERSIONS, Struct, Versions
 
@@ -24,6 +24,9 @@ class Message(Struct):
         if versions is not None:
             cls.VERSIONS = Versions.parse(versions)
             cls.FLEXIBLE = Versions.parse(flexible)
+            for each in cls.FIELDS:
+                is_carried = any(version in each.versions for version in cls.VERSIONS)
+                check(is_carried, f"{cls.__name__}: no version carries the field {each.name}")
 
     @classmethod
     def codec(cls, version: int) -> Codec:

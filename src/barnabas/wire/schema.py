@@ -16,8 +16,10 @@
   field is never null on the wire, and None stands for a tagged struct that was left out.
 - `tag=0` puts the field into the tagged section, which flexible versions have at the end of each struct.
 
-To add a version: raise `versions`, add fields with `field("7+", …)`, and the tests compare the declaration with
-Kafka's schemas and with other implementations of the protocol.
+To add a version: raise `versions` on request and response, and add fields with `field("7+", default=…)`. A node serves
+all declared versions unless the request says `served="0-6"`, which must be what Kafka's release that we follow serves.
+The tests then compare the declaration with Kafka's schemas, Kafka's own classes and other implementations, as far as
+those know the version.
 """
 
 from __future__ import annotations
@@ -169,7 +171,13 @@ def _make_field(name: str, annotation: Any, spec: Any) -> Field:
     if not isinstance(spec, FieldSpec):
         raise TypeError(f"field {name}: write field(default={spec!r})")
     wire_type, may_be_null = _resolve(annotation)
+    has_default = spec.default is not MISSING or spec.factory is not None
     check(may_be_null or spec.nullable is None, f"field {name}: nullable needs '| None' in the annotation")
+    check(has_default or spec.versions == "0+", f"field {name}: versions that do not carry it need a default")
+    check(may_be_null or spec.default is not None, f"field {name}: a default of None needs '| None' in the annotation")
+    if isinstance(wire_type, Primitive) and spec.default is not MISSING and spec.default is not None:
+        expected = type(wire_type.default)
+        check(isinstance(spec.default, expected), f"field {name}: {spec.default!r} is no {expected.__name__}")
     return Field(
         name=name,
         type=wire_type,
@@ -208,6 +216,8 @@ class _StructMeta(type):
             _make_field(field_name, annotation, namespace.pop(field_name, field()))
             for field_name, annotation in declared.items()
         )
+        tags = [each.tag for each in fields if each.tag is not None]
+        check(len(tags) == len(set(tags)), f"{name}: two fields have the same tag")
         if bases:
             namespace["__slots__"] = tuple(declared)
         namespace["FIELDS"] = fields

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from barnabas.wire.schema import Array, Field, Struct, WireType
 from barnabas.wire.types import Primitive
 
+#: The old form of strings has a length of two bytes; the compact one could be longer, but Kafka refuses it.
+MAX_STRING_BYTES = 0x7FFF
+
 #: Arrays of numbers up to this length use ready-made `struct` calls.
 READY_LENGTHS = 16
 

@@ -47,7 +47,10 @@ cdef list flat_headers(object headers, int64_t* size_bytes):
         key, content = pair
         if type(key) is not str:
             raise TypeError(f"a header's key must be str, not {type(key).__name__}")
-        name = PyUnicode_AsUTF8String(key)
+        try:
+            name = PyUnicode_AsUTF8String(key)
+        except UnicodeEncodeError as error:
+            raise LocalProtocolError(f"the header key {key!r} cannot be UTF-8: {error.reason}") from None
         value = as_bytes(content, "a header's value")
         flat.append(name)
         flat.append(value)

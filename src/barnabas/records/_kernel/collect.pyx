@@ -383,14 +383,19 @@ cdef class RecordColumns:
         for i in range(count):
             if not read_header(cursor, &header):
                 return False
-            if not is_utf8(header.key, header.key_size):
-                cursor.at = header.key
-                return refuse(cursor, b"a header key is not UTF-8")
-            if not put_bytes(&self.header_keys, header.key, header.key_size):
+            if is_utf8(header.key, header.key_size):
+                if not put_bytes(&self.header_keys, header.key, header.key_size):
+                    return refuse(cursor, OUT_OF_MEMORY)
+            elif not self.put_mended_key(&header):
                 return refuse(cursor, OUT_OF_MEMORY)
             if not put_bytes(&self.header_values, header.value, header.value_size):
                 return refuse(cursor, OUT_OF_MEMORY)
         return True
+
+    cdef bint put_mended_key(self, RawHeader* header) noexcept with gil:
+        """A column of text must be UTF-8; what is not is replaced, as when records are read one by one."""
+        cdef bytes mended = (<char*>header.key)[:header.key_size].decode("utf-8", "replace").encode()
+        return put_bytes(&self.header_keys, <const uint8_t*><char*>mended, <int32_t>len(mended))
 
     cdef bint reserve_all(self, int64_t rows) noexcept nogil:
         if not reserve_rows(&self.keys, rows) or not reserve_rows(&self.values, rows):

@@ -87,12 +87,8 @@ cdef tuple read_headers(Cursor* cursor, int32_t count):
     for i in range(count):
         if not read_header(cursor, &header):
             fail(cursor)
-        try:
-            name = PyUnicode_DecodeUTF8(<const char*>header.key, header.key_size, NULL)
-        except UnicodeDecodeError:
-            cursor.at = header.key
-            cursor.failure = b"a header key is not UTF-8"
-            fail(cursor)
+        # What is not UTF-8 is replaced, as Java does it: one odd header must not keep a consumer from its records.
+        name = PyUnicode_DecodeUTF8(<const char*>header.key, header.key_size, b"replace")
         pair = (name, bytes_or_none(header.value, header.value_size))
         Py_INCREF(pair)  # SET_ITEM takes over a reference
         PyTuple_SET_ITEM(headers, i, pair)
