@@ -71,7 +71,7 @@ def append_rate(folder: Path, batches: list[bytearray]) -> Result:
             log.append(prepare_from_client(batch, settings, NOW_MS), leader_epoch=0, now_ms=NOW_MS)
         log.abandon()
 
-    our_seconds, bare_seconds = best_seconds(ours, bare, rounds=7)
+    our_seconds, bare_seconds = best_seconds(ours, bare, rounds=15)
     rate = BATCHES * BATCH_BYTES / our_seconds / 1e6
     return Result("append 16 KiB batches / bare os.write", bare_seconds / our_seconds, 0.5, f"{rate:,.0f} MB/s")
 
@@ -108,7 +108,7 @@ def read_rate(log: PartitionLog) -> Result:
             assert found is not None
             found.read()
 
-    our_seconds, bare_seconds = best_seconds(ours, bare, rounds=9)
+    our_seconds, bare_seconds = best_seconds(ours, bare, rounds=40)
     rate = len(offsets) * READ_BYTES / our_seconds / 1e6
     return Result("sequential reads of 1 MiB / bare os.pread", bare_seconds / our_seconds, 0.9, f"{rate:,.0f} MB/s")
 

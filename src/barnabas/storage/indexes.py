@@ -108,8 +108,10 @@ class OffsetIndex:
 
     def surroundings(self, offset: int) -> tuple[int, int]:
         """The positions of the last entry that does not lie beyond `offset` and of the one after it; 0 for none."""
-        offsets, positions = self._entries()
-        place = bisect_right(offsets, min(offset - self.base_offset, MAX_RELATIVE_OFFSET))
+        offsets, positions = self._offsets, self._positions
+        if offsets is None or positions is None:
+            offsets, positions = self._entries()
+        place = bisect_right(offsets, offset - self.base_offset)
         return positions[place - 1] if place else 0, positions[place] if place < len(positions) else 0
 
     def upper_bound(self, entry: OffsetEntry, size_bytes: int) -> OffsetEntry | None:

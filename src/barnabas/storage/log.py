@@ -194,10 +194,12 @@ class PartitionLog:
     def _write(self, prepared: PreparedAppend, now_ms: int) -> None:
         batches = prepared.batches
         last_offset = batches[-1].last_offset
+        epochs = self.epochs
         try:
-            self._note_epochs(batches)
+            if batches[-1].leader_epoch != epochs.latest_epoch or epochs.dirty or len(batches) > 1:
+                self._note_epochs(batches)
             segment = self._segment_for(
-                prepared.size_bytes, batches[0].base_offset, last_offset, prepared.max_timestamp_ms, now_ms
+                len(prepared.data), batches[0].base_offset, last_offset, prepared.max_timestamp_ms, now_ms
             )
             position = segment.size_bytes
             if len(batches) == 1:
@@ -313,10 +315,11 @@ class PartitionLog:
         return LogRead(found, self.high_watermark, self.log_start_offset, self.next_offset)
 
     def _find_range(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> FileRange | None:
-        for segment in self._segments[self._segment_index(offset) :]:
+        for place in range(self._segment_index(offset), len(self._segments)):
+            segment = self._segments[place]
             if segment.base_offset >= end_offset:
                 break
-            end = self._end_position(segment, end_offset)
+            end = segment.size_bytes if end_offset >= self.next_offset else self._end_position(segment, end_offset)
             found = segment.read(offset, max_bytes, end, at_least_one=at_least_one)
             if found is not None:
                 return found if found.size_bytes else None
@@ -330,9 +333,7 @@ class PartitionLog:
         return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
 
     def _end_position(self, segment: Segment, end_offset: int) -> int:
-        """Up to where the segment may be read."""
-        if end_offset >= self.next_offset:
-            return segment.size_bytes
+        """Up to where the segment may be read if not to its end."""
         found = segment.locate(end_offset)
         return segment.size_bytes if found is None else found.position
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import RemoteProtocolError
 from barnabas.records._kernel.decode import Record
-from barnabas.records._kernel.scan import find_offset, find_timestamp
+from barnabas.records._kernel.scan import covers_offset, find_offset, find_timestamp
 from barnabas.records.batch import BatchView
 from barnabas.records.legacy import LegacyMessage
 from barnabas.records.reading import iter_entries
@@ -77,6 +77,7 @@ class Segment:
         "_files",
         "_first_timestamp_ms",
         "_index_interval_bytes",
+        "_indexed_timestamp",
         "_max_timestamp",
         "_suffix",
         "aborted",
@@ -116,6 +117,8 @@ class Segment:
         self.is_index_full = False
         # The highest timestamp and the last offset of its batch; None until it is needed.
         self._max_timestamp: tuple[int, int] | None = (_NO_TIMESTAMP_MS, base_offset) if not self.size_bytes else None
+        # The highest timestamp that the index by time was told of.
+        self._indexed_timestamp: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
 
     def path(self, suffix: str) -> str:
@@ -168,7 +171,10 @@ class Segment:
             highest = self._max_timestamp = (max_timestamp_ms, last_offset)
         if self._bytes_since_entry > self._index_interval_bytes:
             is_full = self.offset_index.append(last_offset, position)
-            self.is_index_full = self.time_index.append(*highest) or is_full
+            if highest is not self._indexed_timestamp:
+                self._indexed_timestamp = highest
+                is_full = self.time_index.append(*highest) or is_full
+            self.is_index_full = self.is_index_full or is_full
             self._bytes_since_entry = 0
         self._bytes_since_entry += size_bytes
 
@@ -203,13 +209,17 @@ class Segment:
 
     def locate(self, offset: int) -> Location | None:
         """The first batch that reaches `offset`, or None if none does."""
+        found = self._locate(offset)
+        return None if found is None else Location(*found)
+
+    def _locate(self, offset: int) -> tuple[int, int, int] | None:
+        # A plain tuple: a consumer that reads in order pays for every object made here.
         position, next_position = self.offset_index.surroundings(offset)
         if next_position - position > _LOOK_BYTES:
             # Batches are so large that the next entry is likely the next batch, and the one that is wanted.
-            look = self.file.read_at(next_position, _HEADER_BYTES)
-            _, size_bytes, last_offset = find_offset(look, offset)
-            if size_bytes and int.from_bytes(look[:8], "big") <= offset:
-                return Location(next_position, size_bytes, last_offset)
+            size_bytes, last_offset = covers_offset(self.file.read_at(next_position, _HEADER_BYTES), offset)
+            if size_bytes > 0:
+                return next_position, size_bytes, last_offset
         while position < self.size_bytes:
             look = self.file.read_at(position, min(_LOOK_BYTES, self.size_bytes - position))
             try:
@@ -217,7 +227,7 @@ class Segment:
             except RemoteProtocolError as error:
                 raise CorruptLogError(self.file.path, position, str(error)) from None
             if size_bytes:
-                return Location(position + step, size_bytes, last_offset)
+                return position + step, size_bytes, last_offset
             if not step:
                 raise CorruptLogError(self.file.path, position, "the file ends within a header")
             position += step
@@ -228,11 +238,14 @@ class Segment:
 
         They may end within a batch, but with `at_least_one` the first is whole, however large.
         """
-        found = self.locate(offset)
+        found = self._locate(offset)
         if found is None:
             return None
-        wanted_bytes = max(max_bytes, found.size_bytes) if at_least_one else max_bytes
-        return FileRange(self.file, found.position, max(0, min(wanted_bytes, end_position - found.position)))
+        position, batch_bytes, _ = found
+        if at_least_one and batch_bytes > max_bytes:
+            max_bytes = batch_bytes
+        left_bytes = max(0, end_position - position)
+        return FileRange(self.file, position, max_bytes if max_bytes < left_bytes else left_bytes)
 
     def entries(self, from_position: int = 0) -> Iterator[Entry]:
         """All batches from a position on. `CorruptLogError` for what is not a batch, also for a cut-off last one."""
@@ -333,6 +346,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.aborted.truncate_to(offset)
         self._bytes_since_entry = 0
+        self.is_index_full = False
         self._max_timestamp = (_NO_TIMESTAMP_MS, self.base_offset) if not position else self._read_max_timestamp()
         self._first_timestamp_ms = None
 
@@ -351,6 +365,7 @@ class Segment:
         """Forget the indexes by offset and time, to make them anew from the batches."""
         self.create_indexes()
         self._bytes_since_entry = 0
+        self.is_index_full = False
         self._max_timestamp = (_NO_TIMESTAMP_MS, self.base_offset)
         self._first_timestamp_ms = None
 

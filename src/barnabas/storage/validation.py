@@ -6,8 +6,7 @@ it can run away from the event loop. The second step, `PartitionLog.append`, giv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError
@@ -23,8 +22,7 @@ _MAGIC_AT: Final = 16
 Buffer = bytes | bytearray | memoryview
 
 
-@dataclass(slots=True)
-class PreparedAppend:
+class PreparedAppend(NamedTuple):
     """Batches that fit the topic's rules, in one writable piece, and what the append needs to know of them.
 
     `append_time_ms` is the time that the records were stamped with, -1 where they keep their own.
@@ -158,8 +156,10 @@ def _apply_topic_rules(batch: BatchView, settings: TopicSettings, now_ms: int) -
     if takes_append_time:
         batch.stamp_log_append_time(now_ms)
         return PreparedAppend(batch.data, [batch], now_ms, now_ms)
-    batch.stamp_max_timestamp(summary.max_timestamp_ms)
-    return PreparedAppend(batch.data, [batch], summary.max_timestamp_ms)
+    max_timestamp_ms = summary.max_timestamp_ms
+    if batch.max_timestamp_ms != max_timestamp_ms:
+        batch.stamp_max_timestamp(max_timestamp_ms)
+    return PreparedAppend(batch.data, [batch], max_timestamp_ms)
 
 
 def _in_topics_form(batch: BatchView, settings: TopicSettings, *, is_renumbered: bool) -> BatchView:

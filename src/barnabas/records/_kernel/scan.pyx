@@ -52,6 +52,19 @@ def find_offset(buffer, int64_t offset):
     return position, 0, -1
 
 
+def covers_offset(buffer, int64_t offset):
+    """The size and the last offset of the entry whose header `buffer` is, if it holds `offset`; else (0, -1)."""
+    cdef memoryview view = plain_view(buffer)
+    cdef const uint8_t* at = data_of(view)
+    cdef int64_t last_offset
+    if not has_header(at, size_of(view)) or load_i64(at) > offset:
+        return 0, -1
+    last_offset = last_offset_of(at)
+    if last_offset < offset:
+        return 0, -1
+    return <int64_t>load_i32(at + 8) + FRAME_BYTES, last_offset
+
+
 def find_timestamp(buffer, int64_t timestamp_ms, int64_t from_offset):
     """The first entry that reaches `from_offset` and may hold a record of `timestamp_ms` or later.
 
