@@ -80,8 +80,11 @@ def _without_transaction(entry: ProducerEntry) -> tuple[int, ...]:
     return entry.epoch, entry.last_sequence, entry.last_offset, entry.offset_delta
 
 
-def check_consistency(log: PartitionLog) -> None:
-    """What a log says of itself equals what a reading of all its batches says."""
+def check_consistency(log: PartitionLog, *, deleted_below: int = 0) -> None:
+    """What a log says of itself equals what a reading of all its batches says.
+
+    `deleted_below`: where the log once began, if the node that deleted its beginning died before it noted that.
+    """
     producers, epochs = ProducerStates(log.partition), LeaderEpochs()
     aborted = []
     next_offset = log.log_start_offset
@@ -99,14 +102,17 @@ def check_consistency(log: PartitionLog) -> None:
             assert located.last_offset == entry.last_offset
     assert next_offset <= log.next_offset
     noted = [entry for segment in log.segments for entry in segment.aborted.entries]
-    if log.segments[0].base_offset == 0:
+    first_offset = max(deleted_below, log.segments[0].base_offset)
+    if first_offset == 0:
         assert log.producers.entries() == producers.entries()
         assert noted == aborted
     else:
         # Of producers and transactions whose beginning was deleted the log knows more than its batches tell.
         known = {entry.producer_id: _without_transaction(entry) for entry in log.producers.entries()}
         told = {
-            entry.producer_id: _without_transaction(entry) for entry in producers.entries() if entry.last_offset >= 0
+            entry.producer_id: _without_transaction(entry)
+            for entry in producers.entries()
+            if entry.last_offset >= first_offset
         }
         assert known | told == known
         assert {(entry.producer_id, entry.last_offset) for entry in aborted} <= {

@@ -136,8 +136,9 @@ class Workload:
         }
 
     def delete(self, log: PartitionLog) -> None:
-        log.advance_log_start(self.random.randint(log.log_start_offset, log.high_watermark))
-        self.start_offset = log.log_start_offset
+        target = self.random.randint(log.log_start_offset, log.high_watermark)
+        self.start_offset = max(self.start_offset, target)
+        log.advance_log_start(target)
         log.delete_old_segments(NOW_MS)
         log.remove_deleted(NOW_MS)
 
@@ -164,7 +165,7 @@ class Workload:
         expected = [offset for offset in sorted(self.history) if log.log_start_offset <= offset < end_offset]
         assert sorted(found) == expected, "there is a hole"
         assert log.log_start_offset <= self.start_offset or not found
-        check_consistency(log)
+        check_consistency(log, deleted_below=self.start_offset)
         return log
 
 
@@ -203,4 +204,4 @@ def test_every_crash_point(seed: int, power: bool) -> None:
             raise
         prepared = prepare_from_client(batch([b"life goes on"]), workload.settings, NOW_MS)
         log.append(prepared, leader_epoch=workload.epoch, now_ms=NOW_MS)
-        check_consistency(log)
+        check_consistency(log, deleted_below=workload.start_offset)

@@ -268,7 +268,7 @@ class PartitionLog:
         if self._names_changed:
             # A machine that crashes may lose names in any order. If the last but one were lost and the last one kept,
             # recovery would see no gap but a hole.
-            self._files.sync_directory(self.directory)
+            self._sync_names()
         new = self.new_segment(base_offset)
         self._segments.append(new)
         self._names_changed = True
@@ -411,7 +411,7 @@ class PartitionLog:
                 if segment.base_offset < target:
                     segment.flush()
             if names_changed:
-                self._files.sync_directory(self.directory)
+                self._sync_names()
         except OSError as failure:
             self._names_changed = True
             raise self.failed(failure) from failure
@@ -474,22 +474,27 @@ class PartitionLog:
             self.roll(now_ms)
         doomed = self._segments[:wanted]
         self.log_start_offset = max(self.log_start_offset, self._segments[wanted].base_offset)
+        # What stays must be there for certain before anything goes, or a crash could leave no segment to go on from.
+        self._sync_names()
         for segment in doomed:
-            # One after the other for certain: if a crash brought back an older one alone, there would be a hole.
-            self._delete([segment], now_ms)
-            self._files.sync_directory(self.directory)
+            # One after the other for certain: an older one that a crash brought back alone would make a hole. And the
+            # data first: if it came back without its index of aborted transactions, their records would be shown.
+            self._delete([segment], now_ms, after_data=self._sync_names)
         self.epochs.truncate_from_start(self.log_start_offset)
         self.producers.on_log_start(self.log_start_offset)
         save_leader_epochs(self._files, self.directory, self.epochs)
         return len(doomed)
 
-    def _delete(self, segments: list[Segment], now_ms: int) -> None:
+    def _sync_names(self) -> None:
+        self._files.sync_directory(self.directory)
+
+    def _delete(self, segments: list[Segment], now_ms: int, *, after_data: Callable[[], None] = lambda: None) -> None:
         """First step: rename. Whoever reads the files at this moment goes on; the second step comes later."""
         due_ms = now_ms + self.settings.file_delete_delay_ms
         self._names_changed = True
         for segment in segments:
             self._segments.remove(segment)
-            segment.rename_suffix(DELETED_SUFFIX)
+            segment.rename_suffix(DELETED_SUFFIX, after_data=after_data)
             self._to_remove.append((due_ms, segment))
             self.snapshots.forget(segment.base_offset)
 
@@ -514,7 +519,7 @@ class PartitionLog:
         # Batches go as a whole. If the log went on in the middle of one, recovery would see a hole before it.
         self._after_truncation(self._segments[-1].next_offset(), now_ms)
         # Or else what was cut off could come back behind what is appended next.
-        self._files.sync_directory(self.directory)
+        self._sync_names()
 
     @_reports_failures
     def start_anew_at(self, offset: int, now_ms: int) -> None:
@@ -525,7 +530,7 @@ class PartitionLog:
         # They wrote nothing of what will come, so nobody must be told that they end where it begins.
         self.epochs.clear()
         self._after_truncation(offset, now_ms)
-        self._files.sync_directory(self.directory)
+        self._sync_names()
 
     def _after_truncation(self, offset: int, now_ms: int) -> None:
         self.next_offset = offset
@@ -563,9 +568,9 @@ class PartitionLog:
         place = self._segments.index(old[0])
         check(self._segments[place : place + len(old)] == old, f"{self.partition}: segments changed during cleaning")
         new.rename_suffix(SWAP_SUFFIX)
-        self._files.sync_directory(self.directory)
+        self._sync_names()
         self._delete(old, now_ms)
-        self._files.sync_directory(self.directory)
+        self._sync_names()
         new.rename_suffix("")
         self._segments.insert(place, new)
-        self._files.sync_directory(self.directory)
+        self._sync_names()

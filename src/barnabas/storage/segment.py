@@ -8,7 +8,7 @@ Guarantees:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import RemoteProtocolError
@@ -395,13 +395,18 @@ class Segment:
         self.file.close()
         self.aborted.close()
 
-    def rename_suffix(self, suffix: str) -> None:
-        """Give all files another suffix, the data first: whoever finds it half done goes by the data's name."""
+    def rename_suffix(self, suffix: str, *, after_data: Callable[[], None] = lambda: None) -> None:
+        """Give all files another suffix, the data first: whoever finds it half done goes by the data's name.
+
+        `after_data` is called when the data has its new name and the others have not.
+        """
         old = {kind: self.path(kind) for kind in SUFFIXES}
         self._suffix = suffix
         for kind, path in old.items():
             if self._files.exists(path):
                 self._files.rename(path, self.path(kind))
+            if kind == LOG_SUFFIX:
+                after_data()
         self.offset_index.path = self.path(INDEX_SUFFIX)
         self.time_index.path = self.path(TIME_INDEX_SUFFIX)
         self.aborted.path = self.path(ABORTED_SUFFIX)
