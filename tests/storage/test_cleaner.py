@@ -131,6 +131,18 @@ def test_segments_that_changed_meanwhile_are_left_alone() -> None:
     assert not [name for name in disk.names("/data/clicks-3") if "cleaned" in name]
 
 
+def test_a_segment_that_was_cut_meanwhile_is_not_replaced() -> None:
+    log = open_log(new_disk(), SETTINGS)
+    fill(log, 120)
+    job = CleaningJob(log, plan_for(log, None, NOW_MS), 1 << 20, NOW_MS)
+    cleaned = job.run()
+    log.truncate_to(log.segments[2].base_offset + 3, NOW_MS)
+    fill(log, 60, seed=9)
+    before = records(log)
+    assert not job.apply_to(log, cleaned, NOW_MS)
+    assert records(log) == before
+
+
 def test_a_corrupt_log_is_not_compacted_but_stays_readable() -> None:
     disk = new_disk()
     log = open_log(disk, SETTINGS)

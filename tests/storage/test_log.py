@@ -591,15 +591,40 @@ def test_the_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
 
 def test_flushes_come_when_the_settings_ask_for_them() -> None:
     log = open_log(new_disk(), topic_settings(flush_messages=3, flush_ms=1000))
-    assert not log.flush_if_due(NOW_MS + 5000), "there is nothing to flush"
+    assert not log.is_flush_due(NOW_MS + 5000), "there is nothing to flush"
     lead(log, batch([b"a", b"b"]))
-    assert not log.flush_if_due(NOW_MS)
+    assert (log.is_flush_due(NOW_MS), log.recovery_point) == (False, 0)
     lead(log, batch([b"c"]))
-    assert log.flush_if_due(NOW_MS)
-    assert log.recovery_point == 3
+    assert log.recovery_point == 3, "so many records are not left unsynced"
     lead(log, batch([b"d"]))
-    assert not log.flush_if_due(NOW_MS + 999)
-    assert log.flush_if_due(NOW_MS + 1000)
+    assert not log.is_flush_due(NOW_MS + 999)
+    assert log.is_flush_due(NOW_MS + 1000)
+
+
+def test_a_flush_that_a_truncation_overtook_counts_for_nothing() -> None:
+    log = open_log(new_disk())
+    lead(log, batch([b"a", b"b"]))
+    lead(log, batch([b"c"]))
+    job = log.begin_flush()
+    assert job is not None
+    job.run()
+    log.truncate_to(2, NOW_MS)
+    lead(log, batch([b"other"]))
+    log.finish_flush(job)
+    assert log.recovery_point == 0
+    lead(log, batch([b"more"]))
+    log.flush()
+    assert log.recovery_point == log.next_offset
+
+
+def test_a_failed_sync_is_never_taken_for_a_full_disk() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    lead(log, batch([b"a"]))
+    disk.fail_next(errno.ENOSPC, name="sync")
+    with pytest.raises(LogDirectoryError, match="a sync failed"):
+        log.flush()
+    assert log.recovery_point == 0
 
 
 def test_what_is_flushed_survives_a_power_loss_and_indexes_too() -> None:

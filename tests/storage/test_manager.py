@@ -14,14 +14,14 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.storage.directories import deleted_name, parse_partition_name
-from barnabas.storage.errors import LogDirectoryError, LogError
+from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.manager import LogManager
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.storage.validation import prepare_from_client
-from barnabas.testing.sim.disk import SimulatedDisk
-from tests.storage.logs import NOW_MS, batch, read_all, topic_settings
+from barnabas.testing.sim.disk import SimulatedCrash, SimulatedDisk
+from tests.storage.logs import NOW_MS, batch, check_consistency, read_all, topic_settings
 from tests.storage.runtime import InlineRuntime
 
 A, B, C = TopicPartition("a", 0), TopicPartition("b-with-dash", 12), TopicPartition("c", 1)
@@ -86,7 +86,7 @@ def test_a_killed_process_loses_nothing() -> None:
 
 def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:
     first = started(RealFileSystem(), str(tmp_path))
-    with pytest.raises(LogError, match=rf"log directory {tmp_path}: another process is using it"):
+    with pytest.raises(DirectoryInUseError, match=rf"log directory {tmp_path}: another process is using it"):
         started(RealFileSystem(), str(tmp_path))
     asyncio.run(first.stop())
     asyncio.run(started(RealFileSystem(), str(tmp_path)).stop())
@@ -224,6 +224,116 @@ def test_descriptors_stay_bounded_with_many_logs(tmp_path: Path) -> None:
     again = started(files, str(tmp_path))
     assert {log.next_offset for log in again.logs.values()} == {2}
     asyncio.run(again.stop())
+
+
+def test_a_truncated_log_recovers_from_a_power_loss() -> None:
+    for seed in range(40):
+        disk = SimulatedDisk(Random(seed), sector_bytes=1)
+        logs = started(disk)
+        log = logs.create(A)
+        append(log, *(b"%d" % number * 100 for number in range(60)))
+        log.flush()
+        asyncio.run(logs.save_recovery_points())
+        logs.truncate(A, 5)
+        append(log, *(b"new %d" % number * 90 for number in range(70)))
+        disk.crash(power=True)
+        recovered = started(disk).get(A)
+        assert recovered is not None
+        assert recovered.next_offset >= 5
+        check_consistency(recovered)
+
+
+def test_a_process_killed_within_a_truncation_leaves_no_hole() -> None:
+    operation = 0
+    while True:
+        operation += 1
+        disk = SimulatedDisk(Random(operation))
+        logs = started(disk)
+        append(logs.create(A), *(b"%d" % number * 100 for number in range(60)))
+        disk.crash_at(disk.operations + operation)
+        try:
+            logs.truncate(A, 5)
+        except SimulatedCrash:
+            disk.crash(power=False)
+        else:
+            break
+        recovered = started(disk).get(A)
+        assert recovered is not None
+        offsets = [offset for data in read_all(recovered) for offset in [int.from_bytes(data[:8], "big")]]
+        assert offsets == list(range(recovered.next_offset))
+    assert operation > 10
+
+
+def test_a_full_disk_takes_nothing_offline() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    log = logs.create(A)
+    append(log, b"x")
+    disk.capacity_bytes = disk.used_bytes
+    for task in logs.tasks():
+        asyncio.run(task.run())  # type: ignore[arg-type]
+    with pytest.raises(LogError, match="the disk is full"):
+        append(log, b"y" * 1000)
+    with pytest.raises(LogError, match="the disk is full"):
+        logs.create(B)
+    assert logs.directories[0].is_online
+    disk.capacity_bytes = None
+    append(log, b"goes on")
+    asyncio.run(logs.save_high_watermarks())
+    assert logs.get(A) is log
+
+
+def test_one_failing_flush_does_not_stop_the_task() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk, flush_ms=0)
+    for partition in (A, B, C):
+        append(logs.create(partition), b"x")
+    disk.fail_next(errno.EIO, name="sync", path="a-0")
+    asyncio.run(logs.flush_due_logs())
+    assert not logs.directories[0].is_online
+
+
+def test_a_second_node_does_not_run_on_the_rest_of_the_directories() -> None:
+    disk = SimulatedDisk(Random(1))
+    first = started(disk, "/one")
+    with pytest.raises(DirectoryInUseError, match="log directory /one: another process is using it"):
+        started(disk, "/two", "/one")
+    asyncio.run(first.stop())
+    asyncio.run(started(disk, "/two", "/one").stop())
+
+
+@pytest.mark.parametrize("name", ["copy.log", "x.cleaned", "abc.log.swap", "notes.txt", "123.index"])
+def test_strangers_in_a_partitions_directory_are_left_alone(name: str) -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    append(logs.create(A), b"x")
+    asyncio.run(logs.stop())
+    disk.open(f"/one/a-0/{name}", create=True).write_at(0, b"stranger")
+    disk.open("/one/backup-1", create=True).write_at(0, b"a file, not a partition")
+    for crash in (False, True):
+        again = started(disk)
+        log = again.get(A)
+        assert log is not None
+        assert log.next_offset == 1
+        if crash:
+            asyncio.run(again.stop())
+        else:
+            disk.crash(power=False)
+    assert name in disk.names("/one/a-0")
+
+
+def test_a_log_that_was_compacted_once_keeps_its_gaps() -> None:
+    disk = SimulatedDisk(Random(1))
+    compacted = started(disk, cleanup_policy=["compact"], min_cleanable_dirty_ratio=0.01)
+    log = compacted.create(A)
+    append(log, *(b"%d" % number * 100 for number in range(80)))
+    log.flush()
+    asyncio.run(compacted.compact_logs())
+    left = read_all(log)
+    disk.crash(power=False)
+    recovered = started(disk, cleanup_policy=["delete"]).get(A)
+    assert recovered is not None
+    assert read_all(recovered) == left
 
 
 @pytest.mark.parametrize(

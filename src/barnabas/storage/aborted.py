@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import check
 from barnabas.storage.errors import CorruptLogError
-from barnabas.storage.files import File, FileSystem, directory_of
+from barnabas.storage.files import File, FileSystem, directory_of, sync_if_there
 
 _VERSION: Final = 0
 # version, producer id, first offset, last offset, last stable offset
@@ -108,15 +110,21 @@ class AbortedTransactions:
                 raise self._corrupt(number, f"{entry} cannot be")
             previous = entry.last_offset
 
-    def flush(self) -> None:
-        """Make safe what was changed. That goes for the name too: below the recovery point nobody would miss the file,
-        and aborted records would be shown."""
+    def begin_sync(self) -> list[Callable[[], None]]:
+        """What makes safe what was changed. That goes for the name too: below the recovery point nobody would miss the
+        file, and aborted records would be shown."""
+        syncs: list[Callable[[], None]] = []
         if self._unsynced:
-            self._open().sync()
             self._unsynced = False
+            syncs.append(partial(sync_if_there, self._files, self.path))
         if self._created:
-            self._files.sync_directory(directory_of(self.path))
             self._created = False
+            syncs.append(partial(self._files.sync_directory, directory_of(self.path)))
+        return syncs
+
+    def flush(self) -> None:
+        for sync in self.begin_sync():
+            sync()
 
     def close(self) -> None:
         """Give back file and memory; both come again when needed."""

@@ -20,7 +20,7 @@ from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.compaction import BatchCleaner, CleaningStats, Entry, KeyOffsets
 from barnabas.storage.compaction_plan import CleaningPlan, SegmentFacts, group_segments, plan_cleaning
 from barnabas.storage.directories import LogDirectory
-from barnabas.storage.errors import CorruptLogError, LogError
+from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.producer_state import LastBatch
 from barnabas.storage.segment import CLEANED_SUFFIX, Segment
@@ -71,6 +71,7 @@ class CleaningJob:
         self._new_segment: Callable[[int], Segment] = lambda offset: log.new_segment(offset, suffix=CLEANED_SUFFIX)
         # Everything that may change while the job runs is taken now.
         self._segments = log.segments[:-1]
+        self._seen = {(id(segment), segment.cut_count) for segment in self._segments}
         self._facts = {facts.base_offset: facts for facts in segment_facts(log)}
         self._aborted: list[AbortedTransaction] = [
             entry for segment in log.segments for entry in segment.aborted.entries
@@ -149,8 +150,8 @@ class CleaningJob:
 
     def apply_to(self, log: PartitionLog, cleaned: CleaningRound, now_ms: int) -> bool:
         """Put the new segments in the place of the old ones; false if the log has changed, and nothing was done."""
-        present = {id(segment) for segment in log.segments[:-1]}
-        if any(id(segment) not in present for group in cleaned.groups for segment in group.old):
+        present = {(id(segment), segment.cut_count) for segment in log.segments[:-1]} & self._seen
+        if any((id(segment), segment.cut_count) not in present for group in cleaned.groups for segment in group.old):
             for group in cleaned.groups:
                 group.new.remove()
             return False
@@ -218,15 +219,22 @@ class LogCleaner:
         if not due:
             return False
         partition = max(due, key=lambda each: (plans[each].dirty_ratio, each))
-        await self._clean(logs[partition], plans[partition], directory)
-        return True
+        return await self._clean(logs[partition], plans[partition], directory)
 
-    async def _clean(self, log: PartitionLog, plan: CleaningPlan, directory: LogDirectory) -> None:
+    async def _clean(self, log: PartitionLog, plan: CleaningPlan, directory: LogDirectory) -> bool:
         try:
             job = CleaningJob(log, plan, self.options.key_limit_bytes, self._runtime.clock.now_ms())
             cleaned = await self._runtime.offload(job.run)
             if job.apply_to(log, cleaned, self._runtime.clock.now_ms()):
                 directory.save_cleaner_offset(log.partition, cleaned.end_offset)
-        except (LogError, OSError) as problem:
+        except CorruptLogError as problem:
             _log.error("%s is not compacted any more: %s", log.partition, problem)
-            self.uncleanable[log.partition] = problem if isinstance(problem, LogError) else log.failed(problem)
+            self.uncleanable[log.partition] = problem
+        except OSError as failure:
+            reason = log.failed(failure)
+            if isinstance(reason, LogDirectoryError):
+                raise reason from failure
+            # A full disk: compaction is what frees space, so it is tried again.
+            _log.warning("%s could not be compacted this time: %s", log.partition, reason)
+            return False
+        return True

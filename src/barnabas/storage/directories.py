@@ -6,11 +6,13 @@ being deleted. Others (`-future`, `-stray`) belong to features that are not buil
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, TypeVar
 
+from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.storage.checkpoints import (
     CLEANER_FILE,
@@ -23,9 +25,11 @@ from barnabas.storage.checkpoints import (
     write_clean_shutdown,
     write_offsets,
 )
-from barnabas.storage.errors import CorruptLogError, LogDirectoryError
+from barnabas.storage.errors import DISK_FULL, CorruptLogError, DirectoryInUseError, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, Lock, directory_of, join
 from barnabas.storage.log import PartitionLog
+
+_log = logging.getLogger("barnabas.storage")
 
 T = TypeVar("T")
 
@@ -79,7 +83,7 @@ class LogDirectory:
                 self._files.sync_directory(directory_of(self.path))
             self._lock = self._files.lock(join(self.path, LOCK_FILE))
         except BlockingIOError:
-            raise LogDirectoryError(self.path, "another process is using it") from None
+            raise DirectoryInUseError(self.path, "another process is using it") from None
         except OSError as failure:
             raise LogDirectoryError(self.path, str(failure)) from failure
         epoch = self.guard(lambda: read_clean_shutdown(self._files, self.path))
@@ -95,18 +99,22 @@ class LogDirectory:
         """A checkpoint that cannot be read is as good as none: all is recovered, and starts where the files start."""
         try:
             return self.guard(lambda: read_offsets(self._files, join(self.path, name)))
-        except CorruptLogError:
+        except CorruptLogError as problem:
+            _log.warning("%s; it is passed over", problem)
             return {}
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that lie here, without the metadata log, which has an owner of its own."""
-        names = self.guard(lambda: self._files.names(self.path))
+        names = self.guard(self._directory_names)
         found = (parse_partition_name(name) for name in names if not _DELETED_NAME.fullmatch(name))
         return [each for each in found if each is not None and each != METADATA_PARTITION]
 
+    def _directory_names(self) -> list[str]:
+        return [name for name in self._files.names(self.path) if self._files.is_directory(join(self.path, name))]
+
     def left_over(self) -> list[str]:
         """Partitions whose deletion was interrupted."""
-        names = self.guard(lambda: self._files.names(self.path))
+        names = self.guard(self._directory_names)
         return [join(self.path, name) for name in names if _DELETED_NAME.fullmatch(name)]
 
     def remove_tree(self, path: str) -> None:
@@ -157,6 +165,11 @@ class LogDirectory:
         try:
             return work()
         except OSError as failure:
+            if failure.errno in DISK_FULL:
+                # Space may come back; what failed is tried again.
+                raise LogError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path}: the disk is full"
+                ) from failure
             self.failure = LogDirectoryError(self.path, str(failure))
             raise self.failure from failure
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
@@ -42,6 +43,10 @@ class CorruptLogError(LogError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}, {unit} {position}: {reason}")
 
 
+#: A full disk is not a broken one.
+DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
 class LogDirectoryError(LogError):
     """A whole log directory cannot be used: it failed, or another process has it."""
 
@@ -49,3 +54,7 @@ class LogDirectoryError(LogError):
         self.directory = directory
         self.reason = reason
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {directory}: {reason}")
+
+
+class DirectoryInUseError(LogDirectoryError):
+    """Another process holds the directory's lock."""

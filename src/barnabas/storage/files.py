@@ -163,9 +163,12 @@ def replace_content(files: FileSystem, path: str, position: int, content: bytes,
         file.close()
 
 
-def sync_file(files: FileSystem, path: str) -> None:
-    """Make a file safe that was written before."""
-    file = files.open(path)
+def sync_if_there(files: FileSystem, path: str) -> None:
+    """Make a file safe that was written before, unless it was deleted meanwhile."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return
     try:
         file.sync()
     finally:

@@ -13,10 +13,12 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.storage.errors import CorruptLogError
-from barnabas.storage.files import FileSystem, read_file, replace_content, sync_file
+from barnabas.storage.files import FileSystem, read_file, replace_content, sync_if_there
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 OFFSET_ENTRY_BYTES: Final = 8
@@ -153,9 +155,9 @@ class OffsetIndex:
     def write(self, *, sync: bool = False) -> None:
         """Bring the file up to date, and with `sync` make it safe."""
         if self._offsets is None or self._positions is None or self._stored == len(self._offsets):
-            if sync and not self._is_synced:
-                sync_file(self._files, self.path)
-                self._is_synced = True
+            if sync:
+                for make_safe in self.begin_sync():
+                    make_safe()
             return
         start = max(self._stored, 0)
         numbers = array("i", bytes(8 * (len(self._offsets) - start)))
@@ -165,6 +167,13 @@ class OffsetIndex:
         replace_content(self._files, self.path, start * OFFSET_ENTRY_BYTES, numbers.tobytes(), sync=sync)
         self._stored = len(self._offsets)
         self._is_synced = sync
+
+    def begin_sync(self) -> list[Callable[[], None]]:
+        """What makes safe what was written, if anything was since the last time."""
+        if self._is_synced:
+            return []
+        self._is_synced = True
+        return [partial(sync_if_there, self._files, self.path)]
 
     def unload(self) -> None:
         """Free the memory if nothing would be lost."""
@@ -259,9 +268,9 @@ class TimeIndex:
     def write(self, *, sync: bool = False) -> None:
         """Bring the file up to date, and with `sync` make it safe."""
         if self._entries_or_none is None or self._stored == len(self):
-            if sync and not self._is_synced:
-                sync_file(self._files, self.path)
-                self._is_synced = True
+            if sync:
+                for make_safe in self.begin_sync():
+                    make_safe()
             return
         timestamps, offsets = self._entries_or_none
         start = max(self._stored, 0)
@@ -269,6 +278,13 @@ class TimeIndex:
         replace_content(self._files, self.path, start * TIME_ENTRY_BYTES, new, sync=sync)
         self._stored = len(offsets)
         self._is_synced = sync
+
+    def begin_sync(self) -> list[Callable[[], None]]:
+        """What makes safe what was written, if anything was since the last time."""
+        if self._is_synced:
+            return []
+        self._is_synced = True
+        return [partial(sync_if_there, self._files, self.path)]
 
     def unload(self) -> None:
         """Free the memory if nothing would be lost."""

@@ -7,13 +7,11 @@ Guarantees:
 - A failed write leaves the log as it was.
 
 `append` gives offsets and writes without ever waiting; what may take long beforehand is in `validation`. Time is handed
-in. Nothing here is safe to be called from two threads at once, except `flush`, which touches only segments that the
-caller has seen and the recovery point.
+in. Nothing here may be called from two threads at once; what blocks is handed out, as `FlushJob` and as cleaning jobs.
 """
 
 from __future__ import annotations
 
-import errno
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -21,11 +19,11 @@ from random import Random
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import check
+from barnabas.base.errors import BarnabasError, check
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records.batch import BatchView
 from barnabas.storage.aborted import AbortedTransaction
-from barnabas.storage.errors import LogDirectoryError, LogError
+from barnabas.storage.errors import DISK_FULL, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, directory_of
 from barnabas.storage.leader_epochs import LeaderEpochs, save_leader_epochs
 from barnabas.storage.producer_snapshot import ProducerSnapshots
@@ -36,7 +34,6 @@ from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import PreparedAppend
 
 NO_TIMESTAMP_MS: Final = -1
-_DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Appended(NamedTuple):
@@ -63,6 +60,23 @@ class LogRead(NamedTuple):
 
 def aborted_entry(ended: CompletedTransaction) -> AbortedTransaction:
     return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
+
+
+class FlushJob(NamedTuple):
+    """What makes a part of a log safe. Whatever changes meanwhile: it syncs what was written when it was made."""
+
+    directory: str
+    syncs: list[Callable[[], None]]
+    target_offset: int
+    truncation_count: int
+
+    def run(self) -> None:
+        try:
+            for sync in self.syncs:
+                sync()
+        except OSError as failure:
+            # Also with a full disk: what a failed sync should have covered, no later one covers.
+            raise LogDirectoryError(self.directory, f"a sync failed: {failure}") from failure
 
 
 class TimestampAndOffset(NamedTuple):
@@ -131,6 +145,7 @@ class PartitionLog:
         self._active_since_ms = now_ms
         self._last_flush_ms = now_ms
         self._names_changed = True
+        self._truncation_count = 0
         # Files renamed to `.deleted`, and when they may go: readers that hold them need a while to finish.
         self._to_remove: list[tuple[int, Segment]] = []
 
@@ -212,7 +227,7 @@ class PartitionLog:
                         ended = self.producers.apply(batch)
                         if ended is not None and ended.is_aborted:
                             segment.aborted.append(aborted_entry(ended))
-            except OSError:
+            except (OSError, BarnabasError):
                 # An abort that its index could not take must not be in the log: readers would be shown its records.
                 segment.cut_at(position, self.next_offset)
                 self.reload_producers(now_ms)
@@ -220,6 +235,8 @@ class PartitionLog:
         except OSError as failure:
             raise self.failed(failure) from failure
         self.next_offset = last_offset + 1
+        if self.next_offset - self.recovery_point >= self.settings.flush_messages:
+            self.flush()
 
     def _note_epochs(self, batches: list[BatchView]) -> None:
         epochs = self.epochs
@@ -289,7 +306,7 @@ class PartitionLog:
 
     def failed(self, failure: OSError) -> LogError:
         """What a failure of the disk means: a full one can be waited for, any other takes the directory offline."""
-        if failure.errno in _DISK_FULL:
+        if failure.errno in DISK_FULL:
             return LogError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{self.partition}: the disk is full; nothing was written, and appending goes on when there is space",
@@ -400,33 +417,42 @@ class PartitionLog:
 
     def flush(self, to_offset: int | None = None) -> None:
         """Make everything below `to_offset` (all, if not given) safe against a crash of the machine."""
+        job = self.begin_flush(to_offset)
+        if job is not None:
+            job.run()
+            self.finish_flush(job)
+
+    @_reports_failures
+    def begin_flush(self, to_offset: int | None = None) -> FlushJob | None:
+        """The first of three steps of a flush, on the event loop: what must be synced. None if nothing must.
+
+        The second, the job's `run`, blocks and may happen in another thread. The third is `finish_flush`, on the loop.
+        """
         target = self.next_offset if to_offset is None else to_offset
         if target <= self.recovery_point:
-            return
+            return None
         # From the segment that ends there on: it may have been closed since, and its indexes got their last entries.
         start = self._segment_index(self.recovery_point - 1)
-        names_changed, self._names_changed = self._names_changed, False
-        try:
-            for segment in self._segments[start:]:
-                if segment.base_offset < target:
-                    segment.flush()
-            if names_changed:
-                self._sync_names()
-        except OSError as failure:
-            self._names_changed = True
-            raise self.failed(failure) from failure
-        self.recovery_point = max(self.recovery_point, target)
+        syncs: list[Callable[[], None]] = []
+        for segment in self._segments[start:]:
+            if segment.base_offset < target:
+                syncs += segment.begin_flush()
+        if self._names_changed:
+            self._names_changed = False
+            syncs.append(self._sync_names)
+        return FlushJob(directory_of(self.directory), syncs, target, self._truncation_count)
 
-    def flush_if_due(self, now_ms: int) -> bool:
-        """Flush if the settings ask for it by now; whether it was done."""
-        unflushed = self.next_offset - self.recovery_point
-        is_due = unflushed and (
-            unflushed >= self.settings.flush_messages or now_ms - self._last_flush_ms >= self.settings.flush_ms
-        )
+    def finish_flush(self, job: FlushJob) -> None:
+        """Take note that a job is done; unless the log was cut meanwhile, and has other records there now."""
+        if job.truncation_count == self._truncation_count:
+            self.recovery_point = max(self.recovery_point, job.target_offset)
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Whether the settings ask for a flush by now. By number of records, appending flushes by itself."""
+        is_due = self.next_offset > self.recovery_point and now_ms - self._last_flush_ms >= self.settings.flush_ms
         if is_due:
             self._last_flush_ms = now_ms
-            self.flush()
-        return bool(is_due)
+        return is_due
 
     def close(self) -> None:
         """Bring everything to disk and close the files, so that the next start need not recover."""
@@ -493,8 +519,8 @@ class PartitionLog:
         due_ms = now_ms + self.settings.file_delete_delay_ms
         self._names_changed = True
         for segment in segments:
-            self._segments.remove(segment)
             segment.rename_suffix(DELETED_SUFFIX, after_data=after_data)
+            self._segments.remove(segment)
             self._to_remove.append((due_ms, segment))
             self.snapshots.forget(segment.base_offset)
 
@@ -508,13 +534,17 @@ class PartitionLog:
 
     @_reports_failures
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Forget everything from `offset` on, as a follower does that has left the leader's history."""
+        """Forget everything from `offset` on, as a follower does that has left the leader's history.
+
+        The checkpoint of recovery points must not name a higher offset any more: see `LogManager.truncate`. Segments go
+        from the last backwards, so that a killed process leaves no hole.
+        """
         if offset >= self.next_offset:
             return
         if offset < self._segments[0].base_offset:
             self.start_anew_at(offset, now_ms)
             return
-        self._delete([segment for segment in self._segments if segment.base_offset > offset], now_ms)
+        self._delete([segment for segment in reversed(self._segments) if segment.base_offset > offset], now_ms)
         self._segments[-1].truncate_to(offset)
         # Batches go as a whole. If the log went on in the middle of one, recovery would see a hole before it.
         self._after_truncation(self._segments[-1].next_offset(), now_ms)
@@ -533,6 +563,7 @@ class PartitionLog:
         self._sync_names()
 
     def _after_truncation(self, offset: int, now_ms: int) -> None:
+        self._truncation_count += 1
         self.next_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)

@@ -20,7 +20,7 @@ from barnabas.base.runtime import Runtime
 from barnabas.storage.checkpoints import write_topic_id
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectory, deleted_name
-from barnabas.storage.errors import LogDirectoryError, LogError
+from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, join
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.recovery import DAY_MS, load_log
@@ -106,6 +106,11 @@ class LogManager:
         for directory in self._directories:
             try:
                 directory.open()
+            except DirectoryInUseError:
+                # Not a broken disk but a second node: it must not run on the rest of the directories.
+                for opened in self._directories:
+                    opened.close(is_clean=opened.was_clean)
+                raise
             except LogDirectoryError as failure:
                 directory.failure = failure
                 _log.error("%s", failure)
@@ -136,6 +141,10 @@ class LogManager:
         except BarnabasError as failure:
             _log.error("%s cannot be used: %s", partition, failure)
             self._offline[partition] = failure
+        except Exception as failure:
+            # Whatever a damaged file made of the code that read it: one partition must not stop the node.
+            _log.exception("%s cannot be used", partition)
+            self._offline[partition] = LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"it could not be read: {failure!r}")
         else:
             twin = next((each for each in self._directories if partition in each.logs), None)
             if twin is None:
@@ -154,6 +163,7 @@ class LogManager:
             partition,
             self._settings_of(partition.topic),
             was_clean=directory.was_clean,
+            was_compacted=partition in directory.cleaner_offsets,
             recovery_point=directory.recovery_points.get(partition, 0),
             log_start_offset=directory.log_starts.get(partition, 0),
             now_ms=self._runtime.clock.now_ms(),
@@ -233,6 +243,19 @@ class LogManager:
         due_ms = self._runtime.clock.now_ms() + log.settings.file_delete_delay_ms
         self._to_remove.append((due_ms, directory, path))
 
+    def truncate(self, partition: TopicPartition, offset: int) -> None:
+        """Cut a log at `offset`. What the checkpoints say of it is lowered first: recovery goes by them."""
+        log = self.get(partition)
+        if log is None or offset >= log.next_offset:
+            return
+        directory = self.directory_of(log)
+        if offset < log.recovery_point:
+            log.recovery_point = offset
+            directory.checkpoint_recovery_points()
+        if directory.cleaner_offsets.get(partition, 0) > offset:
+            directory.save_cleaner_offset(partition, offset)
+        log.truncate_to(offset, self._runtime.clock.now_ms())
+
     def directory_failed(self, directory: LogDirectory, reason: str) -> list[TopicPartition]:
         """A disk has failed: its partitions are offline, the others go on. Returns which."""
         if directory.failure is None:
@@ -265,6 +288,7 @@ class LogManager:
             ),
             PeriodicTask("delete old segments", options.log_retention_check_interval_ms, self.delete_old_segments),
             PeriodicTask("remove deleted files", MINUTE_MS, self.remove_deleted),
+            PeriodicTask("free indexes", MINUTE_MS, self.free_indexes),
             PeriodicTask("compact logs", self._cleaner.options.log_cleaner_backoff_ms, self.compact_logs),
             PeriodicTask(
                 "forget silent producers", options.producer_id_expiration_check_interval_ms, self.expire_producers
@@ -275,17 +299,24 @@ class LogManager:
         """Flush what the settings ask for, and without being asked the segments that were rolled, as Kafka does."""
         now_ms = self._runtime.clock.now_ms()
         for log in self.logs.values():
-            await self._guarded(log, partial(log.flush, log.active_segment.base_offset), blocks=True)
-            await self._guarded(log, partial(log.flush_if_due, now_ms), blocks=True)
+            await self._guarded(log, self._flush(log, log.active_segment.base_offset))
+            if log.is_flush_due(now_ms):
+                await self._guarded(log, self._flush(log, None))
 
-    async def _guarded(self, log: PartitionLog, work: Callable[[], object], *, blocks: bool = False) -> None:
+    async def _flush(self, log: PartitionLog, to_offset: int | None) -> None:
+        job = log.begin_flush(to_offset)
+        if job is not None:
+            await self._runtime.offload(job.run)
+            log.finish_flush(job)
+
+    async def _guarded(self, log: PartitionLog, work: Awaitable[object]) -> None:
+        directory = next((each for each in self._directories if each.logs.get(log.partition) is log), None)
         try:
-            if blocks:
-                await self._runtime.offload(work)
-            else:
-                work()
+            await work
         except LogDirectoryError as failure:
-            self.directory_failed(self.directory_of(log), failure.reason)
+            # Of a log that was deleted or went offline meanwhile, closed files say nothing of the disk.
+            if directory is not None and directory.logs.get(log.partition) is log:
+                self.directory_failed(directory, failure.reason)
         except LogError as failure:
             _log.error("%s: %s", log.partition, failure)
 
@@ -305,11 +336,13 @@ class LogManager:
                     work(directory)
                 except LogDirectoryError as failure:
                     self.directory_failed(directory, failure.reason)
+                except LogError as failure:
+                    _log.error("%s", failure)
 
     async def delete_old_segments(self) -> None:
         now_ms = self._runtime.clock.now_ms()
         for log in self.logs.values():
-            await self._guarded(log, partial(log.delete_old_segments, now_ms))
+            await self._guarded(log, _now(partial(log.delete_old_segments, now_ms)))
 
     async def compact_logs(self) -> None:
         """Compact, dirtiest first, until nothing is dirty enough."""
@@ -320,11 +353,14 @@ class LogManager:
                         break
                 except LogDirectoryError as failure:
                     self.directory_failed(directory, failure.reason)
+                except LogError as failure:
+                    _log.error("%s", failure)
+                    break
 
     async def remove_deleted(self) -> None:
         now_ms = self._runtime.clock.now_ms()
         for log in self.logs.values():
-            await self._guarded(log, partial(log.remove_deleted, now_ms))
+            await self._guarded(log, _now(partial(log.remove_deleted, now_ms)))
         due = [each for each in self._to_remove if each[0] <= now_ms]
         self._to_remove = [each for each in self._to_remove if each[0] > now_ms]
         for _, directory, path in due:
@@ -334,7 +370,17 @@ class LogManager:
                 except LogDirectoryError as failure:
                     self.directory_failed(directory, failure.reason)
 
+    async def free_indexes(self) -> None:
+        """Let go of what is in memory of the indexes of closed segments; who reads there brings it back."""
+        for log in self.logs.values():
+            for segment in log.segments[:-1]:
+                segment.unload_indexes()
+
     async def expire_producers(self) -> None:
         now_ms = self._runtime.clock.now_ms()
         for log in self.logs.values():
             log.expire_producers(now_ms)
+
+
+async def _now(work: Callable[[], object]) -> None:
+    work()

@@ -85,7 +85,7 @@ class ProducerStates:
     that is open, or whose marker is not replicated; None if there is no such transaction.
     """
 
-    __slots__ = ("_open", "_partition", "_producers", "_unreplicated", "first_unstable_offset")
+    __slots__ = ("_first_unreplicated", "_open", "_partition", "_producers", "_unreplicated", "first_unstable_offset")
 
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
@@ -94,6 +94,7 @@ class ProducerStates:
         self._open: dict[int, int] = {}
         # First offset to the marker's offset, in the order of markers.
         self._unreplicated: dict[int, int] = {}
+        self._first_unreplicated: int | None = None
         self.first_unstable_offset: int | None = None
 
     # Deciding
@@ -247,6 +248,8 @@ class ProducerStates:
         del self._open[first_offset]
         offset = batch.base_offset
         self._unreplicated[first_offset] = offset
+        if self._first_unreplicated is None or first_offset < self._first_unreplicated:
+            self._first_unreplicated = first_offset
         self._find_first_unstable()
         stable = next(iter(self._open), offset + 1)
         return CompletedTransaction(batch.producer_id, first_offset, offset, not marker.committed, stable)
@@ -271,11 +274,12 @@ class ProducerStates:
         if replicated:
             for first_offset in replicated:
                 del self._unreplicated[first_offset]
+            self._first_unreplicated = min(self._unreplicated, default=None)
             self._find_first_unstable()
 
     def _find_first_unstable(self) -> None:
         first_open = next(iter(self._open), None)
-        first_unreplicated = min(self._unreplicated, default=None)
+        first_unreplicated = self._first_unreplicated
         if first_open is None or (first_unreplicated is not None and first_unreplicated < first_open):
             self.first_unstable_offset = first_unreplicated
         else:
@@ -376,4 +380,5 @@ class ProducerStates:
         self._producers.clear()
         self._open.clear()
         self._unreplicated.clear()
+        self._first_unreplicated = None
         self.first_unstable_offset = None

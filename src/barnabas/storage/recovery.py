@@ -9,6 +9,7 @@ was read are written anew, and so is what is known of producers and leader epoch
 from __future__ import annotations
 
 import logging
+import re
 from random import Random
 from typing import Final
 
@@ -38,6 +39,8 @@ from barnabas.storage.settings import TopicSettings
 _log = logging.getLogger("barnabas.storage")
 
 _INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
+# Strangers in the directory are left alone.
+_SEGMENT_FILE: Final = re.compile(r"[0-9]{20}\.[a-z]+(\.(deleted|cleaned|swap))?")
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
@@ -50,17 +53,21 @@ def load_log(
     was_clean: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    was_compacted: bool = False,
     now_ms: int,
     randomness: Random,
     producer_expiration_ms: int = DAY_MS,
 ) -> PartitionLog:
-    """Open the log in `directory`, which is made if it is missing. `was_clean`: the node stopped in good order."""
+    """Open the log in `directory`, which is made if it is missing.
+
+    `was_clean`: the node stopped in good order. `was_compacted`: also if the topic's policy says otherwise today.
+    """
     if not files.exists(directory):
         files.make_directory(directory)
         files.sync_directory(directory_of(directory))
     _finish_what_was_begun(files, directory)
     names = files.names(directory)
-    loader = _Loader(files, directory, partition, settings, log_start_offset)
+    loader = _Loader(files, directory, partition, settings, log_start_offset, was_compacted=was_compacted)
     segments = loader.open_segments(names)
     epochs = load_leader_epochs(files, directory)
     snapshots = ProducerSnapshots(files, directory, names)
@@ -112,7 +119,7 @@ def _finish_what_was_begun(files: FileSystem, directory: str) -> None:
     indexes: it replaces the segments that it covers, of which some may be renamed already. If `.cleaned` files are left
     beside `.swap` ones, the same cleaning had more to give: then only what lies before them is finished.
     """
-    names = files.names(directory)
+    names = [name for name in files.names(directory) if _SEGMENT_FILE.fullmatch(name) or name.endswith(".tmp")]
     unfinished = [_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     first_unfinished = min(unfinished, default=None)
     for name in names:
@@ -122,14 +129,14 @@ def _finish_what_was_begun(files: FileSystem, directory: str) -> None:
         )
         if is_unfinished_swap or name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")):
             files.remove(path)
-    swaps = [name for name in files.names(directory) if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-    for name in swaps:
-        _complete_swap(files, directory, name)
-    for name in files.names(directory):
-        if name.endswith(SWAP_SUFFIX):
+    for name in names:
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and files.exists(join(directory, name)):
+            _complete_swap(files, directory, name)
+    for name in names:
+        if name.endswith(SWAP_SUFFIX) and files.exists(join(directory, name)):
             # An index whose data has its final name already.
             files.rename(join(directory, name), join(directory, name.removesuffix(SWAP_SUFFIX)))
-    if names != files.names(directory):
+    if not all(files.exists(join(directory, name)) for name in names):
         files.sync_directory(directory)
 
 
@@ -143,6 +150,8 @@ def _complete_swap(files: FileSystem, directory: str, name: str) -> None:
         end_offset = entry.next_offset
     swap.close()
     for other in files.names(directory):
+        if not _SEGMENT_FILE.fullmatch(other):
+            continue
         if other.endswith(LOG_SUFFIX) and base_offset <= _offset_of(other) < max(end_offset, base_offset + 1):
             for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
                 path = join(directory, segment_name(_offset_of(other)) + suffix)
@@ -172,7 +181,11 @@ class _Loader:
         partition: TopicPartition,
         settings: TopicSettings,
         log_start_offset: int,
+        *,
+        was_compacted: bool,
     ) -> None:
+        # Whether offsets may be missing for good: by what is known, or by what is seen in the batches.
+        self._has_gaps = was_compacted or "compact" in settings.cleanup_policy
         self._files = files
         self._directory = directory
         self._partition = partition
@@ -191,6 +204,7 @@ class _Loader:
 
     def open_segments(self, names: list[str]) -> list[Segment]:
         """All segments, in order. Indexes without data are removed."""
+        names = [name for name in names if _SEGMENT_FILE.fullmatch(name)]
         data = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
         for name in names:
             stem, _, suffix = name.partition(".")
@@ -245,7 +259,7 @@ class _Loader:
 
     def _is_hole(self, end_offset: int, next_base_offset: int) -> bool:
         """Whether records are missing: a segment begins where the one before it ends, unless that was cleaned."""
-        return end_offset < next_base_offset and "compact" not in self._settings.cleanup_policy
+        return end_offset < next_base_offset and not self._has_gaps
 
     def _producers_before(self, segments: list[Segment], first: int, snapshots: ProducerSnapshots) -> ProducerStates:
         """What was known of producers where the first segment that must be read begins."""
@@ -270,6 +284,11 @@ class _Loader:
                     if entry.base_offset < next_offset:
                         reason = f"offset {entry.base_offset} comes after offset {next_offset - 1}"
                         break
+                    if not segment.can_hold(entry.last_offset):
+                        reason = f"offset {entry.last_offset} is too far from the segment's first"
+                        break
+                    if entry.base_offset > next_offset or entry.record_count <= entry.last_offset_delta:
+                        self._has_gaps = True
                     if entry.leader_epoch != epochs.latest_epoch and entry.leader_epoch >= 0:
                         epochs.assign(entry.leader_epoch, entry.base_offset)
                     if entry.producer_id >= 0:

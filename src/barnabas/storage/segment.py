@@ -82,6 +82,7 @@ class Segment:
         "_suffix",
         "aborted",
         "base_offset",
+        "cut_count",
         "file",
         "is_index_full",
         "offset_index",
@@ -113,6 +114,8 @@ class Segment:
             self.create_indexes()
         self._index_interval_bytes = index_interval_bytes
         self._bytes_since_entry = 0
+        #: How often a part was cut off: who has read the segment before must read it again.
+        self.cut_count = 0
         #: Whether the indexes cannot take another entry; learned when one is added.
         self.is_index_full = False
         # The highest timestamp and the last offset of its batch; None until it is needed.
@@ -231,6 +234,8 @@ class Segment:
             if not step:
                 raise CorruptLogError(self.file.path, position, "the file ends within a header")
             position += step
+        if position > self.size_bytes:
+            raise CorruptLogError(self.file.path, self.size_bytes, "the file ends within a batch")
         return None
 
     def read(self, offset: int, max_bytes: int, end_position: int, *, at_least_one: bool) -> FileRange | None:
@@ -339,6 +344,7 @@ class Segment:
 
     def cut_at(self, position: int, offset: int) -> None:
         """Make the file end at `position`, where `offset` comes next; for good, as what was cut must not come back."""
+        self.cut_count += 1
         self.file.truncate(position)
         self.file.sync()
         self.size_bytes = position
@@ -381,11 +387,20 @@ class Segment:
         self.offset_index.write(sync=sync)
         self.time_index.write(sync=sync)
 
+    def begin_flush(self) -> list[Callable[[], None]]:
+        """Write what is still in memory; what is returned makes all of it safe, and may be called in another thread."""
+        self.write_indexes()
+        return [
+            self.file.sync,
+            *self.offset_index.begin_sync(),
+            *self.time_index.begin_sync(),
+            *self.aborted.begin_sync(),
+        ]
+
     def flush(self) -> None:
         """Make the segment safe against a crash of the machine."""
-        self.file.sync()
-        self.write_indexes(sync=True)
-        self.aborted.flush()
+        for sync in self.begin_flush():
+            sync()
 
     def unload_indexes(self) -> None:
         self.offset_index.unload()

@@ -13,10 +13,13 @@ from barnabas.base.errors import RemoteProtocolError
 from barnabas.records.batch import APPEND_TIME_BIT, BatchView, iter_batches
 from barnabas.records.builder import BatchBuilder, recoded
 from barnabas.records.compression import Codec
+from barnabas.records.control import read_marker
 from barnabas.storage.errors import AppendRefusedError, RecordError
 from barnabas.storage.settings import TopicSettings
 
 _NO_TIMESTAMP_MS: Final = -1
+# So that no offset delta leads beyond what 64 bits can tell.
+_LARGEST_OFFSET: Final = 2**63 - 2**32
 _MAGIC_AT: Final = 16
 
 Buffer = bytes | bytearray | memoryview
@@ -55,6 +58,7 @@ def prepare_from_client(records: Buffer, settings: TopicSettings, now_ms: int) -
 def prepare_from_coordinator(records: Buffer, settings: TopicSettings) -> PreparedAppend:
     """Take a batch that this node made itself, such as a transaction marker or the state of a group."""
     batch = _only_batch(records)
+    _check_control(batch)
     _check_sizes(batch.size_bytes, settings)
     append_time_ms = _NO_TIMESTAMP_MS
     if settings.message_timestamp_type == "LogAppendTime":
@@ -75,6 +79,9 @@ def prepare_from_leader(records: Buffer) -> PreparedAppend:
     next_offset = batches[0].base_offset if batches else 0
     for batch in batches:
         _check_crc(batch)
+        _check_control(batch)
+        if not 0 <= batch.base_offset <= _LARGEST_OFFSET:
+            raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, f"there is no offset {batch.base_offset}")
         if batch.base_offset < next_offset:
             raise AppendRefusedError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {batch.base_offset} comes after offset {next_offset - 1}"
@@ -125,6 +132,15 @@ def _check_crc(batch: BatchView) -> None:
         batch.check_crc()
     except RemoteProtocolError as error:
         raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+
+def _check_control(batch: BatchView) -> None:
+    """What a control batch says must be readable before it is in the log: the state of producers follows from it."""
+    if batch.is_control:
+        try:
+            read_marker(batch)
+        except RemoteProtocolError as error:
+            raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 
 
 def _check_header(batch: BatchView) -> None:
