@@ -119,7 +119,7 @@ class Workload:
         target = self.random.choice(offsets)
         self.safe_offset = min(self.safe_offset, target)
         self.answered_offset = min(self.answered_offset, target)
-        # A node saves its recovery points before it truncates below them.
+        # As `LogManager.truncate` does before it cuts.
         self.recovery_point = min(self.recovery_point, target)
         log.truncate_to(target, NOW_MS)
         self.history = {offset: data for offset, data in self.history.items() if offset < target}

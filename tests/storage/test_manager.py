@@ -14,7 +14,7 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.storage.directories import deleted_name, parse_partition_name
-from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError
+from barnabas.storage.errors import CorruptLogError, DirectoryInUseError, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.manager import LogManager
@@ -142,6 +142,22 @@ def test_a_corrupt_partition_is_offline_and_the_others_are_not() -> None:
     assert set(again.logs) == {C}
     with pytest.raises(LogError, match=r"a-0 is offline: .*leader-epoch-checkpoint"):
         again.get(A)
+
+
+def test_what_is_found_corrupt_on_reading_goes_offline_alone() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    for partition in (A, C):
+        append(logs.create(partition), *(b"%d" % number * 100 for number in range(30)))
+    log = logs.create(A)
+    log.segments[0].file.truncate(log.segments[0].size_bytes - 50)
+    log.segments[0].size_bytes -= 50
+    with pytest.raises(CorruptLogError, match=r"/one/a-0/0{20}\.log, byte \d+: the file ends within a batch") as found:
+        log.read(log.segments[1].base_offset - 1, 100, end_offset=30)
+    logs.partition_failed(A, found.value)
+    with pytest.raises(LogError, match=r"a-0 is offline: .*ends within a batch"):
+        logs.get(A)
+    assert logs.get(C) is not None
 
 
 def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:

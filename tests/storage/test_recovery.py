@@ -462,3 +462,38 @@ def test_a_torn_message_of_an_old_format_is_cut_off() -> None:
         log = reopened(disk, was_clean=False)
         assert (log.next_offset, log.size_bytes) == (1, len(first))
         log.close()
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_a_damaged_index_of_aborted_transactions_is_made_anew(damage: str) -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for sequence in range(3):
+        lead(log, batch([VALUE], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True))
+        end_transaction(log, 7, committed=False)
+    noted = [entry for segment in log.segments for entry in segment.aborted.entries]
+    assert len(noted) == 3
+    log.close()
+    (name,) = [name for name in disk.names(DIRECTORY) if name.endswith(".txnindex")][:1]
+    file = disk.open(f"{DIRECTORY}/{name}")
+    if damage == "cut":
+        file.truncate(file.size() - 5)
+    else:
+        file.write_at(10, b"\x7f" * 16)
+    file.close()
+    again = open_log(disk)
+    assert [entry for segment in again.segments for entry in segment.aborted.entries] == noted
+
+
+def test_an_index_that_ends_within_an_entry_is_made_anew() -> None:
+    disk = new_disk()
+    filled(disk).close()
+    for suffix in (".index", ".timeindex"):
+        name = next(name for name in disk.names(DIRECTORY) if name.endswith(suffix))
+        whole = disk.contents()[f"{DIRECTORY}/{name}".lstrip("/")]
+        assert whole
+        file = disk.open(f"{DIRECTORY}/{name}")
+        file.truncate(file.size() - 3)
+        file.close()
+        open_log(disk).close()
+        assert disk.contents()[f"{DIRECTORY}/{name}".lstrip("/")] == whole

@@ -233,3 +233,19 @@ def test_bad_batches_from_a_leader(data: bytearray, code: ErrorCode) -> None:
 
 def test_a_topic_without_settings_takes_a_large_batch() -> None:
     assert prepare_from_client(batch([b"v" * 50_000]), TopicSettings(), NOW_MS).size_bytes > 50_000
+
+
+@pytest.mark.parametrize("key", [b"", b"\0", b"\xff\xff\0\0"])
+def test_a_control_batch_from_the_leader_must_be_readable(key: bytes) -> None:
+    data = batch([b"\0\0\0\0\0\0"], key=key, producer_id=1, producer_epoch=0, transactional=True, control=True)
+    with pytest.raises(AppendRefusedError) as refusal:
+        prepare_from_leader(data)
+    assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("offset", [-1, 2**63 - 1, 2**63 - 2**31])
+def test_offsets_from_the_leader_must_be_ones_that_can_be(offset: int) -> None:
+    data = batch([b"x"])
+    data[:8] = offset.to_bytes(8, "big", signed=True)
+    with pytest.raises(AppendRefusedError, match=f"there is no offset {offset}"):
+        prepare_from_leader(data)

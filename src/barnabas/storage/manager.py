@@ -256,6 +256,15 @@ class LogManager:
             directory.save_cleaner_offset(partition, offset)
         log.truncate_to(offset, self._runtime.clock.now_ms())
 
+    def partition_failed(self, partition: TopicPartition, reason: BarnabasError) -> None:
+        """A log turned out to be corrupt when it was read: it is offline from now on, the others are not."""
+        for directory in self._directories:
+            log = directory.logs.pop(partition, None)
+            if log is not None:
+                _log.error("%s is offline: %s", partition, reason)
+                self._offline[partition] = reason
+                log.abandon()
+
     def directory_failed(self, directory: LogDirectory, reason: str) -> list[TopicPartition]:
         """A disk has failed: its partitions are offline, the others go on. Returns which."""
         if directory.failure is None:

@@ -19,6 +19,7 @@ from barnabas.records.batch import BatchView
 from barnabas.storage.checkpoints import read_topic_id
 from barnabas.storage.errors import CorruptLogError
 from barnabas.storage.files import FileSystem, directory_of, join
+from barnabas.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from barnabas.storage.leader_epochs import LeaderEpochs, load_leader_epochs, save_leader_epochs
 from barnabas.storage.log import PartitionLog, aborted_entry
 from barnabas.storage.producer_snapshot import ProducerSnapshots
@@ -215,10 +216,18 @@ class _Loader:
     def mend_indexes(self, segments: list[Segment]) -> None:
         """Make anew the indexes that are missing or cannot be right, of segments that were flushed."""
         for segment in segments:
-            paths = (segment.offset_index.path, segment.time_index.path)
             try:
-                if not all(map(self._files.exists, paths)):
-                    raise CorruptLogError(segment.path(LOG_SUFFIX), 0, "an index is missing")
+                segment.aborted.sanity_check(segment.base_offset)
+            except CorruptLogError as problem:
+                _log.warning("%s; it is made anew", problem)
+                self._rebuild_aborted(segments, segment)
+            sizes = {segment.offset_index.path: OFFSET_ENTRY_BYTES, segment.time_index.path: TIME_ENTRY_BYTES}
+            try:
+                for path, entry_bytes in sizes.items():
+                    if not self._files.exists(path):
+                        raise CorruptLogError(path, 0, "an index is missing")
+                    if self._files.size(path) % entry_bytes:
+                        raise CorruptLogError(path, 0, "an index does not end with a whole entry")
                 if segment is segments[-1]:
                     segment.offset_index.check(segment.size_bytes)
                     segment.time_index.check()
@@ -229,6 +238,16 @@ class _Loader:
                     segment.index_entry(position, entry)
                 segment.finish()
                 segment.write_indexes(sync=True)
+
+    def _rebuild_aborted(self, segments: list[Segment], damaged: Segment) -> None:
+        """Find the aborted transactions of a segment again, from all batches up to its end."""
+        producers = ProducerStates(self._partition)
+        damaged.aborted.clear()
+        for segment in segments[: segments.index(damaged) + 1]:
+            for entry in segment.entries():
+                ended = producers.apply(entry) if isinstance(entry, BatchView) else None
+                if ended is not None and ended.is_aborted and segment is damaged:
+                    damaged.aborted.append(aborted_entry(ended))
 
     def recover(
         self, segments: list[Segment], recovery_point: int, epochs: LeaderEpochs, snapshots: ProducerSnapshots
