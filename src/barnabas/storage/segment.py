@@ -247,6 +247,8 @@ class Segment:
         if found is None:
             return None
         position, batch_bytes, _ = found
+        if position + batch_bytes > self.size_bytes:
+            raise CorruptLogError(self.file.path, position, "the file ends within a batch")
         if at_least_one and batch_bytes > max_bytes:
             max_bytes = batch_bytes
         left_bytes = max(0, end_position - position)
