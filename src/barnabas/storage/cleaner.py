@@ -93,7 +93,7 @@ class CleaningJob:
         groups: list[CleanedGroup] = []
         try:
             for group in group_segments(
-                list(self._facts.values()),
+                [self._facts[offset] for offset in by_offset],
                 end_offset=keys.end_offset,
                 first_uncleanable_offset=self._plan.first_uncleanable_offset,
                 max_segment_bytes=self._settings.segment_limit_bytes,
