@@ -1,19 +1,14 @@
-"""The `barnabas` command. Its tools arrive with the parts that they drive; so far it tells its version."""
+"""`python -m barnabas` and the `barnabas` command."""
 
 from __future__ import annotations
 
-import argparse
 import sys
-
-from barnabas._version import package_version
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="barnabas", description="Apache Kafka's system, whole, in Python.")
-    parser.add_argument("--version", action="version", version=f"barnabas {package_version()}")
-    parser.parse_args()
-    parser.print_help()
-    return 0
+    from barnabas.cli.main import main as run
+
+    return run()
 
 
 if __name__ == "__main__":

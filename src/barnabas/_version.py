@@ -1,9 +1,10 @@
 """The version of this package, from its installed metadata."""
 
-from importlib.metadata import PackageNotFoundError, version
-
 
 def package_version() -> str:
+    # Imported late: this alone takes longer than the start of a tool.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("barnabas")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The contract of a file system, sentence by sentence, over the real one and the simulated one."""
+"""The contract of a file system, sentence by sentence, over the real one, the simulated one and the one in memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import pytest
 
 from barnabas.storage.files import FileSystem, directory_of, join, read_file, replace_file
 from barnabas.storage.real_files import RealFileSystem
+from barnabas.testing.memory_files import MemoryFileSystem
 from barnabas.testing.sim import SimulatedDisk
 
 
-@pytest.fixture(params=["real", "real with one descriptor", "simulated"])
+@pytest.fixture(params=["real", "real with one descriptor", "simulated", "memory"])
 def files(request: pytest.FixtureRequest) -> FileSystem:
     if request.param == "simulated":
         return SimulatedDisk(Random(1), now_ms=lambda: 1_700_000_000_123)
+    if request.param == "memory":
+        return MemoryFileSystem(now_ms=lambda: 1_700_000_000_123)
     return RealFileSystem(max_open_files=1) if "one" in request.param else RealFileSystem()
 
 
@@ -150,7 +153,7 @@ def test_one_path_may_be_open_twice(files: FileSystem, root: str) -> None:
 def test_fileno_is_the_callers_own_or_refused(files: FileSystem, root: str) -> None:
     file = files.open(join(root, "a"), create=True)
     file.write_at(0, b"0123")
-    if isinstance(files, SimulatedDisk):
+    if isinstance(files, SimulatedDisk | MemoryFileSystem):
         with pytest.raises(OSError, match="no descriptor"):
             file.fileno()
         return
@@ -190,7 +193,7 @@ def test_names_sizes_and_kinds(files: FileSystem, root: str) -> None:
 def test_modified_ms_is_the_time_of_the_last_write(files: FileSystem, root: str) -> None:
     path = join(root, "a")
     put(files, path, b"x")
-    if isinstance(files, SimulatedDisk):
+    if isinstance(files, SimulatedDisk | MemoryFileSystem):
         assert files.modified_ms(path) == 1_700_000_000_123
     else:
         os.utime(path, ns=(0, 1_600_000_000_123_999_999))

@@ -169,10 +169,13 @@ def test_the_first_batch_is_whole_however_small_the_limit() -> None:
 
 def test_without_that_promise_the_limit_is_kept() -> None:
     log = filled(new_disk())
-    read = log.read(3, 100, end_offset=log.next_offset, at_least_one=False)
-    assert read.range is not None
-    assert read.range.size_bytes == 100
-    assert log.read(3, 0, end_offset=log.next_offset, at_least_one=False).range is None
+    whole = log.read(3, 1, end_offset=log.next_offset).range
+    assert whole is not None
+    # A part of the first batch would be of no use to anybody.
+    assert log.read(3, whole.size_bytes - 1, end_offset=log.next_offset, at_least_one=False).range is None
+    assert log.read(3, whole.size_bytes + 9, end_offset=log.next_offset, at_least_one=False).range == whole._replace(
+        size_bytes=whole.size_bytes + 9
+    )
 
 
 def test_a_batch_that_reaches_over_the_bound_is_not_shown() -> None:

@@ -355,7 +355,7 @@ class LogMachine(RuleBasedStateMachine):
         assert (read.high_watermark, read.next_offset) == (model.high_watermark, model.end)
         assert read.log_start_offset == model.start
         wanted = [batch for batch in model.batches if offset <= batch.last < end] if offset < end else []
-        if not wanted or not (max_bytes or at_least_one):
+        if not wanted or not (at_least_one or len(wanted[0].data) <= max_bytes):
             assert read.range is None
             return
         assert read.range is not None

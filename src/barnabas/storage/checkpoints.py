@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from barnabas.base.ids import TopicPartition, Uuid
@@ -24,6 +26,34 @@ _VERSION_LINE: Final = re.compile(r"[0-9]+")
 _OFFSET_LINE: Final = re.compile(r"(\S+)\s+([0-9]+)\s+([0-9]+)", re.ASCII)
 _EPOCH_LINE: Final = re.compile(r"([0-9]+)\s+([0-9]+)", re.ASCII)
 _METADATA_LINES: Final = re.compile(r"version: ([0-9]+)\ntopic_id: (\S+)", re.ASCII)
+
+
+class OffsetCheckpoint:
+    """A file with an offset for each partition, which may be written from any thread.
+
+    What to write is taken on the event loop, by `begin`; what that returns does the writing. Two such writings may
+    overtake each other: an older one then does nothing. Nor is written what the file holds already.
+    """
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._lock = threading.Lock()
+        self._begun = 0
+        self._written = 0
+        self._content: dict[TopicPartition, int] | None = None
+
+    def begin(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        self._begun += 1
+        return partial(self._write, self._begun, dict(offsets))
+
+    def _write(self, number: int, offsets: dict[TopicPartition, int]) -> None:
+        with self._lock:
+            if number > self._written and offsets != self._content:
+                self._content = None  # what a failed write leaves, nobody knows
+                write_offsets(self._files, self._path, offsets)
+                self._content = offsets
+            self._written = max(self._written, number)
 
 
 def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:

@@ -1,7 +1,8 @@
 """A log directory: its lock, its checkpoints, and the partitions that lie in it.
 
 Names below it: `<topic>-<partition>` for a partition, `<topic>-<partition>.<32 hex digits>-delete` for one that is
-being deleted. Others (`-future`, `-stray`) belong to features that are not built and are left alone.
+being deleted, `…-stray` for one that the cluster does not know any more. Strays are left alone, and so are others
+(`-future`), which belong to features that are not built.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from barnabas.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
+    OffsetCheckpoint,
     read_clean_shutdown,
     read_offsets,
     remove_clean_shutdown,
     write_clean_shutdown,
-    write_offsets,
 )
 from barnabas.storage.errors import DISK_FULL, CorruptLogError, DirectoryInUseError, LogDirectoryError, LogError
-from barnabas.storage.files import FileSystem, Lock, directory_of, join
+from barnabas.storage.files import FileSystem, Lock, Space, directory_of, join
 from barnabas.storage.log import PartitionLog
 
 _log = logging.getLogger("barnabas.storage")
@@ -47,8 +48,18 @@ def parse_partition_name(name: str) -> TopicPartition | None:
 
 
 def deleted_name(partition: TopicPartition, randomness: Random) -> str:
-    """A name under which a partition's directory waits for its removal. Names have at most 255 characters."""
-    suffix = f".{randomness.getrandbits(128):032x}-delete"
+    """A name under which a partition's directory waits for its removal."""
+    return _moved_name(partition, randomness, "delete")
+
+
+def stray_name(partition: TopicPartition, randomness: Random) -> str:
+    """A name under which a partition's directory waits until somebody looks at it."""
+    return _moved_name(partition, randomness, "stray")
+
+
+def _moved_name(partition: TopicPartition, randomness: Random, kind: str) -> str:
+    """Names have at most 255 characters."""
+    suffix = f".{randomness.getrandbits(128):032x}-{kind}"
     return str(partition)[: _MAX_NAME_LENGTH - len(suffix)] + suffix
 
 
@@ -68,6 +79,10 @@ class LogDirectory:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self._checkpoints = {
+            name: OffsetCheckpoint(files, join(path, name))
+            for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE)
+        }
         #: Up to where each compacted log is clean.
         self.cleaner_offsets: dict[TopicPartition, int] = {}
 
@@ -127,23 +142,30 @@ class LogDirectory:
 
         self.guard(remove)
 
-    def checkpoint_recovery_points(self) -> None:
-        self._write_checkpoint(RECOVERY_POINT_FILE, {each: log.recovery_point for each, log in self.logs.items()})
+    # Each of these takes what is to be written; what it returns writes, and may be called in another thread.
 
-    def checkpoint_log_starts(self) -> None:
+    def begin_recovery_points(self) -> Callable[[], None]:
+        return self._begin_checkpoint(
+            RECOVERY_POINT_FILE, {each: log.recovery_point for each, log in self.logs.items()}
+        )
+
+    def begin_log_starts(self) -> Callable[[], None]:
         """Only of the logs whose files do not say it themselves."""
         starts = {
             each: log.log_start_offset
             for each, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.log_start_offset > log.first_segment_offset
         }
-        self._write_checkpoint(LOG_START_FILE, starts)
+        return self._begin_checkpoint(LOG_START_FILE, starts)
 
-    def checkpoint_high_watermarks(self) -> None:
-        self._write_checkpoint(HIGH_WATERMARK_FILE, {each: log.high_watermark for each, log in self.logs.items()})
+    def begin_high_watermarks(self) -> Callable[[], None]:
+        return self._begin_checkpoint(
+            HIGH_WATERMARK_FILE, {each: log.high_watermark for each, log in self.logs.items()}
+        )
 
-    def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        self.guard(lambda: write_offsets(self._files, join(self.path, name), offsets))
+    def _begin_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        write = self._checkpoints[name].begin(offsets)
+        return lambda: self.guard(write)
 
     def save_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
         """Note up to where a log is clean; None once it is gone."""
@@ -152,13 +174,20 @@ class LogDirectory:
                 return
         else:
             self.cleaner_offsets[partition] = offset
-        self._write_checkpoint(CLEANER_FILE, self.cleaner_offsets)
+        self._begin_checkpoint(CLEANER_FILE, self.cleaner_offsets)()
 
     def checkpoint_all(self) -> None:
         """Save all checkpoints that recovery and the next start go by."""
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_starts()
-        self.checkpoint_high_watermarks()
+        self.begin_recovery_points()()
+        self.begin_log_starts()()
+        self.begin_high_watermarks()()
+
+    def space(self) -> Space:
+        """Of the disk. That it cannot be told is no reason to take the directory offline."""
+        try:
+            return self._files.space(self.path)
+        except OSError:
+            return Space(-1, -1)
 
     def guard(self, work: Callable[[], T]) -> T:
         """Do something with the directory; if the disk fails, the directory has failed."""

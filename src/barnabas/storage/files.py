@@ -18,7 +18,7 @@ Calls may come from several threads on the real file system; the order of two th
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class File(Protocol):
@@ -38,6 +38,10 @@ class File(Protocol):
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         """Up to `size_bytes` bytes; fewer only at the end of the file."""
+        ...
+
+    def read_now(self, position: int, size_bytes: int) -> bytes | bytearray | None:
+        """What `read_at` gives, if it can be had without waiting for the disk; None if not all of it can."""
         ...
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
@@ -71,6 +75,13 @@ class Lock(Protocol):
         ...
 
 
+class Space(NamedTuple):
+    """Of a disk; -1 where nobody knows."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class FileSystem(Protocol):
     """Paths are strings with '/' between names, each file with one way of writing its path.
 
@@ -78,7 +89,8 @@ class FileSystem(Protocol):
     """
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. With `create`, make the file if it is missing; else `FileNotFoundError`."""
+        """Open for reading and writing, or only for reading where the file allows no more. With `create`, make the file
+        if it is missing; else `FileNotFoundError`."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -92,6 +104,10 @@ class FileSystem(Protocol):
     def size(self, path: str) -> int: ...
 
     def modified_ms(self, path: str) -> int: ...
+
+    def space(self, path: str) -> Space:
+        """How large the disk is that holds `path`, and how much of it may still be used."""
+        ...
 
     def make_directory(self, path: str) -> None:
         """Make it and what is missing above it; nothing happens if it is there."""
@@ -108,6 +124,10 @@ class FileSystem(Protocol):
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory; `OSError` if it holds something."""
+        ...
+
+    def make_read_only(self, path: str) -> None:
+        """Protect a file that is complete against mistakes. It can still be renamed, removed, and opened to read."""
         ...
 
     def sync_directory(self, path: str) -> None: ...

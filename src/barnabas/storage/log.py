@@ -159,6 +159,10 @@ class PartitionLog:
         return list(self._segments)
 
     @property
+    def first_segment_offset(self) -> int:
+        return self._segments[0].base_offset
+
+    @property
     def active_segment(self) -> Segment:
         return self._segments[-1]
 
@@ -179,6 +183,11 @@ class PartitionLog:
         """Tell the log up to where its records are committed. Never beyond the end, never before the start."""
         self.high_watermark = max(self.log_start_offset, min(offset, self.next_offset))
         self.producers.on_high_watermark(self.high_watermark)
+
+    def commit_all(self) -> None:
+        """Everything is committed, as where nobody else has a replica."""
+        self.high_watermark = self.next_offset
+        self.producers.on_high_watermark(self.next_offset)
 
     # Appending
 
@@ -219,6 +228,7 @@ class PartitionLog:
             position = segment.size_bytes
             if len(batches) == 1:
                 segment.append(prepared.data, last_offset, prepared.max_timestamp_ms)
+                segment.remember(batches[0].base_offset, position, len(prepared.data), last_offset)
             else:
                 segment.append_batches(prepared.data, batches)
             try:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -19,7 +20,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.storage.checkpoints import write_topic_id
 from barnabas.storage.cleaner import LogCleaner
-from barnabas.storage.directories import LogDirectory, deleted_name
+from barnabas.storage.directories import LogDirectory, deleted_name, stray_name
 from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, join
 from barnabas.storage.log import PartitionLog
@@ -71,8 +72,12 @@ class LogManager:
         self._runtime = runtime
         self._options = options or LogManagerOptions()
         self._cleaner = cleaner or LogCleaner(runtime)
+        #: Told of each partition that goes offline, and why.
+        self.on_offline: Callable[[TopicPartition, BarnabasError], None] = lambda partition, reason: None
         #: Why a partition cannot be used, for those that cannot.
         self._offline: dict[TopicPartition, BarnabasError] = {}
+        # How many logs are being made in each directory.
+        self._being_made: dict[str, int] = {}
         # Directories of deleted partitions, and when they may go.
         self._to_remove: list[tuple[int, LogDirectory, str]] = []
 
@@ -102,7 +107,12 @@ class LogManager:
     # Start and stop
 
     async def start(self) -> None:
-        """Open all directories and load all logs, several at a time. Fails only if no directory can be used."""
+        """Open all directories and load all logs. Fails only if no directory can be used."""
+        self.open_directories()
+        await self.load_logs()
+
+    def open_directories(self) -> None:
+        """Lock all directories and read their checkpoints, so that from here on they are this node's alone."""
         for directory in self._directories:
             try:
                 directory.open()
@@ -115,6 +125,9 @@ class LogManager:
                 directory.failure = failure
                 _log.error("%s", failure)
         self._require_a_directory()
+
+    async def load_logs(self) -> None:
+        """Load the logs of all directories, several at a time."""
         await asyncio.gather(*(self._load_directory(each) for each in self._directories if each.is_online))
         self._require_a_directory()
 
@@ -198,10 +211,39 @@ class LogManager:
         log = self.get(partition)
         if log is not None:
             return log
+        directory, make = self._begin_create(partition, topic_id)
+        log = directory.logs[partition] = directory.guard(make)
+        return log
+
+    async def create_many(self, wanted: Iterable[tuple[TopicPartition, Uuid]]) -> None:
+        """As `create` for each, away from the event loop, several at a time. What fails is left to `create` to tell."""
+        await asyncio.gather(*(self._create_away(partition, topic_id) for partition, topic_id in wanted))
+
+    async def _create_away(self, partition: TopicPartition, topic_id: Uuid) -> None:
+        try:
+            if self.get(partition) is not None:
+                return
+            directory, make = self._begin_create(partition, topic_id)
+            self._being_made[directory.path] = self._being_made.get(directory.path, 0) + 1
+            try:
+                log = await self._runtime.offload(lambda: directory.guard(make))
+            finally:
+                self._being_made[directory.path] -= 1
+        except LogError as failure:
+            _log.error("%s could not be created: %s", partition, failure)
+            return
+        if directory.is_online and partition not in directory.logs:
+            directory.logs[partition] = log
+        else:
+            log.abandon()
+
+    def _begin_create(
+        self, partition: TopicPartition, topic_id: Uuid | None
+    ) -> tuple[LogDirectory, Callable[[], PartitionLog]]:
         usable = [directory for directory in self._directories if directory.is_online]
         if not usable:
             self._require_a_directory()
-        directory = min(usable, key=lambda each: len(each.logs))
+        directory = min(usable, key=lambda each: len(each.logs) + self._being_made.get(each.path, 0))
         path = join(directory.path, str(partition))
 
         def make() -> PartitionLog:
@@ -221,17 +263,35 @@ class LogManager:
             self._files.sync_directory(directory.path)
             return log
 
-        directory.logs[partition] = directory.guard(make)
-        return directory.logs[partition]
+        return directory, make
+
+    def adopt(self, log: PartitionLog, topic_id: Uuid) -> None:
+        """Note the id of the topic in a log that has none, as one of an old release or of a crash."""
+        self.directory_of(log).guard(lambda: write_topic_id(self._files, log.directory, topic_id))
+        log.topic_id = topic_id
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """Move a log out of the way that the cluster does not know any more; people may still want what is in it."""
+        log = self._take(partition, stray_name)
+        if log is not None:
+            _log.warning("%s belongs to no topic of the cluster; it was set aside as a stray", log)
 
     def delete(self, partition: TopicPartition) -> None:
         """Take a partition out of use at once; its files go later. Nothing happens if it is not here."""
+        directory = next((each for each in self._directories if partition in each.logs), None)
+        log = self._take(partition, deleted_name)
+        if log is not None and directory is not None:
+            due_ms = self._runtime.clock.now_ms() + log.settings.file_delete_delay_ms
+            self._to_remove.append((due_ms, directory, log.directory))
+
+    def _take(self, partition: TopicPartition, name: Callable[[TopicPartition, Random], str]) -> PartitionLog | None:
+        """Close a log and give its directory another name, under which it is not found any more."""
         self._offline.pop(partition, None)
         directory = next((each for each in self._directories if partition in each.logs), None)
         if directory is None:
-            return
+            return None
         log = directory.logs.pop(partition)
-        path = join(directory.path, deleted_name(partition, self._runtime.randomness))
+        path = join(directory.path, name(partition, self._runtime.randomness))
         log.abandon()
 
         def move() -> None:
@@ -239,9 +299,9 @@ class LogManager:
             self._files.sync_directory(directory.path)
 
         directory.guard(move)
+        log.directory = path
         directory.save_cleaner_offset(partition, None)
-        due_ms = self._runtime.clock.now_ms() + log.settings.file_delete_delay_ms
-        self._to_remove.append((due_ms, directory, path))
+        return log
 
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log at `offset`. What the checkpoints say of it is lowered first: recovery goes by them."""
@@ -251,7 +311,7 @@ class LogManager:
         directory = self.directory_of(log)
         if offset < log.recovery_point:
             log.recovery_point = offset
-            directory.checkpoint_recovery_points()
+            directory.begin_recovery_points()()
         if directory.cleaner_offsets.get(partition, 0) > offset:
             directory.save_cleaner_offset(partition, offset)
         log.truncate_to(offset, self._runtime.clock.now_ms())
@@ -264,6 +324,7 @@ class LogManager:
                 _log.error("%s is offline: %s", partition, reason)
                 self._offline[partition] = reason
                 log.abandon()
+                self.on_offline(partition, reason)
 
     def directory_failed(self, directory: LogDirectory, reason: str) -> list[TopicPartition]:
         """A disk has failed: its partitions are offline, the others go on. Returns which."""
@@ -275,6 +336,8 @@ class LogManager:
         for log in lost:
             self._offline[log.partition] = directory.failure
             log.abandon()
+        for log in lost:
+            self.on_offline(log.partition, directory.failure)
         return [log.partition for log in lost]
 
     # Looking after
@@ -330,19 +393,19 @@ class LogManager:
             _log.error("%s: %s", log.partition, failure)
 
     async def save_recovery_points(self) -> None:
-        self._for_each_directory(LogDirectory.checkpoint_recovery_points)
+        await self._for_each_directory(LogDirectory.begin_recovery_points)
 
     async def save_log_starts(self) -> None:
-        self._for_each_directory(LogDirectory.checkpoint_log_starts)
+        await self._for_each_directory(LogDirectory.begin_log_starts)
 
     async def save_high_watermarks(self) -> None:
-        self._for_each_directory(LogDirectory.checkpoint_high_watermarks)
+        await self._for_each_directory(LogDirectory.begin_high_watermarks)
 
-    def _for_each_directory(self, work: Callable[[LogDirectory], None]) -> None:
+    async def _for_each_directory(self, begin: Callable[[LogDirectory], Callable[[], None]]) -> None:
         for directory in self._directories:
             if directory.is_online:
                 try:
-                    work(directory)
+                    await self._runtime.offload(begin(directory))
                 except LogDirectoryError as failure:
                     self.directory_failed(directory, failure.reason)
                 except LogError as failure:

@@ -26,6 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
+from barnabas.storage.files import Space
 from barnabas.storage.open_files import OpenFiles
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ T = TypeVar("T")
 DEFAULT_MAX_OPEN_FILES = 512
 
 _NONE = -1
+# Only Linux has it. A read with this flag returns what is in the page cache and no more.
+_NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 class RealFile:
@@ -66,6 +69,30 @@ class RealFile:
             return _read_rest(descriptor, position, size_bytes, data)
         finally:
             calls.pop()
+
+    def read_now(self, position: int, size_bytes: int) -> bytes | bytearray | None:
+        if not self.files.knows_cached:
+            return self.read_at(position, size_bytes)
+        calls = self.calls
+        calls.append(None)
+        try:
+            descriptor = self.descriptor
+            if descriptor < 0:
+                descriptor = self.files.lend(self)
+            else:
+                self.used = True
+            data = bytearray(size_bytes)
+            return data if os.preadv(descriptor, (data,), position, _NO_WAIT) == size_bytes else None
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            # This file system cannot tell what it has in memory.
+            self.files.knows_cached = False
+        finally:
+            calls.pop()
+        return self.read_at(position, size_bytes)
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         calls = self.calls
@@ -121,6 +148,8 @@ class RealFileSystem:
         self._open_files: OpenFiles[RealFile] = OpenFiles()
         self._lent: OrderedDict[RealFile, None] = OrderedDict()  # files with a descriptor that may be taken away
         self._pinned_count = 0
+        #: Whether a read can be told not to wait for the disk.
+        self.knows_cached = _NO_WAIT != 0
         self._closing: list[tuple[RealFile, int]] = []  # descriptors that a call in another thread may still use
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
@@ -145,6 +174,10 @@ class RealFileSystem:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def space(self, path: str) -> Space:
+        status = os.statvfs(path)
+        return Space(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -172,6 +205,9 @@ class RealFileSystem:
 
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)
+
+    def make_read_only(self, path: str) -> None:
+        os.chmod(path, os.stat(path).st_mode & ~0o222)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -215,6 +251,10 @@ class RealFileSystem:
             try:
                 descriptor = os.open(file.path, flags, 0o666)
                 break
+            except PermissionError:
+                if flags != os.O_RDWR:
+                    raise
+                flags = os.O_RDONLY  # a finished snapshot, say
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._take_one():
                     raise

@@ -38,6 +38,7 @@ _NO_TIMESTAMP_MS: Final = -1
 # Enough for the stretch between two index entries at the default interval, and a header.
 _HEADER_BYTES: Final = 61
 _LOOK_BYTES: Final = 4096 + _HEADER_BYTES
+_RECENT_BATCHES: Final = 64
 # How much of a file is read at once when all of it must be read.
 SCAN_BYTES: Final = 1024 * 1024
 
@@ -58,6 +59,10 @@ class FileRange(NamedTuple):
         if len(data) != self.size_bytes:
             raise CorruptLogError(self.file.path, self.position + len(data), "the file is shorter than it was")
         return data
+
+    def read_now(self) -> bytes | bytearray | None:
+        """The bytes if they are in memory, or None: then `read` has to wait for the disk, away from the loop."""
+        return self.file.read_now(self.position, self.size_bytes)
 
 
 class Location(NamedTuple):
@@ -86,6 +91,7 @@ class Segment:
         "file",
         "is_index_full",
         "offset_index",
+        "recent",
         "size_bytes",
         "time_index",
     )
@@ -114,6 +120,8 @@ class Segment:
             self.create_indexes()
         self._index_interval_bytes = index_interval_bytes
         self._bytes_since_entry = 0
+        #: Where the last few batches lie, by their first offsets: readers that keep up need not look for them.
+        self.recent: dict[int, tuple[int, int, int]] = {}
         #: How often a part was cut off: who has read the segment before must read it again.
         self.cut_count = 0
         #: Whether the indexes cannot take another entry; learned when one is added.
@@ -151,6 +159,13 @@ class Segment:
             raise
         self.size_bytes = position + len(data)
         self._note_batch(position, len(data), last_offset, max_timestamp_ms)
+
+    def remember(self, first_offset: int, position: int, size_bytes: int, last_offset: int) -> None:
+        """Note where a batch lies that was just written, and forget the oldest of those that were."""
+        recent = self.recent
+        recent[first_offset] = (position, size_bytes, last_offset)
+        if len(recent) > _RECENT_BATCHES:
+            del recent[next(iter(recent))]
 
     def append_batches(self, data: memoryview, batches: list[BatchView]) -> None:
         """Write several batches with one write."""
@@ -217,6 +232,9 @@ class Segment:
 
     def _locate(self, offset: int) -> tuple[int, int, int] | None:
         # A plain tuple: a consumer that reads in order pays for every object made here.
+        found = self.recent.get(offset)
+        if found is not None:
+            return found
         position, next_position = self.offset_index.surroundings(offset)
         if next_position - position > _LOOK_BYTES:
             # Batches are so large that the next entry is likely the next batch, and the one that is wanted.
@@ -241,7 +259,8 @@ class Segment:
     def read(self, offset: int, max_bytes: int, end_position: int, *, at_least_one: bool) -> FileRange | None:
         """The bytes from the batch that reaches `offset` on, up to `end_position`; None if there is no such batch.
 
-        They may end within a batch, but with `at_least_one` the first is whole, however large.
+        They may end within a batch, but never within the first: if that is too large there are none or, with
+        `at_least_one`, it comes alone.
         """
         found = self._locate(offset)
         if found is None:
@@ -249,8 +268,8 @@ class Segment:
         position, batch_bytes, _ = found
         if position + batch_bytes > self.size_bytes:
             raise CorruptLogError(self.file.path, position, "the file ends within a batch")
-        if at_least_one and batch_bytes > max_bytes:
-            max_bytes = batch_bytes
+        if batch_bytes > max_bytes:
+            max_bytes = batch_bytes if at_least_one else 0
         left_bytes = max(0, end_position - position)
         return FileRange(self.file, position, max_bytes if max_bytes < left_bytes else left_bytes)
 
@@ -347,6 +366,7 @@ class Segment:
     def cut_at(self, position: int, offset: int) -> None:
         """Make the file end at `position`, where `offset` comes next; for good, as what was cut must not come back."""
         self.cut_count += 1
+        self.recent.clear()
         self.file.truncate(position)
         self.file.sync()
         self.size_bytes = position

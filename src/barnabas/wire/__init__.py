@@ -14,7 +14,7 @@ and internal topics, `embedded/` what travels inside other messages. `compiler` 
 """
 
 from barnabas.wire.apis import ZOOKEEPER_ERA, Api, ApiKey, all_apis, api
-from barnabas.wire.frames import FrameSplitter, frame_parts
+from barnabas.wire.frames import FrameReceiver, FrameSplitter, frame_parts
 from barnabas.wire.headers import (
     RequestHeader,
     ResponseHeader,
@@ -30,6 +30,7 @@ __all__ = [
     "ZOOKEEPER_ERA",
     "Api",
     "ApiKey",
+    "FrameReceiver",
     "FrameSplitter",
     "Listeners",
     "Message",

@@ -131,7 +131,13 @@ class Settings:
         given |= {name: Given(value, "change at run time") for name, value in changes.items() if value is not None}
         changed = type(self).__new__(type(self))
         changed._fill(given, [], [], told=self.warnings)
+        changed.__dict__["_as_loaded"] = self.as_loaded
         return changed
+
+    @property
+    def as_loaded(self) -> Self:
+        """The settings before any change at run time."""
+        return self.__dict__.get("_as_loaded", self)  # type: ignore[no-any-return]
 
     @classmethod
     def _setting_for(cls, name: str) -> Setting | None:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NoReturn
 
+from barnabas.storage.files import Space
 from barnabas.testing.sim.faults import Faults, Hook, SimulatedCrash, error_of
 from barnabas.testing.sim.nodes import Directory, Entry, Inode, NameChange, Node, survivors, with_causes
 
@@ -34,6 +35,7 @@ class SimulatedDisk(Faults):
     - `ordered_names`: after a power loss the changes of names that survive are the first so many, as with a journal;
       otherwise those of different names may also survive out of order.
     - `capacity_bytes`: what all files may hold together, holes included; may be changed at any time.
+    - `cold_reads`: the share of `read_now` that finds its data not in memory.
     - `hook`: see `Faults`.
     """
 
@@ -45,9 +47,11 @@ class SimulatedDisk(Faults):
         sector_bytes: int = 512,
         ordered_names: bool = False,
         capacity_bytes: int | None = None,
+        cold_reads: float = 0.0,
         hook: Hook | None = None,
     ) -> None:
         super().__init__(random, hook)
+        self.cold_reads = cold_reads
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         self.generation = 0
@@ -131,6 +135,11 @@ class SimulatedDisk(Faults):
         self.begin_reading("modified_ms", lambda: path)
         return self._existing(path).modified_ms
 
+    def space(self, path: str) -> Space:
+        self.begin_reading("space", lambda: path)
+        self._existing(path)
+        return Space(-1, -1) if self.capacity_bytes is None else Space(self.capacity_bytes, self.room_bytes())
+
     def make_directory(self, path: str) -> None:
         changes = []
         directory: Directory = self._root
@@ -175,6 +184,10 @@ class SimulatedDisk(Faults):
         if node.entries:
             raise error_of(errno.ENOTEMPTY, path)
         self._change_names("remove_directory", path, [NameChange(Entry(*self._place(path), node, None))])
+
+    def make_read_only(self, path: str) -> None:
+        self.begin_reading("make_read_only", lambda: path)
+        self._existing(path)
 
     def sync_directory(self, path: str) -> None:
         directory = self._directory(path)
@@ -224,6 +237,9 @@ class SimulatedDisk(Faults):
     def room_bytes(self) -> int:
         """How many bytes more there is room for."""
         return 1 << 62 if self.capacity_bytes is None else max(self.capacity_bytes - self.used_bytes, 0)
+
+    def is_cold(self) -> bool:
+        return self.cold_reads > 0 and self._random.random() < self.cold_reads
 
     def change_content(self, node: Inode, change: Callable[[], None]) -> None:
         before_bytes = len(node.content)
@@ -300,6 +316,9 @@ class SimulatedFile:
         if position < 0 or size_bytes < 0:
             raise error_of(errno.EINVAL, self.path)
         return bytes(memoryview(self._node.content)[position : position + size_bytes])
+
+    def read_now(self, position: int, size_bytes: int) -> bytes | None:
+        return None if self._disk.is_cold() else self.read_at(position, size_bytes)
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         self._check_open()

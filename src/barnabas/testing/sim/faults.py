@@ -21,10 +21,12 @@ class Faults:
     - `calls` counts operations of every kind, `operations` those that change something, syncs included.
     - `hook` is called before each operation with its number in `calls`, its name as in the protocol and its path; it
       may raise `OSError` for a fault, or `SimulatedCrash`.
+    - `on_crash` is called when the machine dies in an operation, before the operation has its effect.
     """
 
     def __init__(self, random: Random, hook: Hook | None) -> None:
         self.hook = hook
+        self.on_crash: Callable[[], None] | None = None
         self.calls = 0
         self.operations = 0
         self._random = random
@@ -69,6 +71,8 @@ class Faults:
                 raise SimulatedCrash(f"operation {self.operations}: {name} {path()}")
         except SimulatedCrash as crash:
             self._down = True
+            if self.on_crash is not None:
+                self.on_crash()
             effect: Effect = self._random.choice(("none", "part", "whole"))
             return Fault(crash, self._crash_effect or effect, self._random)
         except OSError as error:

@@ -1,0 +1,241 @@
+"""Our node against Apache Kafka: the same clients, the same machine, the same run, in turns.
+
+`python -m bench.node --quick` takes a third of the time and says less exactly. Without Kafka's jars (`make oracles`)
+our figures are told alone. Each rate is the best of a few rounds; both were warmed up, which Kafka's compiler needs.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from tests.oracles import missing
+
+from bench import node_clients as clients
+from bench.measure import Result
+from bench.node_brokers import Barnabas, Broker, Kafka, cpu_seconds, idle_load, resident_bytes
+
+MB = 1_000_000
+GB = 1_000_000_000
+START_BUDGET_S = 1.0
+IDLE_BUDGET_BYTES = 100 * 1024 * 1024
+IDLE_BUDGET_CORE = 0.01
+CONNECTIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long to look."""
+
+    rounds: int
+    record_bytes: int
+    exchange_s: float
+    idle_s: float
+    warm_up_s: float
+
+
+FULL = Plan(rounds=3, record_bytes=100 * MB, exchange_s=3, idle_s=10, warm_up_s=8)
+QUICK = Plan(rounds=1, record_bytes=50 * MB, exchange_s=1, idle_s=3, warm_up_s=3)
+
+
+@dataclass(slots=True)
+class Figures:
+    """What was measured of one broker in one contest."""
+
+    rate: float = 0.0
+    cpu_s: float = 0.0
+    bytes: int = 0
+    times_s: list[float] = field(default_factory=list)
+
+    @property
+    def cpu_s_per_gb(self) -> float:
+        return self.cpu_s / self.bytes * GB if self.bytes else math.nan
+
+    def percentile(self, share: float) -> float:
+        ordered = sorted(self.times_s)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+class Contest:
+    """All brokers, in turns; the first one is ours."""
+
+    def __init__(self, brokers: list[Broker], plan: Plan) -> None:
+        self.brokers = brokers
+        self.plan = plan
+        self._numbers = count()
+
+    def measure(self, turn: Callable[[Broker, str, Figures], None], partitions: int) -> list[Figures]:
+        """Let each broker have its turn with a new topic, several times."""
+        measured = [Figures() for _ in self.brokers]
+        for _ in range(self.plan.rounds):
+            for broker, figures in zip(self.brokers, measured, strict=True):
+                topic = f"bench-{next(self._numbers)}"
+                with clients.connected(broker.bootstrap) as peer:
+                    clients.create_topic(peer, topic, partitions)
+                    turn(broker, topic, figures)
+                    clients.delete_topic(peer, topic)
+        return measured
+
+    def throughput(self, partitions: int, size: int) -> list[Result]:
+        """librdkafka writes, then reads what it wrote."""
+        records = max(clients.CHUNK, self.plan.record_bytes // size // clients.CHUNK * clients.CHUNK)
+        consumed = [Figures() for _ in self.brokers]
+
+        def turn(broker: Broker, topic: str, figures: Figures) -> None:
+            before = cpu_seconds(broker.pid)
+            seconds = clients.produce(broker.bootstrap, topic, partitions, records, size)
+            between = cpu_seconds(broker.pid)
+            add(figures, records, size, seconds, between - before)
+            seconds = clients.consume(broker.bootstrap, topic, partitions, records)
+            reading = consumed[self.brokers.index(broker)]
+            add(reading, records, size, seconds, cpu_seconds(broker.pid) - between)
+
+        produced = self.measure(turn, partitions)
+        what = f"{size} B records, {partitions} partition{'s' * (partitions > 1)}"
+        results = []
+        for verb, measured in (("produce", produced), ("consume", consumed)):
+            rates = " / ".join(f"{each.rate / 1e3:,.0f}k ({each.rate * size / MB:,.0f} MB/s)" for each in measured)
+            results.append(Result(f"librdkafka {verb} {what}", ratio(measured), self.target(1.0), f"{rates} per s"))
+            costs = [each.cpu_s_per_gb for each in measured]
+            shown = " / ".join(f"{cost:.2f}" for cost in costs)
+            results.append(Result("  CPU seconds per GB of the broker", inverse(costs), None, shown))
+        return results
+
+    def many_connections(self, partitions_per_request: int, records: int) -> Result:
+        """Small batches on many connections to many partitions, one request under way on each connection."""
+
+        def turn(broker: Broker, topic: str, figures: Figures) -> None:
+            spans = [
+                [(first + offset) % CONNECTIONS for offset in range(partitions_per_request)]
+                for first in range(CONNECTIONS)
+            ]
+            frames = [clients.produce_frame(topic, span, records, 100) for span in spans]
+            rate = clients.exchange_on_many(broker.bootstrap, frames, self.plan.exchange_s)
+            figures.rate = max(figures.rate, rate)
+
+        measured = self.measure(turn, CONNECTIONS)
+        batches = f"{partitions_per_request} batch{'es' * (partitions_per_request > 1)} of {records}"
+        rates = " / ".join(f"{each.rate:,.0f}" for each in measured)
+        name = f"{CONNECTIONS} connections × {CONNECTIONS} partitions, {batches} each"
+        return Result(name, ratio(measured), self.target(1.0), f"{rates} requests per s")
+
+    def one_by_one(
+        self, name: str, send: Callable[[str, str, float], list[float]], target: float | None
+    ) -> list[Result]:
+        """One record per request, one request after the other."""
+
+        def turn(broker: Broker, topic: str, figures: Figures) -> None:
+            times = send(broker.bootstrap, topic, self.plan.exchange_s)
+            figures.rate = max(figures.rate, len(times) / sum(times))
+            figures.times_s += times
+
+        measured = self.measure(turn, 1)
+        rates = " / ".join(f"{each.rate:,.0f}" for each in measured)
+        results = [Result(f"one record at a time, {name}", ratio(measured), self.target(target), f"{rates} per s")]
+        for label, share in (("p50", 0.5), ("p99", 0.99)):
+            times = [each.percentile(share) for each in measured]
+            shown = " / ".join(f"{each * 1e6:,.0f} µs" for each in times)
+            results.append(Result(f"  {label}", inverse(times), None, shown))
+        return results
+
+    def target(self, wanted: float | None) -> float | None:
+        return wanted if len(self.brokers) > 1 else None
+
+    def warm_up(self) -> None:
+        def turn(broker: Broker, topic: str, _: Figures) -> None:
+            end = time.monotonic() + self.plan.warm_up_s
+            frames = [clients.produce_frame(topic, [index], 5, 100) for index in range(6)]
+            while time.monotonic() < end:
+                records = 200_000
+                clients.produce(broker.bootstrap, topic, 6, records, 100)
+                clients.consume(broker.bootstrap, topic, 6, records)
+                clients.exchange_on_many(broker.bootstrap, frames, 0.5)
+
+        once = Contest(self.brokers, Plan(1, 0, 0, 0, self.plan.warm_up_s))
+        once._numbers = self._numbers
+        once.measure(turn, 6)
+
+
+def add(figures: Figures, records: int, size: int, seconds: float, cpu_s: float) -> None:
+    figures.rate = max(figures.rate, records / seconds)
+    figures.cpu_s += cpu_s
+    figures.bytes += records * size
+
+
+def ratio(measured: list[Figures]) -> float:
+    """Our rate over Kafka's."""
+    return measured[0].rate / measured[1].rate if len(measured) > 1 and measured[1].rate else math.nan
+
+
+def inverse(costs: list[float]) -> float:
+    """Kafka's cost over ours: above one is better."""
+    return costs[1] / costs[0] if len(costs) > 1 and costs[0] else math.nan
+
+
+def start_times(brokers: list[Broker]) -> list[float]:
+    """Seconds from the start of each process to its first acknowledged record, in a topic that is created for it."""
+    times = []
+    for broker in brokers:
+        broker.prepare()
+        start = time.perf_counter()
+        broker.start()
+        with clients.connected(broker.bootstrap) as peer:
+            clients.create_topic(peer, "first", 1)
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def at_rest(brokers: list[Broker], plan: Plan) -> list[Result]:
+    """What a node takes that nobody uses."""
+    loads = idle_load([broker.pid for broker in brokers], plan.idle_s)
+    sizes = [resident_bytes(broker.pid) for broker in brokers]
+    memory = " / ".join(f"{size / MB:,.0f} MB" for size in sizes)
+    load = " / ".join(f"{each * 100:.1f} %" for each in loads)
+    return [
+        Result("idle memory: budget of 100 MiB", IDLE_BUDGET_BYTES / sizes[0], 1.0, memory),
+        Result("idle CPU: budget of 1 % of a core", IDLE_BUDGET_CORE / max(loads[0], 1e-4), 1.0, load),
+    ]
+
+
+def run(plan: Plan = FULL) -> list[Result]:
+    folder = Path(tempfile.mkdtemp(prefix="barnabas-bench-"))
+    brokers: list[Broker] = [Barnabas(folder / "barnabas")]
+    if missing() is None:
+        brokers.append(Kafka(folder / "kafka"))
+    else:
+        print(f"node: alone, without Apache Kafka: {missing()}", file=sys.stderr)
+    try:
+        times = start_times(brokers)
+        shown = " / ".join(f"{each:.2f} s" for each in times)
+        results = [Result("start to first acknowledged record: budget of 1 s", START_BUDGET_S / times[0], 1.0, shown)]
+        time.sleep(2)
+        results += at_rest(brokers, plan)
+        contest = Contest(brokers, plan)
+        contest.warm_up()
+        for partitions in (1, 6):
+            for size in (100, 1000):
+                results += contest.throughput(partitions, size)
+        results.append(contest.many_connections(partitions_per_request=1, records=10))
+        results.append(contest.many_connections(partitions_per_request=CONNECTIONS, records=1))
+        results += contest.one_by_one("bare socket", clients.exchange_one_by_one, 1.0)
+        results += contest.one_by_one("librdkafka without linger", clients.produce_one_by_one, None)
+        return results
+    finally:
+        for broker in brokers:
+            broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    from bench.__main__ import COLUMNS, show
+
+    print(COLUMNS)
+    for line in run(QUICK if "--quick" in sys.argv[1:] else FULL):
+        print(show(line), flush=True)

@@ -1,0 +1,233 @@
+"""The clients that load a broker: librdkafka as everybody uses it, and bare sockets with requests encoded beforehand.
+
+A bare socket costs a few microseconds per request, so that what is measured is the broker. librdkafka is what people
+have; its Python binding makes messages in batches here, because making them one by one costs more than any broker does.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.records import BatchBuilder
+from barnabas.wire import Request, Response, decode_response, encode_request, frame_parts
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+R = TypeVar("R", bound=Response)
+
+PRODUCE_VERSION = 9
+_TIMEOUT_S = 60
+CHUNK = 5_000
+
+
+# librdkafka
+
+
+def produce(bootstrap: str, topic: str, partitions: int, count: int, size: int) -> float:
+    """Seconds until the last of `count` records is acknowledged by all replicas."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "linger.ms": 5,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 1_000_000,
+            "delivery.report.only.error": True,
+            "statistics.interval.ms": 0,
+        }
+    )
+    producer.list_topics(topic, timeout=_TIMEOUT_S)
+    value = b"x" * size
+    messages = [{"value": value, "partition": number % partitions} for number in range(CHUNK)]
+    start = time.perf_counter()
+    for _ in range(count // CHUNK):
+        queued = producer.produce_batch(topic, messages)
+        assert queued == CHUNK, queued
+        producer.poll(0)
+    assert producer.flush(_TIMEOUT_S) == 0
+    return time.perf_counter() - start
+
+
+def consume(bootstrap: str, topic: str, partitions: int, count: int) -> float:
+    """Seconds from the first request to the last of `count` records."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "check.crcs": False,
+            "fetch.wait.max.ms": 100,
+            # Room for all, or librdkafka pauses for a second whenever its queue is full.
+            "queued.min.messages": 10_000_000,
+            "queued.max.messages.kbytes": 1_000_000,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    try:
+        consumer.list_topics(topic, timeout=_TIMEOUT_S)
+        seen = 0
+        start = time.perf_counter()
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        while seen < count:
+            found = consumer.consume(CHUNK, timeout=1.0)
+            seen += len(found)
+            assert found or time.perf_counter() - start < _TIMEOUT_S, f"{seen} of {count} records"
+        return time.perf_counter() - start
+    finally:
+        consumer.close()
+
+
+def produce_one_by_one(bootstrap: str, topic: str, seconds: float) -> list[float]:
+    """The times that single records took, each sent when the one before it was acknowledged; librdkafka, no linger."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    producer.list_topics(topic, timeout=_TIMEOUT_S)
+    times = []
+    end = time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        producer.produce(topic, b"x" * 100)
+        assert producer.flush(_TIMEOUT_S) == 0
+        times.append(time.perf_counter() - start)
+    return times
+
+
+# Bare sockets
+
+
+class Peer:
+    """A connection with one request at a time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def call(self, request: Request, response: type[R], version: int) -> R:
+        frame = self.exchange(framed(request, version))
+        return decode_response(response, version, frame)[1]
+
+    def exchange(self, frame: bytes) -> bytearray:
+        """Send a frame, return the one that comes back, without its size."""
+        self.socket.sendall(frame)
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytearray:
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        while view:
+            received = self.socket.recv_into(view)
+            if not received:
+                raise ConnectionError("the broker has closed the connection")
+            view = view[received:]
+        return buffer
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@contextmanager
+def connected(bootstrap: str) -> Iterator[Peer]:
+    peer = Peer(bootstrap)
+    try:
+        yield peer
+    finally:
+        peer.close()
+
+
+def framed(request: Request, version: int) -> bytes:
+    return b"".join(bytes(part) for part in frame_parts(encode_request(request, version, 1, "bench")))
+
+
+def create_topic(peer: Peer, topic: str, partitions: int) -> None:
+    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    request = CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
+    (answer,) = peer.call(request, CreateTopicsResponse, 5).topics
+    if answer.error_code != ErrorCode.NONE:
+        raise RuntimeError(f"creating {topic}: error {answer.error_code}, {answer.error_message}")
+    # Created is not yet led: the first request may come before the broker has heard of it.
+    deadline = time.monotonic() + _TIMEOUT_S
+    request_bytes = produce_frame(topic, range(partitions), records=1, size=1)
+    while any(code != ErrorCode.NONE for code in error_codes(peer.exchange(request_bytes))):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{topic} has no leader")
+
+
+def delete_topic(peer: Peer, topic: str) -> None:
+    request = DeleteTopicsRequest(topics=[], topic_names=[topic], timeout_ms=30_000)
+    peer.call(request, DeleteTopicsResponse, 5)
+
+
+def produce_frame(topic: str, partitions: Sequence[int], records: int, size: int) -> bytes:
+    """A request with a batch for each of the partitions."""
+    now_ms = int(time.time() * 1000)
+    builder = BatchBuilder(1 << 20)
+    for _ in range(records):
+        builder.append(b"x" * size, None, now_ms)
+    batch = bytes(builder.build())
+    data = [PartitionProduceData(index=index, records=memoryview(batch)) for index in partitions]
+    topic_data = [TopicProduceData(name=topic, partition_data=data)]
+    return framed(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topic_data), PRODUCE_VERSION)
+
+
+def error_codes(frame: bytearray) -> list[int]:
+    answer = decode_response(ProduceResponse, PRODUCE_VERSION, frame)[1]
+    return [each.error_code for topic in answer.responses for each in topic.partition_responses]
+
+
+def exchange_one_by_one(bootstrap: str, topic: str, seconds: float) -> list[float]:
+    """The times that requests of one record took on one connection."""
+    frame = produce_frame(topic, [0], records=1, size=100)
+    times = []
+    with connected(bootstrap) as peer:
+        assert not any(error_codes(peer.exchange(frame)))
+        end = time.perf_counter() + seconds
+        while (start := time.perf_counter()) < end:
+            peer.exchange(frame)
+            times.append(time.perf_counter() - start)
+    return times
+
+
+def exchange_on_many(bootstrap: str, frames: Sequence[bytes], seconds: float) -> float:
+    """Requests per second over one connection for each of `frames`, each with one request under way at any time."""
+    peers, answers = [], []
+    for frame in frames:
+        # One after the other: a queue of connections that is full drops some, and they wait for a second.
+        peers.append(Peer(bootstrap))
+        answers.append(peers[-1].exchange(frame))
+    assert not any(code for answer in answers for code in error_codes(answer))
+    sizes = [len(answer) + 4 for answer in answers]
+    poller = select.epoll()
+    by_descriptor: dict[int, list[Any]] = {}
+    for peer, frame, size in zip(peers, frames, sizes, strict=True):
+        peer.socket.setblocking(False)
+        by_descriptor[peer.socket.fileno()] = [peer.socket, frame, size, size]
+        poller.register(peer.socket.fileno(), select.EPOLLIN)
+    buffer = bytearray(1 << 20)
+    done = 0
+    start = time.perf_counter()
+    for peer, frame in zip(peers, frames, strict=True):
+        peer.socket.sendall(frame)
+    while (elapsed := time.perf_counter() - start) < seconds:
+        for descriptor, _ in poller.poll(1.0):
+            state = by_descriptor[descriptor]
+            # Every answer has the size of the first one, so counting bytes is enough.
+            state[3] -= state[0].recv_into(buffer)
+            if not state[3]:
+                state[3] = state[2]
+                done += 1
+                state[0].sendall(state[1])
+    poller.close()
+    for peer in peers:
+        peer.close()
+    return done / elapsed

@@ -1,0 +1,237 @@
+"""Settings that change while the node runs: what holds, where it comes from, and what may be changed.
+
+From strong to weak: what a topic says for itself, what was set for this broker, what was set for all brokers, what
+stands in the node's file, the default. The first two after the topic live in the metadata log and reach every node with
+the image; a node applies them with `effective_settings`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
+from barnabas.base.settings import InvalidSettingsError, Setting, State, Type, format_value
+from barnabas.base.settings.names import looks_secret
+from barnabas.broker.context import CLUSTER_NAME, Authorizer, Operation, RequestContext, Resource
+from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
+from barnabas.metadata.configs import AllowsResource
+from barnabas.metadata.features import METADATA_VERSION
+from barnabas.metadata.image import ClusterImage, ConfigResource, ResourceType
+from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
+from barnabas.storage.settings import TOPIC_SETTINGS
+
+_log = logging.getLogger("barnabas.broker")
+
+#: Kafka changes these at run time; here they steer nothing, and scripts that set them must not fail.
+_CHANGEABLE_WITHOUT_EFFECT: Final = (
+    "background.threads",
+    "log.cleaner.threads",
+    "log.preallocate",
+    "metric.reporters",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+_CORDONED: Final = "cordoned.log.dirs"
+_CORDONED_METADATA_VERSION: Final = 30
+
+
+class Synonym(NamedTuple):
+    """One place where a setting got a value, under the name that it has there."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+def declaration(name: str) -> Setting | None:
+    """The declared broker setting behind a name, also one with the prefix of a listener."""
+    return BrokerSettings._setting_for(name)
+
+
+def is_changeable(name: str) -> bool:
+    """Whether a broker takes on a new value of this setting while it runs. Unknown ones belong to plug-ins."""
+    setting = declaration(name)
+    return setting is None or setting.state is State.LIVE or setting.name in _CHANGEABLE_WITHOUT_EFFECT
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value must not be shown. Nobody knows what an unknown setting holds."""
+    setting = declaration(name)
+    return setting is None or setting.secret or looks_secret(name)
+
+
+def effective_settings(static: BrokerSettings, image: ClusterImage, node_id: int) -> BrokerSettings:
+    """The settings of a node with what was set for it, and for all brokers, at run time.
+
+    A value that does not go with the node's file (which may have changed since) is told and left out: a node must not
+    fail to start for it.
+    """
+    changes = _live_changes(image, node_id)
+    while changes:
+        try:
+            return static.with_live_changes(changes)
+        except InvalidSettingsError as error:
+            named = {name for problem in error.problems for name in problem.names}
+            refused = named.intersection(changes) or set(changes)
+            _log.warning("settings that were changed at run time are ignored: %s", error)
+            changes = {name: value for name, value in changes.items() if name not in refused}
+    return static
+
+
+def controller_options(
+    static: BrokerSettings, cluster_id: str = "", image: ClusterImage | None = None
+) -> ControllerOptions:
+    """What the controller of this node must know; ask again when the settings of brokers have changed in the image."""
+    image = image or ClusterImage()
+    settings = effective_settings(static, image, static.node_id)
+    return ControllerOptions(
+        cluster_id=cluster_id,
+        num_partitions=settings.num_partitions,
+        default_replication_factor=settings.default_replication_factor,
+        delete_topic_enable=settings.delete_topic_enable,
+        topic_defaults=resolved_topic_defaults(static, image, static.node_id),
+        broker_session_timeout_ms=settings.broker_session_timeout_ms,
+        offsets_topic_num_partitions=settings.offsets_topic_num_partitions,
+        offsets_topic_replication_factor=settings.offsets_topic_replication_factor,
+        offsets_topic_segment_bytes=settings.offsets_topic_segment_bytes,
+        transaction_state_log_num_partitions=settings.transaction_state_log_num_partitions,
+        transaction_state_log_replication_factor=settings.transaction_state_log_replication_factor,
+        transaction_state_log_segment_bytes=settings.transaction_state_log_segment_bytes,
+        transaction_state_log_min_isr=settings.transaction_state_log_min_isr,
+    )
+
+
+def resolved_topic_defaults(static: BrokerSettings, image: ClusterImage, node_id: int) -> dict[str, TopicDefault]:
+    """What topics get that say nothing, by the topic's setting, with where it comes from."""
+    values = topic_defaults(effective_settings(static, image, node_id))
+    resolved = {}
+    for name, value in values.items():
+        synonyms = broker_synonyms(static, image, node_id, TOPIC_SETTINGS[name].server_default or name)
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        resolved[name] = TopicDefault(format_value(value), source)
+    return resolved
+
+
+def broker_synonyms(static: BrokerSettings, image: ClusterImage, node_id: int, name: str) -> list[Synonym]:
+    """All places where this broker setting has a value, the one that counts first.
+
+    Where Kafka lets several settings say one thing (`log.retention.ms` and its minutes and hours), the weaker ones
+    follow under their own names.
+    """
+    setting = BROKER_SETTINGS.get(name)
+    found = _dynamic_synonyms(image, node_id, name)
+    if setting is None:
+        if static.is_given(name):
+            found.append(Synonym(name, None, ConfigSource.STATIC_BROKER))
+        return found
+    for each in (setting, *(BROKER_SETTINGS[weaker] for weaker in setting.dependents)):
+        value = static.value_of(each.name)
+        if value != each.default or static.is_given(each.name):
+            found.append(Synonym(each.name, _text(each, value), ConfigSource.STATIC_BROKER))
+        if each.default is not None and not each.required:
+            found.append(Synonym(each.name, _text(each, each.default), ConfigSource.DEFAULT))
+    # The default of a finer unit is null, so the coarser one counts; one that is set in the file beats all defaults.
+    return sorted(found, key=lambda synonym: synonym.source)
+
+
+def _dynamic_synonyms(image: ClusterImage, node_id: int, name: str) -> list[Synonym]:
+    if not is_changeable(name):
+        return []
+    places = ((str(node_id), ConfigSource.DYNAMIC_BROKER), ("", ConfigSource.DYNAMIC_DEFAULT_BROKER))
+    return [
+        Synonym(name, None if is_secret(name) else value, source)
+        for broker, source in places
+        if (value := image.config(ResourceType.BROKER, broker).get(name)) is not None
+    ]
+
+
+def _text(setting: Setting, value: object) -> str | None:
+    return None if value is None or setting.secret else format_value(value)
+
+
+def _live_changes(image: ClusterImage, node_id: int) -> dict[str, object]:
+    stored = {**image.config(ResourceType.BROKER, ""), **image.config(ResourceType.BROKER, str(node_id))}
+    return {name: value for name, value in stored.items() if _is_live(name)}
+
+
+def _is_live(name: str) -> bool:
+    setting = declaration(name)
+    return setting is not None and setting.state is State.LIVE
+
+
+class BrokerRules:
+    """Which changes of broker settings this node accepts. Invalid ones are invalid requests, as in Kafka."""
+
+    def __init__(self, static: BrokerSettings, node_id: int) -> None:
+        self._static = static
+        self._node_id = node_id
+
+    def is_list(self, name: str) -> bool:
+        setting = declaration(name)
+        return setting is not None and setting.type is Type.LIST
+
+    def default_value(self, name: str) -> str:
+        setting = declaration(name)
+        return "" if setting is None else format_value(self._static.value_of(setting.name) or ())
+
+    def check(self, broker: str, changes: Mapping[str, str | None], image: ClusterImage) -> None:
+        if broker not in ("", str(self._node_id)):
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"this is broker {self._node_id}: ask broker {broker} itself to change its settings",
+            )
+        given = {name: value for name, value in changes.items() if value is not None}
+        for name in given:
+            self._check_changeable(name, image)
+        live = {name: value for name, value in given.items() if _is_live(name)}
+        current = {name: value for name, value in _live_changes(image, self._node_id).items() if name not in changes}
+        try:
+            for name, value in given.items():
+                setting = declaration(name)
+                if setting is not None and name not in live:
+                    _convert(setting, value)
+            # Beside values that are refused already, new ones must still be possible.
+            usable = effective_settings(self._static, image, self._node_id)
+            kept = {name: value for name, value in current.items() if usable.is_given(name)}
+            self._static.with_live_changes({**kept, **live})
+        except InvalidSettingsError as error:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    def _check_changeable(self, name: str, image: ClusterImage) -> None:
+        setting = declaration(name)
+        if setting is not None and not is_changeable(name):
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} is {setting.state.value}, so it cannot be changed while the broker runs",
+            )
+        if name == _CORDONED and image.features.get(METADATA_VERSION, 0) < _CORDONED_METADATA_VERSION:
+            raise BrokerError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name} needs metadata.version {_CORDONED_METADATA_VERSION}, which the cluster does not have",
+            )
+
+
+def _convert(setting: Setting, value: str) -> None:
+    try:
+        setting.convert(value)
+    except ValueError as reason:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            f"{setting.name} = {value!r}: the value {reason}; allowed: {setting.allowed_text}",
+        ) from None
+
+
+def may_alter_configs(authorizer: Authorizer, context: RequestContext) -> AllowsResource:
+    """Whether the one who asks may change the settings of a resource."""
+
+    def may_alter(resource: ConfigResource) -> bool:
+        if resource.type == ResourceType.TOPIC:
+            return authorizer.is_allowed(context, Operation.ALTER_CONFIGS, Resource.TOPIC, resource.name)
+        return authorizer.is_allowed(context, Operation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
+
+    return may_alter

@@ -1,0 +1,375 @@
+"""One fetch on its way: look what is there, wait if that is too little, read the bytes, answer.
+
+Looking finds byte ranges and reads nothing. While a fetch waits it costs nothing: no task, one timer, and a note at
+each of its partitions. When enough was appended it looks again. The bytes are read once, at the end, and go to the
+socket as they lie in the file; what is not in the page cache is read away from the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final, NamedTuple
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import Uuid
+from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
+from barnabas.broker.services import Services
+from barnabas.replication.fetch_sessions import SessionFetch, WantedPartition, replica_of
+from barnabas.replication.partition import Isolation, Partition, PartitionError, PartitionRead
+from barnabas.replication.waiting import FetchWait
+from barnabas.storage.aborted import AbortedTransaction as TransactionRange
+from barnabas.storage.errors import LogError
+from barnabas.storage.log import PartitionLog
+from barnabas.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+_NONE: Final = -1
+_FIRST_WITH_STORAGE_ERRORS: Final = 6
+_FIRST_WITH_HINTS: Final = 16
+#: How long a fetch waits that finds no memory for its answer, before it tries again.
+_NO_ROOM_SECONDS: Final = 0.02
+
+Buffer = bytes | bytearray | memoryview
+
+
+class _Found(NamedTuple):
+    """What one look has found for one partition."""
+
+    wanted: WantedPartition
+    partition: Partition | None
+    outcome: PartitionRead | LogError
+
+
+class _Look:
+    """What one look has found."""
+
+    __slots__ = ("at_least_one", "found", "has_room", "is_final", "left_bytes", "offsets", "size_bytes")
+
+    def __init__(self, max_bytes: int, room_bytes: int) -> None:
+        self.found: list[_Found] = []
+        self.size_bytes = 0
+        #: Whether there is memory for answers at all.
+        self.has_room = room_bytes > 0
+        self.left_bytes = min(max_bytes, room_bytes) if room_bytes > 0 else 0
+        #: The first batch that is found comes whole, however large, or nobody could ever get past it.
+        self.at_least_one = self.has_room
+        #: Whether waiting would bring nothing more: there is an error, or the rest lies in another segment.
+        self.is_final = False
+        #: Where to wait, and from which offset on something is new there.
+        self.offsets: dict[Partition, int] = {}
+
+    def take(self, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        self.left_bytes = max(0, self.left_bytes - size_bytes)
+        self.at_least_one = False
+
+
+class Fetch:
+    """One request of one client."""
+
+    __slots__ = (
+        "_context",
+        "_done",
+        "_endpoints",
+        "_isolation",
+        "_loop",
+        "_max_bytes",
+        "_min_bytes",
+        "_replica",
+        "_request",
+        "_services",
+        "_session",
+        "_timers",
+        "_wait",
+    )
+
+    def __init__(
+        self, services: Services, context: RequestContext, request: FetchRequest, session: SessionFetch
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._request = request
+        self._session = session
+        self._replica = replica_of(request)
+        if self._replica >= 0:
+            self._isolation = Isolation.LOG_END
+        elif request.isolation_level:
+            self._isolation = Isolation.READ_COMMITTED
+        else:
+            self._isolation = Isolation.READ_UNCOMMITTED
+        self._max_bytes = min(request.max_bytes, services.settings.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._endpoints: dict[int, NodeEndpoint] = {}
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def answer(self) -> FetchResponse | Awaitable[FetchResponse]:
+        look = self._look()
+        if self._is_enough(look) or self._request.max_wait_ms <= 0:
+            return self._respond(look)
+        return self._park(look)
+
+    # Looking
+
+    def _is_enough(self, look: _Look) -> bool:
+        return look.is_final or look.size_bytes >= self._min_bytes or not self._session.wanted
+
+    def _look(self) -> _Look:
+        """What is there now."""
+        look = _Look(self._max_bytes, self._services.response_room())
+        index = self._services.partitions.index
+        session = self._session
+        is_consumer = self._replica < 0
+        allowed_topic: str | Uuid | None = None
+        for wanted in session.wanted:
+            key = wanted.key
+            partition = index.get(key)
+            if partition is None:
+                code = self._services.partitions.why_missing(self._services.metadata.image, key)
+                self._add_error(look, wanted, None, PartitionError(code, code.text))
+                continue
+            if key[0] != allowed_topic:
+                if not self._is_allowed(partition):
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    self._add_error(look, wanted, None, PartitionError(code, code.text))
+                    continue
+                allowed_topic = key[0]
+            log, offset = partition.log, wanted.fetch_offset
+            if (
+                log is not None
+                and offset == log.high_watermark
+                and is_consumer
+                and partition.is_leader
+                and (wanted.leader_epoch < 0 or wanted.leader_epoch == partition.leader_epoch)
+                and wanted.last_fetched_epoch < 0
+            ):
+                # The reader has all there is: the usual case of most partitions in most fetches.
+                look.offsets[partition] = offset
+                if session.is_full or session.is_unknown(wanted, offset, log.log_start_offset):
+                    look.found.append(_Found(wanted, partition, self._nothing_new(log)))
+            else:
+                self._look_at(look, wanted, partition)
+        return look
+
+    def _nothing_new(self, log: PartitionLog) -> PartitionRead:
+        aborted: list[TransactionRange] | None = [] if self._isolation is Isolation.READ_COMMITTED else None
+        return PartitionRead(None, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted)
+
+    def _look_at(self, look: _Look, wanted: WantedPartition, partition: Partition) -> None:
+        offset = wanted.fetch_offset
+        try:
+            if self._replica >= 0:
+                partition.follower_fetched(self._replica, offset)
+            read = partition.read(
+                offset,
+                min(wanted.max_bytes, look.left_bytes),
+                self._isolation,
+                leader_epoch=wanted.leader_epoch,
+                last_fetched_epoch=wanted.last_fetched_epoch,
+                at_least_one=look.at_least_one,
+            )
+        except LogError as failure:
+            self._add_error(look, wanted, partition, failure)
+            return
+        look.offsets[partition] = offset
+        look.found.append(_Found(wanted, partition, read))
+        if read.range is not None:
+            look.take(read.range.size_bytes)
+            log = partition.log
+            look.is_final = look.is_final or (log is not None and read.range.file is not log.active_segment.file)
+        elif read.diverging is not None:
+            look.is_final = True
+
+    def _is_allowed(self, partition: Partition) -> bool:
+        return self._replica >= 0 or self._services.authorizer.is_allowed(
+            self._context, Operation.READ, Resource.TOPIC, partition.name.topic
+        )
+
+    def _add_error(self, look: _Look, wanted: WantedPartition, partition: Partition | None, failure: LogError) -> None:
+        if partition is not None:
+            self._services.partitions.log_failed(partition, failure)
+        look.found.append(_Found(wanted, partition, failure))
+        look.is_final = True
+
+    # Waiting
+
+    def _park(self, look: _Look) -> Awaitable[FetchResponse]:
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[FetchResponse] = self._loop.create_future()
+        self._wait = FetchWait(self._isolation, self._on_ready)
+        self._timers.append(self._loop.call_later(self._request.max_wait_ms / 1000, self._on_time_up))
+        # Also when the client has gone and the answer is not wanted any more.
+        self._done.add_done_callback(self._stop_waiting)
+        self._wait_on(look)
+        return self._done
+
+    def _wait_on(self, look: _Look) -> None:
+        if look.has_room:
+            self._wait.start(look.offsets, self._min_bytes - look.size_bytes)
+        else:
+            self._timers[1:] = [self._loop.call_later(_NO_ROOM_SECONDS, self._look_again)]
+
+    def _on_ready(self) -> None:
+        # Not at once: whoever has just appended gets an answer first, and several appends make one look.
+        self._loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        if self._done.done():
+            return
+        try:
+            look = self._look()
+            if self._is_enough(look):
+                self._complete(look)
+            else:
+                self._wait_on(look)
+        except Exception as failure:
+            self._done.set_exception(failure)
+
+    def _on_time_up(self) -> None:
+        if self._done.done():
+            return
+        self._wait.stop()
+        try:
+            self._complete(self._look())
+        except Exception as failure:
+            self._done.set_exception(failure)
+
+    def _complete(self, look: _Look) -> None:
+        answer = self._respond(look)
+        if isinstance(answer, FetchResponse):
+            self._done.set_result(answer)
+        else:
+            for timer in self._timers:
+                timer.cancel()
+            asyncio.ensure_future(answer).add_done_callback(self._hand_over)
+
+    def _hand_over(self, read: asyncio.Future[FetchResponse]) -> None:
+        if self._done.done():
+            return
+        if read.cancelled():
+            self._done.cancel()
+        elif (failure := read.exception()) is not None:
+            self._done.set_exception(failure)
+        else:
+            self._done.set_result(read.result())
+
+    def _stop_waiting(self, _: object) -> None:
+        self._wait.stop()
+        for timer in self._timers:
+            timer.cancel()
+
+    # Answering
+
+    def _respond(self, look: _Look) -> FetchResponse | Awaitable[FetchResponse]:
+        buffers: list[Buffer | None] = []
+        is_cold = False
+        for _, partition, outcome in look.found:
+            buffer: Buffer | None = None
+            if isinstance(outcome, PartitionRead) and outcome.range is not None and partition is not None:
+                try:
+                    buffer = outcome.range.read_now()
+                    is_cold = is_cold or buffer is None
+                except (OSError, LogError):
+                    is_cold = True  # it is read again there, and the error looked at
+            buffers.append(buffer)
+        return self._respond_cold(look, buffers) if is_cold else self._response(look, buffers)
+
+    async def _respond_cold(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
+        """Read what is not in memory, away from the loop."""
+        for place, (wanted, partition, outcome) in enumerate(look.found):
+            if buffers[place] is None and isinstance(outcome, PartitionRead) and outcome.range is not None:
+                assert partition is not None
+                log = partition.log
+                try:
+                    buffers[place] = await self._services.runtime.offload(outcome.range.read)
+                except (OSError, LogError) as failure:
+                    error = self._read_failure(partition, log, failure)
+                    look.found[place] = _Found(wanted, partition, error)
+        return self._response(look, buffers)
+
+    def _read_failure(self, partition: Partition, log: PartitionLog | None, failure: OSError | LogError) -> LogError:
+        if log is None or partition.log is not log:
+            # Deleted, or offline, meanwhile: then closed files say nothing of the disk.
+            return partition.unusable()
+        error = failure if isinstance(failure, LogError) else log.failed(failure)
+        self._services.partitions.log_failed(partition, error)
+        return error
+
+    def _response(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
+        session = self._session
+        topics: list[FetchableTopicResponse] = []
+        partitions: list[PartitionData] = []
+        with_records: list[WantedPartition] = []
+        last_topic: str | Uuid | None = None
+        for (wanted, _, outcome), buffer in zip(look.found, buffers, strict=True):
+            data = self._partition_data(wanted, outcome, b"" if buffer is None else buffer)
+            if not session.is_news(wanted, data):
+                continue
+            topic = wanted.key[0]
+            if topic != last_topic:
+                last_topic = topic
+                partitions = []
+                if isinstance(topic, Uuid):
+                    topics.append(FetchableTopicResponse(topic_id=topic, partitions=partitions))
+                else:
+                    topics.append(FetchableTopicResponse(topic=topic, partitions=partitions))
+            partitions.append(data)
+            if buffer:
+                with_records.append(wanted)
+        error, session_id = session.finish(with_records, self._services.runtime.clock.monotonic_ms())
+        if error:
+            return FetchResponse(error_code=error, session_id=session_id, responses=[])
+        return FetchResponse(session_id=session_id, responses=topics, node_endpoints=list(self._endpoints.values()))
+
+    def _partition_data(
+        self, wanted: WantedPartition, outcome: PartitionRead | LogError, records: Buffer
+    ) -> PartitionData:
+        if isinstance(outcome, LogError):
+            return self._error_data(wanted, outcome.code)
+        _, high_watermark, stable, log_start_offset, aborted, diverging = outcome
+        told: list[AbortedTransaction] | None = None
+        if aborted is not None:
+            told = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
+            ]
+        data = PartitionData(
+            partition_index=wanted.key[1],
+            high_watermark=high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=log_start_offset,
+            aborted_transactions=told,
+            records=records,
+        )
+        if diverging is not None:
+            data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+        return data
+
+    def _error_data(self, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
+        version = self._context.version
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERRORS:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        data = PartitionData(
+            partition_index=wanted.key[1],
+            error_code=code,
+            high_watermark=_NONE,
+            aborted_transactions=None,
+            records=b"",
+        )
+        if code in MISSED_LEADER and version >= _FIRST_WITH_HINTS:
+            hint = leader_hint(self._services.metadata.image, wanted.key, self._context.listener)
+            if hint is not None:
+                data.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+                if hint.endpoint is not None:
+                    self._endpoints[hint.leader_id] = NodeEndpoint(
+                        node_id=hint.leader_id, host=hint.endpoint.host, port=hint.endpoint.port, rack=hint.rack
+                    )
+        return data

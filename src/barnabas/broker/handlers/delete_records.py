@@ -1,0 +1,61 @@
+"""DeleteRecords (21): lets partitions begin at a later offset; -1 stands for the high watermark.
+
+The records are gone for readers at once, their files with the next round of retention.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.metadata.topic_names import is_internal
+from barnabas.storage.errors import LogError
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+API_KEY = ApiKey.DELETE_RECORDS
+
+_UNKNOWN: Final = -1
+
+
+def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    topics = []
+    for topic in request.topics:
+        refusal = _why_not(services, context, topic.name)
+        partitions = [
+            _delete(services, topic.name, each) if refusal is None else _error(each, refusal)
+            for each in topic.partitions
+        ]
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _why_not(services: Services, context: RequestContext, topic: str) -> ErrorCode | None:
+    if not services.authorizer.is_allowed(context, Operation.DELETE, Resource.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if is_internal(topic) else None
+
+
+def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    key = (topic, asked.partition_index)
+    partition = services.partitions.index.get(key)
+    if partition is None:
+        return _error(asked, services.partitions.why_missing(services.metadata.image, key))
+    try:
+        low_watermark = partition.delete_records(asked.offset)
+    except LogError as failure:
+        services.partitions.log_failed(partition, failure)
+        return _error(asked, failure.code)
+    return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)
+
+
+def _error(asked: DeleteRecordsPartition, code: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=_UNKNOWN, error_code=code)

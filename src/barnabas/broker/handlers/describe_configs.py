@@ -1,0 +1,195 @@
+"""DescribeConfigs (32): the settings of topics and of this broker, each with where its value comes from.
+
+v1 can list all places that give a value, v3 adds types and documentation. The broker with the empty name stands for
+what was set for all brokers at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
+from barnabas.base.settings import Setting, Type
+from barnabas.broker import logger_levels
+from barnabas.broker.config_resources import (
+    Synonym,
+    broker_synonyms,
+    declaration,
+    is_changeable,
+    is_secret,
+    resolved_topic_defaults,
+)
+from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.broker.settings import BROKER_SETTINGS
+from barnabas.metadata.image import ResourceType
+from barnabas.metadata.options import ConfigSource
+from barnabas.metadata.topic_names import what_is_wrong_with_name
+from barnabas.storage.settings import TOPIC_SETTINGS
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+API_KEY = ApiKey.DESCRIBE_CONFIGS
+
+_TYPES: Final = {
+    Type.BOOLEAN: 1,
+    Type.STRING: 2,
+    Type.INT: 3,
+    Type.SHORT: 4,
+    Type.LONG: 5,
+    Type.DOUBLE: 6,
+    Type.LIST: 7,
+    Type.CLASS: 8,
+    Type.PASSWORD: 9,
+}
+_UNKNOWN_TYPE: Final = 0
+
+
+def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    description = _Description(services, request)
+    results = []
+    for asked in request.resources:
+        result = DescribeConfigsResult(
+            error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[]
+        )
+        try:
+            _check_allowed(services, context, asked)
+            result.configs = description.of(asked)
+        except BrokerError as failure:
+            result.error_code = failure.code
+            result.error_message = failure.message
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _check_allowed(services: Services, context: RequestContext, asked: DescribeConfigsResource) -> None:
+    is_topic = asked.resource_type == ResourceType.TOPIC
+    resource, name = (Resource.TOPIC, asked.resource_name) if is_topic else (Resource.CLUSTER, CLUSTER_NAME)
+    if not services.authorizer.is_allowed(context, Operation.DESCRIBE_CONFIGS, resource, name):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        raise BrokerError(code, f"not allowed to see the settings of {asked.resource_name or 'the cluster'}")
+
+
+class _Description:
+    """What one request wants to know."""
+
+    def __init__(self, services: Services, request: DescribeConfigsRequest) -> None:
+        self.static = services.settings.as_loaded
+        self.image = services.metadata.image
+        self.node_id = services.node_id
+        self.request = request
+
+    def of(self, asked: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+        match asked.resource_type:
+            case ResourceType.TOPIC:
+                configs = self._topic(asked.resource_name)
+            case ResourceType.BROKER if not asked.resource_name:
+                configs = self._all_brokers()
+            case ResourceType.BROKER:
+                self._check_this_node(asked.resource_name)
+                configs = self._broker()
+            case ResourceType.BROKER_LOGGER:
+                self._check_this_node(asked.resource_name)
+                configs = self._loggers()
+            case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+                kind = "single groups" if asked.resource_type == ResourceType.GROUP else "client metrics"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"settings of {kind} are not built yet")
+            case _:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"there is no resource type {asked.resource_type}")
+        # No keys at all mean all keys, as null does.
+        wanted = set(asked.configuration_keys or ())
+        return [each for each in configs if not wanted or each.name in wanted]
+
+    def _check_this_node(self, name: str) -> None:
+        if name != str(self.node_id):
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"this is broker {self.node_id}: ask broker {name!r} itself for its settings"
+            )
+
+    def _topic(self, topic: str) -> Iterator[DescribeConfigsResourceResult]:
+        problem = what_is_wrong_with_name(topic)
+        if problem is not None:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if topic not in self.image.topics:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+        return self._topic_configs(topic)
+
+    def _topic_configs(self, topic: str) -> Iterator[DescribeConfigsResourceResult]:
+        own = self.image.config(ResourceType.TOPIC, topic)
+        defaults = resolved_topic_defaults(self.static, self.image, self.node_id)
+        for name in sorted({*TOPIC_SETTINGS, *own}):
+            setting = TOPIC_SETTINGS.get(name)
+            if setting is not None and setting.internal and name not in own:
+                continue
+            synonyms = [Synonym(name, own[name], ConfigSource.TOPIC)] if name in own else []
+            if setting is not None and setting.server_default is not None:
+                synonyms += broker_synonyms(self.static, self.image, self.node_id, setting.server_default)
+            if name in own:
+                value: str | None = own[name]
+            elif name in defaults:
+                value = defaults[name].value
+            else:
+                value = setting.default_text if setting is not None else None
+            yield self._result(name, value, synonyms, setting, read_only=False, secret=setting is None)
+
+    def _broker(self) -> Iterator[DescribeConfigsResourceResult]:
+        dynamic = {
+            *self.image.config(ResourceType.BROKER, ""),
+            *self.image.config(ResourceType.BROKER, str(self.node_id)),
+        }
+        for name in sorted({*BROKER_SETTINGS, *self.static.extras, *dynamic}):
+            setting = declaration(name)
+            if setting is not None and setting.internal:
+                continue
+            synonyms = broker_synonyms(self.static, self.image, self.node_id, name)
+            # What a weaker setting of another name says is a synonym, but not the value of this one.
+            value = next((each.value for each in synonyms if each.name == name), None)
+            yield self._result(
+                name, value, synonyms, setting, read_only=not is_changeable(name), secret=is_secret(name)
+            )
+
+    def _all_brokers(self) -> Iterator[DescribeConfigsResourceResult]:
+        for name, value in sorted(self.image.config(ResourceType.BROKER, "").items()):
+            shown = None if is_secret(name) else value
+            synonyms = [Synonym(name, shown, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+            read_only = not is_changeable(name)
+            yield self._result(name, shown, synonyms, declaration(name), read_only=read_only, secret=is_secret(name))
+
+    def _loggers(self) -> Iterator[DescribeConfigsResourceResult]:
+        for name, level in logger_levels.logger_levels().items():
+            synonyms = [Synonym(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER)]
+            yield self._result(name, level, synonyms, None, read_only=False, secret=False)
+
+    def _result(
+        self,
+        name: str,
+        value: str | None,
+        synonyms: list[Synonym],
+        setting: Setting | None,
+        *,
+        read_only: bool,
+        secret: bool,
+    ) -> DescribeConfigsResourceResult:
+        shown = synonyms if self.request.include_synonyms else []
+        return DescribeConfigsResourceResult(
+            name=name,
+            value=None if secret else value,
+            read_only=read_only,
+            config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+            is_sensitive=secret,
+            synonyms=[
+                DescribeConfigsSynonym(name=each.name, value=None if secret else each.value, source=each.source)
+                for each in shown
+            ],
+            config_type=_UNKNOWN_TYPE if setting is None else _TYPES[setting.type],
+            documentation=setting.doc if setting is not None and self.request.include_documentation else None,
+        )

@@ -1,0 +1,54 @@
+"""DescribeLogDirs (35): the node's disks, and how much of each partition lies on them.
+
+v3 has an error for the whole answer, v4 the size of the disks, v5 whether a disk takes new partitions (all do).
+"""
+
+from __future__ import annotations
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.storage.directories import LogDirectory
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+API_KEY = ApiKey.DESCRIBE_LOG_DIRS
+
+
+def handle(services: Services, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
+    asked: set[TopicPartition] | None = None
+    if request.topics is not None:
+        asked = {TopicPartition(each.topic, number) for each in request.topics for number in each.partitions}
+    return DescribeLogDirsResponse(results=[_describe(each, asked) for each in services.logs.directories])
+
+
+def _describe(directory: LogDirectory, asked: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    if not directory.is_online:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[])
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for partition, log in sorted(directory.logs.items()):
+        if asked is None or partition in asked:
+            topics.setdefault(partition.topic, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.partition,
+                    partition_size=log.size_bytes,
+                    offset_lag=max(log.high_watermark - log.next_offset, 0),
+                    is_future_key=False,
+                )
+            )
+    space = directory.space()
+    return DescribeLogDirsResult(
+        log_dir=directory.path,
+        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        total_bytes=space.total_bytes,
+        usable_bytes=space.usable_bytes,
+    )

@@ -1,0 +1,83 @@
+"""FindCoordinator: which broker coordinates a group."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+API_KEY = ApiKey.FIND_COORDINATOR
+
+_FIRST_WITH_SEVERAL: Final = 4
+
+
+class _KeyType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class _Found(NamedTuple):
+    """Who coordinates, or why nobody is named."""
+
+    error: ErrorCode
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    reason: str | None = None
+
+
+def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if context.version >= _FIRST_WITH_SEVERAL:
+        return FindCoordinatorResponse(
+            coordinators=[_answer(services, context, request.key_type, key) for key in request.coordinator_keys]
+        )
+    found = _find(services, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error,
+        error_message=_message(found) or ErrorCode.NONE.name,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _answer(services: Services, context: RequestContext, key_type: int, key: str) -> Coordinator:
+    found = _find(services, context, key_type, key)
+    return Coordinator(
+        key=key,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+        error_code=found.error,
+        error_message=_message(found) or "",
+    )
+
+
+def _message(found: _Found) -> str | None:
+    return None if found.error is ErrorCode.NONE else found.reason or found.error.text
+
+
+def _find(services: Services, context: RequestContext, key_type: int, key: str) -> _Found:
+    if key_type != _KeyType.GROUP:
+        known = {_KeyType.TRANSACTION: "transactions", _KeyType.SHARE: "share groups"}.get(key_type)  # type: ignore[call-overload]
+        reason = f"{known} are not served" if known else f"there are no coordinators of type {key_type}"
+        return _Found(ErrorCode.INVALID_REQUEST, reason=reason)
+    if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.GROUP, key):
+        return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    image = services.metadata.image
+    if CONSUMER_OFFSETS not in image.topics:
+        services.controller.create_missing_topics([CONSUMER_OFFSETS])
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = image.partition(CONSUMER_OFFSETS, services.groups.partition_for(key))
+    broker = image.brokers.get(partition.leader) if partition is not None else None
+    endpoint = broker.endpoint(context.listener) if broker is not None and not broker.is_fenced else None
+    if broker is None or endpoint is None:
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return _Found(ErrorCode.NONE, broker.broker_id, endpoint.host, endpoint.port)

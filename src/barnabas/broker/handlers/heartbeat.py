@@ -1,0 +1,17 @@
+"""Heartbeat: a member of a classic group says that it lives."""
+
+from __future__ import annotations
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+API_KEY = ApiKey.HEARTBEAT
+
+
+def handle(services: Services, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
+        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return HeartbeatResponse(error_code=services.groups.heartbeat(request))

@@ -1,0 +1,35 @@
+"""JoinGroup: a member enters a rebalance of its classic group."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.answers import once
+from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.coordinator.members import Client
+from barnabas.coordinator.responses import join_failed
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+API_KEY = ApiKey.JOIN_GROUP
+
+_FIRST_WITH_NO_PROTOCOL = 7
+
+
+def handle(
+    services: Services, context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+    if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
+        return _shaped(join_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED, ""), context.version)
+    # The slash is how Java prints an address; tools show what is stored.
+    client = Client(context.client_id or "", f"/{context.client_host}")
+    answer = services.groups.join(request, context.version, client)
+    return once(answer, lambda response: _shaped(response, context.version))
+
+
+def _shaped(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    if version < _FIRST_WITH_NO_PROTOCOL and response.protocol_name is None:
+        response.protocol_name = ""
+    return response

@@ -1,0 +1,88 @@
+"""ListOffsets (2): looks up offsets by timestamp.
+
+Special timestamps came with versions: -3 with v7, -4 with v8, -5 with v9, -6 with v11. Up to v4 there was no error for
+"the new leader does not know yet".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.replication.partition import (
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    Isolation,
+)
+from barnabas.storage.errors import LogError
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+API_KEY = ApiKey.LIST_OFFSETS
+
+_CONSUMER: Final = -1
+_FIRST_WITH_NOT_AVAILABLE: Final = 5
+_FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    isolation = Isolation.LOG_END
+    if request.replica_id == _CONSUMER:
+        isolation = Isolation.READ_COMMITTED if request.isolation_level else Isolation.READ_UNCOMMITTED
+    topics = []
+    for topic in request.topics:
+        is_allowed = services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.TOPIC, topic.name)
+        answers = []
+        for each in topic.partitions:
+            if not is_allowed:
+                answer = _error(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif asked[topic.name, each.partition_index] > 1:
+                answer = _error(each, ErrorCode.INVALID_REQUEST)
+            else:
+                answer = _look_up(services, context, topic.name, each, isolation)
+            answers.append(answer)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _look_up(
+    services: Services, context: RequestContext, topic: str, asked: ListOffsetsPartition, isolation: Isolation
+) -> ListOffsetsPartitionResponse:
+    timestamp_ms = asked.timestamp
+    if timestamp_ms < EARLIEST_PENDING_UPLOAD or context.version < _FIRST_VERSIONS.get(timestamp_ms, 0):
+        return _error(asked, ErrorCode.UNSUPPORTED_VERSION)
+    key = (topic, asked.partition_index)
+    partition = services.partitions.index.get(key)
+    if partition is None:
+        return _error(asked, services.partitions.why_missing(services.metadata.image, key))
+    try:
+        found = partition.offset_for_timestamp(timestamp_ms, isolation, asked.current_leader_epoch)
+    except LogError as failure:
+        services.partitions.log_failed(partition, failure)
+        code = failure.code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _FIRST_WITH_NOT_AVAILABLE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return _error(asked, code)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        # Before v4 there is no field for it.
+        leader_epoch=found.leader_epoch if context.version >= 4 else -1,
+    )
+
+
+def _error(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)

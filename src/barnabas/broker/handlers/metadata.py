@@ -1,0 +1,155 @@
+"""Metadata (3): brokers, topics and who leads their partitions, from the image that this node has applied.
+
+v0 asks for all topics with an empty list, later versions with null. v4 may forbid creating missing topics; v10 tells
+topic ids, v12 also asks by them. A missing topic is answered with an error while it is being created; clients ask
+again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import Uuid
+from barnabas.broker.context import (
+    CLUSTER_NAME,
+    NOT_ASKED,
+    Operation,
+    RequestContext,
+    Resource,
+    authorized_operations,
+)
+from barnabas.broker.services import Services
+from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from barnabas.metadata.topic_names import is_internal, what_is_wrong_with_name
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+API_KEY = ApiKey.METADATA
+
+_FIRST_WITH_LISTENER_ERROR: Final = 6
+_FIRST_WITH_IDS: Final = 10
+
+
+def handle(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    answer = _Answer(services, context, request)
+    asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
+    topics = answer.all_topics() if asks_for_all else answer.asked_topics()
+    if answer.to_create:
+        services.controller.create_missing_topics(answer.to_create)
+    cluster_operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        cluster_operations = authorized_operations(services.authorizer, context, Resource.CLUSTER, CLUSTER_NAME)
+    return MetadataResponse(
+        brokers=answer.brokers(),
+        cluster_id=services.cluster_id,
+        controller_id=answer.controller_id(),
+        topics=topics,
+        cluster_authorized_operations=cluster_operations,
+    )
+
+
+class _Answer:
+    """One response in the making."""
+
+    def __init__(self, services: Services, context: RequestContext, request: MetadataRequest) -> None:
+        self.services = services
+        self.context = context
+        self.request = request
+        self.image: ClusterImage = services.metadata.image
+        self.to_create: list[str] = []
+        self.reachable = {
+            broker.broker_id: endpoint
+            for broker in self.image.brokers.values()
+            if not broker.is_fenced and (endpoint := broker.endpoint(context.listener)) is not None
+        }
+
+    def brokers(self) -> list[MetadataResponseBroker]:
+        return [
+            MetadataResponseBroker(
+                node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=self.image.brokers[broker_id].rack
+            )
+            for broker_id, endpoint in sorted(self.reachable.items())
+        ]
+
+    def controller_id(self) -> int:
+        """Any broker will do: it passes on what the controller must decide. Ours, since the client has found it."""
+        return self.services.node_id if self.services.node_id in self.reachable else -1
+
+    def all_topics(self) -> list[MetadataResponseTopic]:
+        return [self._described(topic) for topic in self.image.topics.values() if self._may(Operation.DESCRIBE, topic)]
+
+    def asked_topics(self) -> list[MetadataResponseTopic]:
+        answers: list[MetadataResponseTopic] = []
+        seen: set[str | Uuid] = set()
+        for asked in self.request.topics or ():
+            key = asked.topic_id if asked.name is None else asked.name
+            if key in seen:
+                continue
+            seen.add(key)
+            answers.append(self._by_id(asked.topic_id) if asked.name is None else self._by_name(asked.name))
+        return answers
+
+    def _may(self, operation: Operation, topic: TopicImage) -> bool:
+        return self.services.authorizer.is_allowed(self.context, operation, Resource.TOPIC, topic.name)
+
+    def _by_id(self, topic_id: Uuid) -> MetadataResponseTopic:
+        topic = self.image.topic_by_id(topic_id)
+        if topic is None or not self._may(Operation.DESCRIBE, topic):
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
+            )
+        return self._described(topic)
+
+    def _by_name(self, name: str) -> MetadataResponseTopic:
+        authorizer = self.services.authorizer
+        if not authorizer.is_allowed(self.context, Operation.DESCRIBE, Resource.TOPIC, name):
+            return self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        topic = self.image.topics.get(name)
+        if topic is not None:
+            return self._described(topic)
+        if what_is_wrong_with_name(name) is not None:
+            return self._missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if self.request.allow_auto_topic_creation and self.services.settings.auto_create_topics_enable:
+            if not authorizer.is_allowed(self.context, Operation.CREATE, Resource.TOPIC, name):
+                return self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            self.to_create.append(name)
+        return self._missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _missing(self, name: str, code: ErrorCode) -> MetadataResponseTopic:
+        return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name), partitions=[])
+
+    def _described(self, topic: TopicImage) -> MetadataResponseTopic:
+        operations = NOT_ASKED
+        if self.request.include_topic_authorized_operations:
+            operations = authorized_operations(self.services.authorizer, self.context, Resource.TOPIC, topic.name)
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=is_internal(topic.name),
+            partitions=[self._partition(number, each) for number, each in enumerate(topic.partitions)],
+            topic_authorized_operations=operations,
+        )
+
+    def _partition(self, number: int, partition: PartitionImage) -> MetadataResponsePartition:
+        error = ErrorCode.NONE
+        if partition.leader == NO_LEADER:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        elif partition.leader not in self.reachable:
+            is_told = self.context.version >= _FIRST_WITH_LISTENER_ERROR
+            error = ErrorCode.LISTENER_NOT_FOUND if is_told else ErrorCode.LEADER_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=number,
+            leader_id=NO_LEADER if error else partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=[each for each in partition.replicas if each not in self.reachable],
+        )

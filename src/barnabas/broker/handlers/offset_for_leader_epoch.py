@@ -1,0 +1,48 @@
+"""OffsetForLeaderEpoch (23): where the log of a leader epoch ended.
+
+Consumers find out with it whether the log was cut below their position.
+"""
+
+from __future__ import annotations
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.storage.errors import LogError
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+API_KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
+
+
+def handle(
+    services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    results = []
+    for topic in request.topics:
+        if services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.TOPIC, topic.topic):
+            partitions = [_end_of_epoch(services, topic.topic, each) for each in topic.partitions]
+        else:
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            partitions = [EpochEndOffset(partition=each.partition, error_code=denied) for each in topic.partitions]
+        results.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=results)
+
+
+def _end_of_epoch(services: Services, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    key = (topic, asked.partition)
+    partition = services.partitions.index.get(key)
+    if partition is None:
+        code = services.partitions.why_missing(services.metadata.image, key)
+        return EpochEndOffset(partition=asked.partition, error_code=code)
+    try:
+        end = partition.end_of_epoch(asked.leader_epoch, asked.current_leader_epoch)
+    except LogError as failure:
+        return EpochEndOffset(partition=asked.partition, error_code=failure.code)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

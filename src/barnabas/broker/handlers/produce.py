@@ -1,0 +1,36 @@
+"""Produce (0): appends one batch to each of the partitions that are named.
+
+v0-2 are refused before they come here. v7 is the first that may use zstd; v8 tells which records are wrong and why;
+v10 hints at the leader after a miss; v13 names topics by id. With acks=0 there is no answer, so a failure closes the
+connection.
+
+With one replica everything is known at once. Otherwise acks=-1 waits until the records are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.context import RequestContext
+from barnabas.broker.producing import NO_TRANSACTIONS, Produce
+from barnabas.broker.services import Services
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.produce import ProduceRequest, ProduceResponse
+
+API_KEY = ApiKey.PRODUCE
+
+_ACKS: Final = (-1, 1, 0)
+
+
+def handle(
+    services: Services, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    produce = Produce(services, context, request)
+    if request.acks not in _ACKS:
+        return produce.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: it must be -1, 0 or 1")
+    if request.transactional_id is not None:
+        # Of the errors that clients do not retry for ever, the one that they give up on at once.
+        return produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    return produce.run()

@@ -1,0 +1,28 @@
+"""SyncGroup: the leader hands in the assignment, everyone receives theirs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.coordinator.responses import sync_failed
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+API_KEY = ApiKey.SYNC_GROUP
+
+#: From here on a member must say which protocol it believes to be in.
+_FIRST_WITH_PROTOCOL = 5
+
+
+def handle(
+    services: Services, context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+    is_protocol_missing = request.protocol_type is None or request.protocol_name is None
+    if context.version >= _FIRST_WITH_PROTOCOL and is_protocol_missing:
+        return sync_failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
+        return sync_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return services.groups.sync(request)

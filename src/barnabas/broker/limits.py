@@ -1,0 +1,59 @@
+"""What the node's settings mean for its parts."""
+
+from __future__ import annotations
+
+from barnabas.broker.settings import BrokerSettings
+from barnabas.net import ListenerLimits, ListenerSpec, ServerLimits
+from barnabas.storage.cleaner import CleanerOptions
+from barnabas.storage.manager import LogManagerOptions
+
+
+def server_limits(settings: BrokerSettings) -> ServerLimits:
+    return ServerLimits(
+        socket_request_max_bytes=settings.socket_request_max_bytes,
+        sasl_server_max_receive_size=settings.sasl_server_max_receive_size,
+        queued_max_requests=settings.queued_max_requests,
+        queued_max_request_bytes=settings.queued_max_request_bytes,
+        max_connections=settings.max_connections,
+        max_connections_per_ip=settings.max_connections_per_ip,
+        max_connections_per_ip_overrides=settings.connection_limits,
+        max_connection_creation_rate=settings.max_connection_creation_rate,
+        connections_max_idle_ms=settings.connections_max_idle_ms,
+        socket_listen_backlog_size=settings.socket_listen_backlog_size,
+        listeners={each.listener: _listener_limits(settings, each.listener) for each in settings.endpoints},
+    )
+
+
+def _listener_limits(settings: BrokerSettings, listener: str) -> ListenerLimits:
+    own = settings.for_listener(listener)
+    return ListenerLimits(
+        max_connections=own.max_connections, max_connection_creation_rate=own.max_connection_creation_rate
+    )
+
+
+def listener_specs(settings: BrokerSettings) -> list[ListenerSpec]:
+    """The listeners of controllers are for nodes of the cluster, so clients must not keep them waiting."""
+    return [
+        ListenerSpec(each.listener, each.host, each.port, is_privileged=each.listener in settings.controller_listeners)
+        for each in settings.endpoints
+    ]
+
+
+def log_options(settings: BrokerSettings) -> LogManagerOptions:
+    return LogManagerOptions(
+        log_flush_offset_checkpoint_interval_ms=settings.log_flush_offset_checkpoint_interval_ms,
+        log_flush_start_offset_checkpoint_interval_ms=settings.log_flush_start_offset_checkpoint_interval_ms,
+        log_flush_scheduler_interval_ms=settings.log_flush_scheduler_interval_ms,
+        replica_high_watermark_checkpoint_interval_ms=settings.replica_high_watermark_checkpoint_interval_ms,
+        log_retention_check_interval_ms=settings.log_retention_check_interval_ms,
+        producer_id_expiration_check_interval_ms=settings.producer_id_expiration_check_interval_ms,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+    )
+
+
+def cleaner_options(settings: BrokerSettings) -> CleanerOptions:
+    return CleanerOptions(
+        log_cleaner_dedupe_buffer_size=settings.log_cleaner_dedupe_buffer_size,
+        log_cleaner_io_buffer_load_factor=settings.log_cleaner_io_buffer_load_factor,
+        log_cleaner_backoff_ms=settings.log_cleaner_backoff_ms,
+    )

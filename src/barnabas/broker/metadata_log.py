@@ -1,0 +1,335 @@
+"""The files of `__cluster_metadata-0`: the log, its snapshots, and `quorum-state`.
+
+What is promised, whatever happens to the machine:
+- A record below `high_watermark` was synced, and is found again: in the log, or in the newest snapshot.
+- The epoch in `quorum-state` never falls, and no two leaders write under one epoch.
+- Log and snapshots are deleted only when a newer snapshot, synced before, holds what they held.
+
+The log is checked from its beginning at every start, so nothing here relies on indexes, on the recovery point or on a
+clean stop. All of this is synchronous; `QuorumOfOne` decides what runs away from the event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from barnabas.base.errors import BarnabasError, RemoteProtocolError
+from barnabas.base.ids import Uuid
+from barnabas.base.runtime import Runtime
+from barnabas.broker.metadata_snapshots import (
+    CHECKPOINT_SUFFIX,
+    DELETED_SUFFIX,
+    PART_SUFFIX,
+    LoadedSnapshot,
+    SnapshotId,
+    find_snapshots,
+    read_last_contained_ms,
+    read_snapshot_file,
+    remove_unfinished,
+    write_snapshot_file,
+)
+from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.batches import ControlRecord, DecodedBatch, build_change, build_control, decode_batch
+from barnabas.records.batch import BatchView, iter_batches
+from barnabas.storage.checkpoints import read_topic_id, write_topic_id
+from barnabas.storage.directories import METADATA_PARTITION
+from barnabas.storage.files import FileSystem, directory_of, join, read_file, replace_file
+from barnabas.storage.log import FlushJob
+from barnabas.storage.recovery import load_log
+from barnabas.storage.settings import TopicSettings
+from barnabas.storage.validation import PreparedAppend
+from barnabas.wire.json_form import from_json, to_json
+from barnabas.wire.stored.cluster_metadata import MetadataRecord
+from barnabas.wire.stored.quorum_state import QuorumStateData, Voter
+
+_log = logging.getLogger("barnabas.metadata")
+
+QUORUM_STATE_FILE: Final = "quorum-state"
+# Nobody leads in it: the first leader of a cluster has epoch 1.
+_FIRST_EPOCH: Final = 0
+_STATIC_VOTERS_VERSION: Final = 0
+
+
+class Written(NamedTuple):
+    """Where a change lies, when it was written, and how large it is."""
+
+    first_offset: int
+    last_offset: int
+    append_time_ms: int
+    size_bytes: int
+
+
+class _SnapshotFacts(NamedTuple):
+    """What retention goes by."""
+
+    size_bytes: int
+    last_contained_ms: int
+
+
+def metadata_log_directory(settings: BrokerSettings) -> str:
+    return join(settings.metadata_dir, str(METADATA_PARTITION))
+
+
+def log_settings(settings: BrokerSettings) -> TopicSettings:
+    """The metadata log in the terms of any other: nothing expires by itself, only what a snapshot covers goes."""
+    return TopicSettings(
+        internal_segment_bytes=settings.internal_metadata_log_segment_bytes or settings.metadata_log_segment_bytes,
+        segment_ms=settings.metadata_log_segment_ms,
+        retention_ms=-1,
+        retention_bytes=-1,
+        max_message_bytes=settings.internal_metadata_max_batch_size_in_bytes,
+        file_delete_delay_ms=settings.internal_metadata_delete_delay_millis,
+    )
+
+
+def read_quorum_state(files: FileSystem, directory: str) -> QuorumStateData | None:
+    """Whom this node followed or voted for last; None before the first election."""
+    path = join(directory, QUORUM_STATE_FILE)
+    if not files.exists(path):
+        return None
+    try:
+        content = json.loads(read_file(files, path))
+        version = content["data_version"]
+        if version not in QuorumStateData.VERSIONS:
+            raise ValueError(f"version {version} is not known")
+        return from_json(QuorumStateData, content, version)
+    except (ValueError, KeyError, TypeError, RemoteProtocolError) as problem:
+        raise BarnabasError(f"{path} cannot be read: {problem}") from None
+
+
+def write_quorum_state(files: FileSystem, directory: str, *, leader_id: int, epoch: int) -> None:
+    """Note that `leader_id`, the only voter, leads in `epoch`. Once this returns, no crash takes it back."""
+    state = QuorumStateData(leader_id=leader_id, leader_epoch=epoch, current_voters=[Voter(voter_id=leader_id)])
+    content = to_json(state, _STATIC_VOTERS_VERSION) | {"data_version": _STATIC_VOTERS_VERSION}
+    text = json.dumps(content, separators=(",", ":"))
+    replace_file(files, join(directory, QUORUM_STATE_FILE), text.encode())
+
+
+class MetadataLog:
+    """The open metadata log of a node."""
+
+    def __init__(self, files: FileSystem, settings: BrokerSettings, runtime: Runtime) -> None:
+        """Open what is there and recover it, or begin with nothing. Blocks."""
+        self._files = files
+        self._settings = settings
+        self._runtime = runtime
+        self.directory = directory = metadata_log_directory(settings)
+        if not files.exists(directory):
+            files.make_directory(directory)
+            files.sync_directory(directory_of(directory))
+        if read_topic_id(files, directory) is None:
+            write_topic_id(files, directory, Uuid.METADATA_TOPIC)
+        remove_unfinished(files, directory)
+        self.quorum_state = read_quorum_state(files, directory)
+        self._log = load_log(
+            files,
+            directory,
+            METADATA_PARTITION,
+            log_settings(settings),
+            was_clean=False,
+            now_ms=runtime.clock.now_ms(),
+            randomness=runtime.randomness,
+        )
+        self._snapshots = find_snapshots(files, directory)
+        self._facts = {each: self._facts_of(each) for each in self._snapshots}
+        # Snapshots that were retired, and when their files may go.
+        self._to_remove: list[tuple[int, str]] = []
+        self._meet_snapshots()
+
+    def _meet_snapshots(self) -> None:
+        """Log and snapshots must follow each other without a hole."""
+        if not self._snapshots:
+            if self._log.log_start_offset:
+                raise BarnabasError(
+                    f"{self.directory}: the log begins at offset {self._log.log_start_offset}, and there is no "
+                    "snapshot of what came before; restore the missing .checkpoint file"
+                )
+            return
+        latest = self._snapshots[-1]
+        if latest.end_offset > self._log.next_offset:
+            # What the log held up to there is in the snapshot; what it may hold is older.
+            _log.warning("%s: the log ends before snapshot %s; it goes on there", self.directory, latest.file_name)
+            self._log.start_anew_at(latest.end_offset, self._runtime.clock.now_ms())
+        if latest.end_offset < self._log.log_start_offset:
+            raise BarnabasError(
+                f"{self.directory}: the newest snapshot ends at offset {latest.end_offset}, but the log begins at "
+                f"{self._log.log_start_offset}; records are missing between them, restore the newer .checkpoint file"
+            )
+        while self._snapshots[0].end_offset < self._log.log_start_offset:
+            # Its log is gone already: a stop came between the two.
+            self._retire(self._snapshots.pop(0), self._runtime.clock.now_ms())
+
+    def _facts_of(self, snapshot: SnapshotId) -> _SnapshotFacts:
+        path = join(self.directory, snapshot.file_name)
+        return _SnapshotFacts(self._files.size(path), read_last_contained_ms(self._files, path))
+
+    # What is there
+
+    @property
+    def last_epoch(self) -> int:
+        """The highest epoch that this node knows of, from wherever."""
+        epochs = [_FIRST_EPOCH, self._log.epochs.latest_epoch]
+        if self.quorum_state is not None:
+            epochs.append(self.quorum_state.leader_epoch)
+        if self._snapshots:
+            epochs.append(self._snapshots[-1].epoch)
+        return max(epochs)
+
+    @property
+    def next_offset(self) -> int:
+        return self._log.next_offset
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._log.high_watermark
+
+    @property
+    def snapshots(self) -> list[SnapshotId]:
+        return list(self._snapshots)
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    @property
+    def size_bytes(self) -> int:
+        """Log and snapshots together, which is what retention by size looks at."""
+        return self._log.size_bytes + sum(self._facts[each].size_bytes for each in self._snapshots)
+
+    def read_snapshot(self, snapshot: SnapshotId) -> LoadedSnapshot:
+        return read_snapshot_file(self._files, join(self.directory, snapshot.file_name))
+
+    def batches(self, from_offset: int) -> Iterator[DecodedBatch]:
+        for batch in self._log.batches(from_offset):
+            if batch.base_offset >= from_offset:
+                yield decode_batch(batch)
+
+    # Writing
+
+    def save_leadership(self, leader_id: int, epoch: int) -> None:
+        """Must return before the first record of `epoch` is written."""
+        write_quorum_state(self._files, self.directory, leader_id=leader_id, epoch=epoch)
+        self.quorum_state = read_quorum_state(self._files, self.directory)
+
+    def append(self, records: Sequence[MetadataRecord], epoch: int, metadata_version: int) -> Written:
+        """Write one change. It is in the file when this returns, and safe after the next sync."""
+        now_ms = self._runtime.clock.now_ms()
+        batches = build_change(
+            records,
+            base_offset=self._log.next_offset,
+            epoch=epoch,
+            timestamp_ms=now_ms,
+            metadata_version=metadata_version,
+            limit_bytes=self._settings.internal_metadata_max_batch_size_in_bytes,
+        )
+        return self._write(batches, now_ms)
+
+    def append_control(self, records: Sequence[ControlRecord], epoch: int) -> Written:
+        now_ms = self._runtime.clock.now_ms()
+        batch = build_control(records, base_offset=self._log.next_offset, epoch=epoch, timestamp_ms=now_ms)
+        return self._write([batch], now_ms)
+
+    def _write(self, batches: list[bytearray], now_ms: int) -> Written:
+        # One write for all: if it fails, the log takes back what landed of it.
+        data = memoryview(batches[0] if len(batches) == 1 else bytearray().join(batches))
+        views: list[BatchView] = list(iter_batches(data))
+        first_offset = self._log.next_offset
+        self._log.append_as_follower(PreparedAppend(data, views, now_ms), now_ms=now_ms)
+        return Written(first_offset, self._log.next_offset - 1, now_ms, len(data))
+
+    def begin_sync(self) -> FlushJob | None:
+        """What makes everything written so far safe; None if it is. Its `run` blocks."""
+        return self._log.begin_flush()
+
+    def finish_sync(self, job: FlushJob) -> None:
+        """What was synced is committed: this node is the majority."""
+        self._log.finish_flush(job)
+        self._log.set_high_watermark(max(self._log.high_watermark, job.target_offset))
+
+    def sync(self) -> None:
+        job = self.begin_sync()
+        if job is not None:
+            job.run()
+            self.finish_sync(job)
+
+    # Snapshots and what they make superfluous
+
+    def begin_snapshot(
+        self, snapshot: SnapshotId, records: Iterable[MetadataRecord], last_contained_ms: int, metadata_version: int
+    ) -> Callable[[], int]:
+        """What writes the file of a snapshot and returns its size. It blocks, may run anywhere, and changes nothing
+        else: once it is done, `add_snapshot` takes note."""
+        stem = snapshot.file_name.removesuffix(CHECKPOINT_SUFFIX)
+        chance = self._runtime.randomness.getrandbits(63)
+        return partial(
+            write_snapshot_file,
+            self._files,
+            join(self.directory, snapshot.file_name),
+            records,
+            epoch=snapshot.epoch,
+            timestamp_ms=self._runtime.clock.now_ms(),
+            last_contained_ms=last_contained_ms,
+            metadata_version=metadata_version,
+            part_name=f"{stem}-{chance}{CHECKPOINT_SUFFIX}{PART_SUFFIX}",
+        )
+
+    def add_snapshot(self, snapshot: SnapshotId, size_bytes: int, last_contained_ms: int) -> None:
+        """Take note of a snapshot that is on disk."""
+        if snapshot not in self._snapshots:
+            self._snapshots = sorted([*self._snapshots, snapshot])
+        self._facts[snapshot] = _SnapshotFacts(size_bytes, last_contained_ms)
+
+    def clean(self) -> int:
+        """Delete the oldest snapshots, and the log before the next one, as far as the settings ask for; how many went.
+
+        The newest always stays: without it the log before it would be lost.
+        """
+        now_ms = self._runtime.clock.now_ms()
+        count = 0
+        while len(self._snapshots) > 1 and self._is_superfluous(self._snapshots[0], now_ms):
+            # The log first: a snapshot without what follows it is of no use, a log without what came before is.
+            self._advance_log_start(self._snapshots[1].end_offset, now_ms)
+            self._retire(self._snapshots.pop(0), now_ms)
+            count += 1
+        return count
+
+    def _is_superfluous(self, snapshot: SnapshotId, now_ms: int) -> bool:
+        limit_bytes, limit_ms = self._settings.metadata_max_retention_bytes, self._settings.metadata_max_retention_ms
+        if limit_bytes >= 0 and self.size_bytes > limit_bytes:
+            return True
+        return 0 <= limit_ms < now_ms - self._facts[snapshot].last_contained_ms
+
+    def _advance_log_start(self, offset: int, now_ms: int) -> None:
+        self._log.advance_log_start(min(offset, self._log.high_watermark))
+        self._log.delete_old_segments(now_ms)
+
+    def _retire(self, snapshot: SnapshotId, now_ms: int) -> None:
+        path = join(self.directory, snapshot.file_name)
+        self._files.rename(path, path + DELETED_SUFFIX)
+        del self._facts[snapshot]
+        due_ms = now_ms + self._settings.internal_metadata_delete_delay_millis
+        self._to_remove.append((due_ms, path + DELETED_SUFFIX))
+
+    def remove_deleted(self) -> None:
+        """Remove the files that were retired long enough ago."""
+        now_ms = self._runtime.clock.now_ms()
+        self._log.remove_deleted(now_ms)
+        for due_ms, path in self._to_remove:
+            if due_ms <= now_ms:
+                self._files.remove(path)
+        self._to_remove = [each for each in self._to_remove if each[0] > now_ms]
+
+    def close(self) -> None:
+        self._log.close()
+
+    def abandon(self) -> None:
+        """Close the files and nothing more, as when the disk has failed."""
+        self._log.abandon()

@@ -1,0 +1,224 @@
+"""A node: its parts made in order, started, and stopped in reverse.
+
+The order of the start is the order of trust. The directories are locked before anything in them is read; the metadata
+log says which topics there are before their logs are opened; the logs are recovered before anybody may ask. The ports
+are bound early, since one that the system chose must be known to be advertised, but requests wait until all is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from typing import Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.runtime import Runtime
+from barnabas.broker.config_resources import controller_options, effective_settings
+from barnabas.broker.context import AllowEverything, NoQuotas
+from barnabas.broker.controller_gateway import ControllerGateway
+from barnabas.broker.formatting import NodeIdentity, read_identity, refuse_larger_quorums
+from barnabas.broker.groups import GroupService
+from barnabas.broker.handlers import all_handlers
+from barnabas.broker.limits import cleaner_options, listener_specs, log_options, server_limits
+from barnabas.broker.partitions import PartitionSet
+from barnabas.broker.periodic import Scheduler
+from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.broker.publisher import MetadataPublisher
+from barnabas.broker.quorum_of_one import QuorumOfOne
+from barnabas.broker.registration import Registration
+from barnabas.broker.router import Interceptor, Router, is_urgent
+from barnabas.broker.services import MetadataCache, Services
+from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.topic_settings import effective_topic_settings
+from barnabas.metadata.controller import Controller
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.net import Server
+from barnabas.replication.fetch_sessions import FetchSessionCache
+from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.files import FileSystem
+from barnabas.storage.manager import LogManager
+from barnabas.storage.settings import TopicSettings
+
+_log = logging.getLogger("barnabas.broker")
+
+_DRAIN_TIMEOUT_MS: Final = 5000
+
+
+class Node:
+    """A broker and controller in one process, on one event loop.
+
+    `start` raises one clear error or leaves a node that answers; `stop` may be called at any time after it began.
+    """
+
+    def __init__(self, settings: BrokerSettings, *, files: FileSystem, runtime: Runtime) -> None:
+        self._static_settings = settings
+        self._files = files
+        self._runtime = runtime
+        self._router = Router(all_handlers(), settings.controller_listeners)
+        self._server = Server(self._router.dispatch, is_urgent, server_limits(settings))
+        self._started = AsyncExitStack()
+        self._services: Services | None = None
+        self._failure: asyncio.Future[BarnabasError] | None = None
+        self._broker_epoch = -1
+
+    @property
+    def endpoints(self) -> dict[str, tuple[str, int]]:
+        """Where each listener is bound: host as it was given, port as it is."""
+        return self._server.endpoints
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client is to be given: the first listener that is not a controller's."""
+        names = [each.listener for each in self._static_settings.endpoints]
+        name = next(name for name in names if name not in self._static_settings.controller_listeners)
+        host, port = self.endpoints[name]
+        return f"[{host}]:{port}" if ":" in host else f"{host or 'localhost'}:{port}"
+
+    @property
+    def services(self) -> Services:
+        if self._services is None:
+            raise BarnabasError("the node is not started")
+        return self._services
+
+    @property
+    def interceptor(self) -> Interceptor | None:
+        """Sees each request before its handler, and may answer in its place; for fault injection."""
+        return self._router.interceptor
+
+    @interceptor.setter
+    def interceptor(self, interceptor: Interceptor | None) -> None:
+        self._router.interceptor = interceptor
+
+    async def failed(self) -> BarnabasError:
+        """Waits until the node cannot go on, and says why; the caller then stops it."""
+        if self._failure is None:
+            raise BarnabasError("the node is not started")
+        return await asyncio.shield(self._failure)
+
+    # Start
+
+    async def start(self) -> None:
+        try:
+            await self._start()
+        except BaseException:
+            await self._started.aclose()
+            raise
+
+    async def _start(self) -> None:
+        settings, runtime = self._static_settings, self._runtime
+        refuse_larger_quorums(settings)
+        self._failure = asyncio.get_running_loop().create_future()
+        identity = read_identity(self._files, settings)
+        logs = LogManager(
+            self._files,
+            settings.data_dirs,
+            lambda topic: self._topic_settings(publisher.committed, topic),
+            runtime,
+            log_options(settings),
+            LogCleaner(runtime, cleaner_options(settings)),
+        )
+        publisher = MetadataPublisher(self._apply, self._fail)
+        quorum = QuorumOfOne(self._files, settings, identity, runtime)
+
+        logs.open_directories()
+        self._started.push_async_callback(self._stop_logs, logs)
+        # Before the slow part of the start, so that a port that is taken is told at once.
+        await self._server.start(listener_specs(settings))
+        self._started.push_async_callback(self._server.stop, 0)
+        await quorum.start(
+            publisher.on_snapshot, publisher.on_commit, state_records=publisher.state_records, on_failure=self._fail
+        )
+        self._started.push_async_callback(quorum.stop)
+        await logs.load_logs()
+        services = self._services = self._make_services(identity, publisher, quorum, logs)
+        self._started.push_async_callback(publisher.stop)
+        await publisher.start()
+        services.partitions.set_aside_strays(publisher.committed)
+        await services.controller.activate()
+        self._started.callback(services.controller.close)
+        registration = Registration(services, identity, settings)
+        await registration.join()
+        self._started.push_async_callback(self._leave, registration)
+        self._started.callback(services.producer_ids.close)
+        scheduler = Scheduler(logs.tasks())
+        self._started.push_async_callback(scheduler.stop)
+        self._router.open(services)
+        # When the node stops: those who wait for a group are told first, so that the others need not wait for them.
+        self._started.push_async_callback(self._server.stop, _DRAIN_TIMEOUT_MS)
+        self._started.push_async_callback(services.groups.stop)
+        _log.info("node %d of cluster %s is ready at %s", identity.node_id, identity.cluster_id, self.bootstrap)
+
+    def _make_services(
+        self, identity: NodeIdentity, publisher: MetadataPublisher, quorum: QuorumOfOne, logs: LogManager
+    ) -> Services:
+        settings, runtime = self._static_settings, self._runtime
+        effective = effective_settings(settings, publisher.committed, identity.node_id)
+        options = controller_options(settings, identity.cluster_id, publisher.committed)
+        gateway = ControllerGateway(Controller(publisher.committed, options, runtime.randomness), quorum, runtime.clock)
+        partitions = PartitionSet(identity.node_id, logs, self._topic_settings)
+        return Services(
+            settings=effective,
+            runtime=runtime,
+            node_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            metadata=MetadataCache(),
+            logs=logs,
+            authorizer=AllowEverything(),
+            quotas=NoQuotas(),
+            controller=gateway,
+            quorum=quorum,
+            partitions=partitions,
+            fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
+            groups=GroupService(effective, runtime, identity.node_id, partitions),
+            producer_ids=ProducerIdPool(gateway.allocate_producer_ids),
+            endpoints=self.endpoints,
+            advertised=self._router.advertised,
+            response_room=self._server.room_for_responses,
+        )
+
+    def _topic_settings(self, image: ClusterImage, topic: str) -> TopicSettings:
+        settings = self._static_settings if self._services is None else self._services.settings
+        return effective_topic_settings(settings, image, topic)
+
+    # While it runs
+
+    async def _apply(self, image: ClusterImage, delta: ClusterDelta) -> None:
+        """Bring all parts to an image; only then is it what requests are answered by."""
+        services = self.services
+        if any(each.type == ResourceType.BROKER for each in delta.configs_changed):
+            self._apply_settings(services, image)
+        await services.partitions.prepare(image, delta)
+        services.partitions.apply(image, delta)
+        services.metadata.image = image
+        services.groups.apply(image, delta)
+        services.controller.applied(image.offset)
+
+    def _apply_settings(self, services: Services, image: ClusterImage) -> None:
+        services.settings = effective_settings(self._static_settings, image, services.node_id)
+        services.controller.set_options(controller_options(self._static_settings, services.cluster_id, image))
+        services.groups.configure(services.settings)
+        self._server.set_limits(server_limits(services.settings))
+
+    def _fail(self, failure: BaseException) -> None:
+        if self._failure is not None and not self._failure.done():
+            known = failure if isinstance(failure, BarnabasError) else BarnabasError(f"the node failed: {failure!r}")
+            self._failure.set_result(known)
+            _log.critical("the node cannot go on", exc_info=failure)
+
+    # Stop
+
+    async def stop(self) -> None:
+        """Answer what was asked, hand over, bring everything to disk. Nothing happens if the node is not started."""
+        await self._started.aclose()
+
+    async def _leave(self, registration: Registration) -> None:
+        self._broker_epoch = registration.epoch
+        try:
+            await registration.leave()
+        except BarnabasError as failure:
+            _log.warning("the controller was not told that this broker stops: %s", failure)
+
+    async def _stop_logs(self, logs: LogManager) -> None:
+        await logs.stop(self._broker_epoch)

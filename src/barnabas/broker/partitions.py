@@ -1,0 +1,261 @@
+"""The partitions that this node has a replica of: made, changed and deleted as the metadata log says.
+
+Each is found by the name and by the id of its topic. What goes wrong with a log ends up here: a failed disk takes its
+partitions offline, a corrupt log only itself, and both answer with an error from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError, SettingsError
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.records.reading import iter_entries
+from barnabas.replication.fetch_sessions import PartitionKey
+from barnabas.replication.partition import Partition, PartitionError
+from barnabas.replication.waiting import CommitWait
+from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError
+from barnabas.storage.log import PartitionLog
+from barnabas.storage.manager import LogManager
+from barnabas.storage.settings import TopicSettings
+from barnabas.storage.validation import Buffer, prepare_from_coordinator
+
+_log = logging.getLogger("barnabas.broker")
+
+_LOAD_BYTES: Final = 1024 * 1024
+
+
+class PartitionSet:
+    """All partitions of this node. `settings_of` tells the effective settings of a topic under an image."""
+
+    def __init__(
+        self, node_id: int, logs: LogManager, settings_of: Callable[[ClusterImage, str], TopicSettings]
+    ) -> None:
+        self._node_id = node_id
+        self._logs = logs
+        self._settings_of = settings_of
+        #: By (name, number) and by (id, number): requests know a topic by one or the other.
+        self.index: dict[PartitionKey, Partition] = {}
+        self._by_name: dict[TopicPartition, Partition] = {}
+        logs.on_offline = self._take_offline
+
+    # Finding
+
+    def get(self, name: TopicPartition) -> Partition | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: Uuid, partition: int) -> Partition | None:
+        return self.index.get((topic_id, partition))
+
+    @property
+    def all(self) -> list[Partition]:
+        return list(self._by_name.values())
+
+    def why_missing(self, image: ClusterImage, key: PartitionKey) -> ErrorCode:
+        """Why a partition is not in `index`: nobody has it, or others do."""
+        topic, number = key
+        if isinstance(topic, Uuid):
+            known = image.topic_by_id(topic)
+            if known is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            known = image.topics.get(topic)
+        if known is None or not 0 <= number < len(known.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _existing(self, name: TopicPartition) -> Partition:
+        partition = self._by_name.get(name)
+        if partition is None:
+            raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} has no replica on node {self._node_id}")
+        return partition
+
+    # Following the metadata log
+
+    async def prepare(self, image: ClusterImage, delta: ClusterDelta) -> None:
+        """Make the logs of new partitions away from the event loop, so that `apply` finds them; may be left out."""
+        missing = []
+        for name in delta.partitions_changed:
+            state, topic = image.partition(*name), image.topics.get(name.topic)
+            if state is not None and topic is not None and self._node_id in state.replicas and self._may_make(name):
+                missing.append((name, topic.topic_id))
+        if missing:
+            await self._logs.create_many(missing)
+
+    def _may_make(self, name: TopicPartition) -> bool:
+        try:
+            return self._logs.get(name) is None
+        except LogError:
+            return False
+
+    def apply(self, image: ClusterImage, delta: ClusterDelta) -> None:
+        """Bring the partitions to the state of `image`, of which `delta` says what is new."""
+        for topic in delta.topics_deleted:
+            for number in range(len(topic.partitions)):
+                partition = self.index.get((topic.topic_id, number))
+                if partition is not None:
+                    self._remove(partition)
+        for name in delta.partitions_changed:
+            self._update(image, name)
+        self._apply_settings(image, delta)
+
+    def _update(self, image: ClusterImage, name: TopicPartition) -> None:
+        state, topic = image.partition(*name), image.topics.get(name.topic)
+        partition = self._by_name.get(name)
+        if state is None or topic is None or self._node_id not in state.replicas:
+            if partition is not None:
+                self._remove(partition)
+            return
+        if partition is not None and partition.topic_id != topic.topic_id:
+            self._remove(partition)
+            partition = None
+        if partition is None:
+            partition = Partition(name, topic.topic_id, self._node_id)
+            self._by_name[name] = partition
+            self.index[name] = self.index[topic.topic_id, name.partition] = partition
+            self._attach_log(image, partition)
+        partition.update(state)
+
+    def _attach_log(self, image: ClusterImage, partition: Partition) -> None:
+        try:
+            log = self._open_log(partition.name, partition.topic_id)
+        except LogError as failure:
+            self.log_failed(partition, failure)
+            partition.take_offline(failure)
+            return
+        self._set(log, image)
+        partition.attach(log)
+
+    def _open_log(self, name: TopicPartition, topic_id: Uuid) -> PartitionLog:
+        log = self._logs.get(name)
+        if log is not None and log.topic_id not in (None, topic_id):
+            # Of a topic that was deleted, and created again, while this node was away.
+            self._logs.set_aside(name)
+            log = None
+        if log is None:
+            return self._logs.create(name, topic_id)
+        if log.topic_id is None:
+            self._logs.adopt(log, topic_id)
+        return log
+
+    def _remove(self, partition: Partition) -> None:
+        del self._by_name[partition.name]
+        del self.index[partition.name]
+        del self.index[partition.topic_id, partition.name.partition]
+        partition.delete()
+        try:
+            self._logs.delete(partition.name)
+        except LogError as failure:
+            self.log_failed(partition, failure)
+
+    def _apply_settings(self, image: ClusterImage, delta: ClusterDelta) -> None:
+        topics = {each.name for each in delta.configs_changed if each.type == ResourceType.TOPIC}
+        # What the node itself is set to is the default of all topics.
+        concerns_all = any(each.type == ResourceType.BROKER for each in delta.configs_changed)
+        if topics or concerns_all:
+            for name, partition in self._by_name.items():
+                if partition.log is not None and (concerns_all or name.topic in topics):
+                    self._set(partition.log, image)
+                    partition.settings_changed()
+
+    def _set(self, log: PartitionLog, image: ClusterImage) -> None:
+        try:
+            log.settings = self._settings_of(image, log.partition.topic)
+        except SettingsError as problem:
+            _log.error("the settings of the topic %s stay as they were: %s", log.partition.topic, problem)
+
+    def set_aside_strays(self, image: ClusterImage) -> list[TopicPartition]:
+        """Move logs out of the way that belong to no partition of this node.
+
+        To be called once, after a start, when `image` holds all that was committed: a log that is only not known yet
+        would be hidden by this.
+        """
+        strays = []
+        for name, log in self._logs.logs.items():
+            topic, state = image.topics.get(name.topic), image.partition(*name)
+            is_ours = topic is not None and state is not None and self._node_id in state.replicas
+            if not is_ours or (topic is not None and log.topic_id not in (None, topic.topic_id)):
+                strays.append(name)
+        for name in strays:
+            self._logs.set_aside(name)
+        return strays
+
+    # When logs fail
+
+    def log_failed(self, partition: Partition, failure: LogError) -> None:
+        """A log could not do what it was asked for. It goes offline if that is because of its data or its disk."""
+        if isinstance(failure, LogDirectoryError):
+            for directory in self._logs.directories:
+                if directory.path == failure.directory:
+                    self._logs.directory_failed(directory, failure.reason)
+        elif isinstance(failure, CorruptLogError):
+            self._logs.partition_failed(partition.name, failure)
+
+    def _take_offline(self, name: TopicPartition, failure: BarnabasError) -> None:
+        partition = self._by_name.get(name)
+        if partition is not None:
+            partition.take_offline(failure)
+
+    # For coordinators
+
+    def append_as_coordinator(self, name: TopicPartition, batch: Buffer, now_ms: int) -> int:
+        """Append a batch that this node made; the offset that the high watermark must reach for it to be committed."""
+        partition = self._existing(name)
+        try:
+            prepared = prepare_from_coordinator(batch, partition.led_log().settings)
+            return partition.append(prepared, acks_all=True, now_ms=now_ms).last_offset + 1
+        except LogError as failure:
+            self.log_failed(partition, failure)
+            raise
+
+    def wait_for_high_watermark(self, name: TopicPartition, offset: int, timeout_ms: int) -> Awaitable[ErrorCode]:
+        """Whether everything below `offset` was committed in time. Done at once if that is known at once."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[ErrorCode] = loop.create_future()
+        partition = self._by_name.get(name)
+        if partition is None:
+            outcome.set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return outcome
+
+        def finish() -> None:
+            wait.stop()
+            if not outcome.done():
+                outcome.set_result(wait.outcomes[partition])
+
+        wait = CommitWait(finish)
+        wait.add(partition, offset)
+        if wait.is_over:
+            finish()
+        else:
+            timer = loop.call_later(timeout_ms / 1000, finish)
+
+            def clean_up(_: object) -> None:
+                timer.cancel()
+                wait.stop()
+
+            outcome.add_done_callback(clean_up)
+        return outcome
+
+    def read_all(self, name: TopicPartition) -> Iterator[bytes]:
+        """All that is committed in a partition, as buffers of whole batches, for those who must know all of it."""
+        partition = self._existing(name)
+        log = partition.led_log()
+        offset = log.log_start_offset
+        try:
+            while (found := log.read(offset, _LOAD_BYTES, end_offset=log.high_watermark).range) is not None:
+                data = found.read()
+                yield data
+                offset = max(entry.next_offset for entry in iter_entries(data))
+        except LogError as failure:
+            self.log_failed(partition, failure)
+            raise
+        except OSError as failure:
+            problem = log.failed(failure)
+            self.log_failed(partition, problem)
+            raise problem from failure

@@ -1,0 +1,271 @@
+"""One produce request on its way: check each batch, append it, wait if it must be committed first, answer.
+
+What is cheap to check is appended at once, in the order of the request. Large compressed batches are checked away from
+the loop and appended after the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import Uuid
+from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
+from barnabas.broker.services import Services
+from barnabas.metadata.topic_names import is_internal
+from barnabas.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
+from barnabas.records.compression import Codec
+from barnabas.replication.fetch_sessions import PartitionKey
+from barnabas.replication.partition import Partition, PartitionError
+from barnabas.replication.waiting import CommitWait
+from barnabas.storage.errors import AppendRefusedError, LogError
+from barnabas.storage.settings import TopicSettings
+from barnabas.storage.validation import Buffer, PreparedAppend, prepare_from_client
+from barnabas.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+_ALL: Final = -1
+_NONE: Final = -1
+_FIRST_BY_ID: Final = 13
+_FIRST_WITH_HINTS: Final = 10
+_FIRST_WITH_ZSTD: Final = 7
+#: May write to internal topics: tools that repair them.
+_ADMIN_CLIENT: Final = "__admin_client"
+_CODEC_AT: Final = 22
+# From this size on a batch is checked away from the loop. Decompressing takes 2 to 9 ms for each compressed megabyte,
+# so what is left to the loop takes it half a millisecond at most; compressing anew takes several times as long.
+_COSTLY_COMPRESSED_BYTES: Final = 64 * 1024
+_COSTLY_RECODED_BYTES: Final = 16 * 1024
+NO_TRANSACTIONS: Final = "transactions are not served by this node: its transaction coordinator is not built"
+
+
+class Produce:
+    """One request on its way."""
+
+    __slots__ = (
+        "context",
+        "costly",
+        "endpoints",
+        "error_count",
+        "index",
+        "now_ms",
+        "request",
+        "services",
+        "uncommitted",
+        "waits_for_all",
+    )
+
+    def __init__(self, services: Services, context: RequestContext, request: ProduceRequest) -> None:
+        self.services = services
+        self.context = context
+        self.request = request
+        self.index = services.partitions.index
+        self.waits_for_all = request.acks == _ALL
+        self.now_ms = services.runtime.clock.now_ms()
+        self.error_count = 0
+        self.endpoints: dict[int, NodeEndpoint] = {}
+        # Batches to be checked away from the loop, with the answers that wait for them.
+        self.costly: list[tuple[Partition, Buffer, TopicSettings, PartitionProduceResponse]] = []
+        # What must be committed before the answer.
+        self.uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
+
+    def run(self) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+        by_id = self.context.version >= _FIRST_BY_ID
+        response = ProduceResponse(responses=[self._topic(topic, by_id) for topic in self.request.topic_data])
+        if self.costly:
+            return self._finish_costly(response)
+        if self.uncommitted:
+            return self._wait(response)
+        return self._finish(response)
+
+    def _topic(self, topic: TopicProduceData, by_id: bool) -> TopicProduceResponse:
+        topic_key: str | Uuid = topic.topic_id if by_id else topic.name
+        refusal = self._why_not(topic_key)
+        if refusal is not None:
+            answers = [self._error(data.index, *refusal) for data in topic.partition_data]
+        else:
+            append = self._append
+            answers = [append(data, (topic_key, data.index)) for data in topic.partition_data]
+        return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+
+    def _why_not(self, topic_key: str | Uuid) -> tuple[ErrorCode, str] | None:
+        """Why nobody, or not this client, may write to a topic."""
+        name = topic_key
+        if isinstance(name, Uuid):
+            known = self.services.metadata.image.topic_names.get(name)
+            if known is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {name}"
+            name = known
+        if not self.services.authorizer.is_allowed(self.context, Operation.WRITE, Resource.TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.text
+        if is_internal(name) and self.context.client_id != _ADMIN_CLIENT:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the cluster itself"
+        return None
+
+    # One partition
+
+    def _append(self, data: PartitionProduceData, key: PartitionKey) -> PartitionProduceResponse:
+        partition = self.index.get(key)
+        if partition is None:
+            code = self.services.partitions.why_missing(self.services.metadata.image, key)
+            return self._error(data.index, code, code.text, key)
+        records: Buffer = b"" if data.records is None else data.records
+        try:
+            log = partition.log
+            if log is None or not partition.is_leader:
+                raise partition.unusable()
+            if len(records) > _COSTLY_RECODED_BYTES and _is_costly(records, log.settings):
+                answer = PartitionProduceResponse(index=data.index, base_offset=_NONE)
+                self.costly.append((partition, records, log.settings, answer))
+                return answer
+            prepared = prepare_from_client(records, log.settings, self.now_ms)
+            return self._append_prepared(partition, prepared, data.index)
+        except LogError as failure:
+            return self._refused(partition, data.index, failure)
+
+    def _append_prepared(self, partition: Partition, prepared: PreparedAppend, index: int) -> PartitionProduceResponse:
+        attributes = prepared.batches[0].attributes
+        if attributes & TRANSACTIONAL_BIT:
+            raise PartitionError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        if self.context.version < _FIRST_WITH_ZSTD and attributes & CODEC_MASK == Codec.ZSTD:
+            raise PartitionError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later")
+        appended = partition.append(prepared, acks_all=self.waits_for_all, now_ms=self.now_ms)
+        answer = PartitionProduceResponse(
+            index=index,
+            base_offset=appended.first_offset,
+            log_append_time_ms=appended.append_time_ms,
+            log_start_offset=appended.log_start_offset,
+        )
+        if self.waits_for_all and not partition.is_alone:
+            self.uncommitted.append((partition, appended.last_offset + 1, answer))
+        return answer
+
+    # What takes longer
+
+    async def _finish_costly(self, response: ProduceResponse) -> ProduceResponse | None:
+        """Check what is large elsewhere, then append it here. Nobody else gets a turn between the two."""
+        offload, now_ms = self.services.runtime.offload, self.now_ms
+        checks = [
+            offload(partial(prepare_from_client, records, settings, now_ms)) for _, records, settings, _ in self.costly
+        ]
+        for (partition, _, _, answer), check in zip(self.costly, checks, strict=True):
+            try:
+                outcome = self._append_prepared(partition, await check, answer.index)
+            except LogError as failure:
+                outcome = self._refused(partition, answer.index, failure)
+            self._replace(response, answer, outcome)
+        if self.uncommitted:
+            return await self._wait(response)
+        return self._finish(response)
+
+    @staticmethod
+    def _replace(response: ProduceResponse, old: PartitionProduceResponse, new: PartitionProduceResponse) -> None:
+        for topic in response.responses:
+            for place, answer in enumerate(topic.partition_responses):
+                if answer is old:
+                    topic.partition_responses[place] = new
+
+    def _wait(self, response: ProduceResponse) -> asyncio.Future[ProduceResponse | None]:
+        """Until all is committed, or has failed, or the time is up."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[ProduceResponse | None] = loop.create_future()
+
+        def finish() -> None:
+            if not done.done():
+                wait.stop()
+                for partition, _, answer in self.uncommitted:
+                    outcome = wait.outcomes[partition]
+                    if outcome and not answer.error_code:
+                        self.error_count += 1
+                        answer.error_code = outcome
+                        answer.error_message = f"{partition.name}: {outcome.text}"
+                done.set_result(self._finish(response))
+
+        wait = CommitWait(finish)
+        for partition, offset, _ in self.uncommitted:
+            wait.add(partition, offset)
+        if wait.is_over:
+            finish()
+            return done
+        timer = loop.call_later(max(self.request.timeout_ms, 0) / 1000, finish)
+
+        def clean_up(_: object) -> None:
+            timer.cancel()
+            wait.stop()
+
+        done.add_done_callback(clean_up)
+        return done
+
+    # Answers
+
+    def _finish(self, response: ProduceResponse) -> ProduceResponse | None:
+        if not self.request.acks:
+            if self.error_count:
+                # There is no other way to tell: the client finds the leader anew when it comes back.
+                self.context.connection.close(f"{self.error_count} partitions of a request with acks=0 failed")
+            return None
+        if self.endpoints:
+            response.node_endpoints = list(self.endpoints.values())
+        return response
+
+    def refuse_all(self, code: ErrorCode, message: str) -> ProduceResponse | None:
+        return self._finish(
+            ProduceResponse(
+                responses=[
+                    TopicProduceResponse(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partition_responses=[self._error(data.index, code, message) for data in topic.partition_data],
+                    )
+                    for topic in self.request.topic_data
+                ]
+            )
+        )
+
+    def _refused(self, partition: Partition, index: int, failure: LogError) -> PartitionProduceResponse:
+        self.services.partitions.log_failed(partition, failure)
+        answer = self._error(index, failure.code, str(failure), partition.name)
+        if isinstance(failure, AppendRefusedError):
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=message)
+                for number, message in failure.record_errors
+            ]
+        if partition.log is not None:
+            answer.log_start_offset = partition.log.log_start_offset
+        return answer
+
+    def _error(
+        self, index: int, code: ErrorCode, message: str, key: PartitionKey | None = None
+    ) -> PartitionProduceResponse:
+        self.error_count += 1
+        answer = PartitionProduceResponse(index=index, error_code=code, base_offset=_NONE, error_message=message)
+        if key is not None and code in MISSED_LEADER and self.context.version >= _FIRST_WITH_HINTS:
+            hint = leader_hint(self.services.metadata.image, key, self.context.listener)
+            if hint is not None:
+                answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+                if hint.endpoint is not None:
+                    self.endpoints[hint.leader_id] = NodeEndpoint(
+                        node_id=hint.leader_id, host=hint.endpoint.host, port=hint.endpoint.port, rack=hint.rack
+                    )
+        return answer
+
+
+def _is_costly(records: Buffer, settings: TopicSettings) -> bool:
+    codec = records[_CODEC_AT] & CODEC_MASK
+    wanted = settings.compression_type
+    if wanted != "producer" and not (wanted == "uncompressed" and not codec):
+        return True
+    return codec != Codec.NONE and len(records) > _COSTLY_COMPRESSED_BYTES

@@ -1,0 +1,81 @@
+"""How a broker joins its cluster and leaves it: register, be unfenced, hand over.
+
+The controller lives in the same process, so requests to it are calls; they are the same requests that a broker
+elsewhere will send.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.base.ids import Uuid
+from barnabas.broker.controller_gateway import ControllerGateway
+from barnabas.broker.formatting import NodeIdentity
+from barnabas.broker.services import Services
+from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.features import SUPPORTED
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+
+_PLAINTEXT: Final = 0
+
+
+class Registration:
+    """This broker's membership, from registering to leaving. `epoch` is -1 until it is a member."""
+
+    def __init__(self, services: Services, identity: NodeIdentity, settings: BrokerSettings) -> None:
+        self._services = services
+        self._controller: ControllerGateway = services.controller
+        self._identity = identity
+        self._settings = settings
+        self.epoch = -1
+
+    async def join(self) -> None:
+        """Register under a new epoch; from then on clients are sent here, and the partitions have a leader again."""
+        now_ms = self._services.runtime.clock.monotonic_ms()
+        request = BrokerRegistrationRequest(
+            broker_id=self._identity.node_id,
+            cluster_id=self._identity.cluster_id,
+            incarnation_id=Uuid.random(self._services.runtime.randomness),
+            listeners=self._listeners(),
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED.items()
+            ],
+            rack=self._settings.broker_rack,
+            log_dirs=[self._identity.directory_ids[path] for path in self._settings.data_dirs],
+        )
+        # It held the lock of the directories that are locked here now.
+        self._controller.broker_is_gone(self._identity.node_id)
+        registered = await self._controller.submit(lambda controller: controller.register_broker(request, now_ms))
+        self.epoch = registered.broker_epoch
+        await self._heartbeat(want_shut_down=False)
+
+    async def leave(self) -> None:
+        """Say that this broker stops, so that its partitions are led by others, or by nobody, before it is gone."""
+        if self.epoch >= 0:
+            await self._heartbeat(want_shut_down=True)
+
+    async def _heartbeat(self, *, want_shut_down: bool) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._identity.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._services.metadata.image.offset,
+            want_fence=False,
+            want_shut_down=want_shut_down,
+        )
+        now_ms = self._services.runtime.clock.monotonic_ms()
+        return await self._controller.submit(lambda controller: controller.heartbeat(request, now_ms))
+
+    def _listeners(self) -> list[Listener]:
+        """What is advertised; where a port was left to the system, the one that it chose."""
+        bound = self._services.endpoints
+        return [
+            Listener(
+                name=each.listener,
+                host=each.host or bound[each.listener][0] or "localhost",
+                port=each.port or bound[each.listener][1],
+                security_protocol=_PLAINTEXT,
+            )
+            for each in self._settings.advertised_endpoints
+        ]

@@ -1,0 +1,126 @@
+"""The `barnabas` command: finds the tool and loads nothing else, so that each starts as fast as it can.
+
+Every tool ends with 0 when it did what it was asked for, 1 when it could not, 2 when it was called wrongly. What goes
+wrong is told in words on standard error, beginning with `barnabas:`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import click
+
+from barnabas.base.errors import BarnabasError
+
+FAILED: Final = 1
+WRONGLY_CALLED: Final = 2
+_INTERRUPTED: Final = 130
+
+
+class Tool(NamedTuple):
+    """Where a tool is, and one line that tells what it is for, so that help needs not load it."""
+
+    place: str
+    help: str
+
+
+TOOLS: Final[Mapping[str, Tool]] = {
+    "up": Tool("barnabas.cli.up:up", "Start a node on this machine with one command."),
+    "server": Tool("barnabas.cli.server:server", "Start and stop a node from a server.properties file."),
+    "storage": Tool("barnabas.cli.storage:storage", "Format the directories of a node, or look at them."),
+    "dump-log": Tool("barnabas.cli.dump_log:dump_log", "Show what log segments, indexes and snapshots hold."),
+    "metadata-shell": Tool(
+        "barnabas.cli.metadata_shell:metadata_shell", "Walk through the cluster's metadata as a tree."
+    ),
+    "broker-api-versions": Tool(
+        "barnabas.cli.broker_api_versions:broker_api_versions", "Show which requests each broker understands."
+    ),
+}
+
+
+class _Tools(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(TOOLS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        tool = TOOLS.get(cmd_name)
+        if tool is None:
+            return None
+        module, _, name = tool.place.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Tools"):
+            formatter.write_dl([(name, tool.help) for name, tool in TOOLS.items()])
+
+
+def _tell_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        from barnabas._version import package_version
+
+        click.echo(f"barnabas {package_version()}")
+        ctx.exit()
+
+
+@click.group(cls=_Tools, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_tell_version,
+    help="Show the version and exit.",
+)
+def tools() -> None:
+    """Apache Kafka's system, whole, in Python.
+
+    \b
+    Examples:
+      barnabas up
+      barnabas dump-log --cluster-metadata-decoder --files barnabas-data/__cluster_metadata-0/00000000000000000000.log
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a tool; the exit code. Whatever goes wrong is told in one place, here."""
+    try:
+        outcome = tools.main(
+            None if arguments is None else list(arguments), prog_name="barnabas", standalone_mode=False
+        )
+        sys.stdout.flush()
+    except click.UsageError as problem:
+        tell(_usage_text(problem))
+        return WRONGLY_CALLED
+    except click.ClickException as problem:
+        tell(problem.format_message())
+        return FAILED
+    except BarnabasError as problem:
+        tell(str(problem))
+        return FAILED
+    except BrokenPipeError:
+        # Whoever read our output, `head` say, has seen enough. The interpreter must not find out again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as problem:
+        tell(": ".join(str(part) for part in (problem.filename, problem.strerror or problem) if part))
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        return _INTERRUPTED
+    return outcome if isinstance(outcome, int) else 0
+
+
+def tell(problem: str) -> None:
+    """Say on standard error what went wrong."""
+    click.echo(f"{click.style('barnabas:', fg='red', bold=True)} {problem}", err=True)
+
+
+def _usage_text(problem: click.UsageError) -> str:
+    path = problem.ctx.command_path if problem.ctx is not None else "barnabas"
+    return f"{problem.format_message().rstrip('.')} (see '{path} --help')"

@@ -1,0 +1,69 @@
+"""Running a node in the foreground until it is told to stop: what `up` and `server start` share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import click
+
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.node import Node
+from barnabas.broker.settings import BrokerSettings
+from barnabas.net.runtime import SystemRuntime, run
+from barnabas.storage.files import FileSystem
+
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def log_to_stderr(level: int) -> None:
+    logging.basicConfig(
+        stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+
+
+def run_node(
+    settings: BrokerSettings, files: FileSystem, prepare: Callable[[SystemRuntime], None] = lambda runtime: None
+) -> None:
+    """Start, say `ready`, wait for SIGINT or SIGTERM, stop. Raises what the start raises."""
+    for warning in settings.warnings:
+        logging.getLogger("barnabas").warning("%s", warning)
+    runtime = SystemRuntime()
+    prepare(runtime)
+    try:
+        run(_serve(Node(settings, files=files, runtime=runtime)))
+    finally:
+        runtime.close()
+
+
+async def _serve(node: Node) -> None:
+    loop = asyncio.get_running_loop()
+    told_to_stop = asyncio.Event()
+    for each in _STOP_SIGNALS:
+        loop.add_signal_handler(each, told_to_stop.set)
+    starting = loop.create_task(node.start())
+    stopping = loop.create_task(told_to_stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError, BarnabasError):
+            await starting
+        await node.stop()
+        return
+    starting.result()
+    click.echo(f"ready: bootstrap {node.bootstrap}")
+    sys.stdout.flush()
+    failing = loop.create_task(node.failed())
+    await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
+    # A second signal ends the process at once, for whoever does not want to wait.
+    for each in _STOP_SIGNALS:
+        loop.remove_signal_handler(each)
+    await node.stop()
+    if failing.done():
+        raise failing.result()
+    failing.cancel()

@@ -1,0 +1,139 @@
+"""`barnabas server start|stop`: a node from Kafka's own `server.properties`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from barnabas.base.errors import BarnabasError
+
+_STARTED_AS: Final = ("barnabas", "server", "start")
+
+
+@click.group()
+def server() -> None:
+    """Start and stop a node that is described by a server.properties file."""
+
+
+@server.command()
+@click.argument("properties", metavar="FILE.properties", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--override", "overrides", metavar="NAME=VALUE", multiple=True, help="Stands over the file; may be repeated."
+)
+@click.option("--daemon", "-daemon", is_flag=True, help="Return once the node answers, and let it run on.")
+@click.option("-q", "--quiet", is_flag=True, help="Tell warnings and errors only.")
+def start(properties: str, overrides: Sequence[str], daemon: bool, quiet: bool) -> None:
+    """Run the node of FILE.properties in the foreground.
+
+    The directories must be formatted: see `barnabas storage format`.
+
+    \b
+    Examples:
+      barnabas storage format -t $(barnabas storage random-uuid) -c server.properties
+      barnabas server start server.properties --override log.retention.hours=24
+    """
+    if daemon:
+        _start_daemon(properties, overrides)
+        return
+    from barnabas.base.properties import load_properties_file, parse_overrides
+    from barnabas.broker.settings import BrokerSettings
+    from barnabas.cli.running import log_to_stderr, run_node
+    from barnabas.storage.real_files import RealFileSystem
+
+    log_to_stderr(logging.WARNING if quiet else logging.INFO)
+    settings = BrokerSettings.load(load_properties_file(properties), parse_overrides(overrides))
+    run_node(settings, RealFileSystem())
+
+
+def _start_daemon(properties: str, overrides: Sequence[str]) -> None:
+    """As Kafka's script: the output goes to a file below LOG_DIR. But wait until the node answers, or has failed."""
+    log_file = Path(os.environ.get("LOG_DIR", "logs")) / "server.out"
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    arguments = [each for text in overrides for each in ("--override", text)]
+    with log_file.open("ab") as log:
+        start = log.tell()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "barnabas", "server", "start", os.path.abspath(properties), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    while process.poll() is None:
+        with log_file.open("rb") as log:
+            log.seek(start)
+            ready = next((line for line in log if line.startswith(b"ready: ")), None)
+        if ready is not None and ready.endswith(b"\n"):
+            click.echo(f"{ready.decode().strip()} (process {process.pid}, output in {log_file})")
+            return
+        time.sleep(0.05)
+    with log_file.open(encoding="utf-8", errors="replace") as text:
+        text.seek(start)
+        lines = text.read().strip().splitlines()
+    raise BarnabasError(f"the node did not start: {lines[-1] if lines else 'it said nothing'} (see {log_file})")
+
+
+@server.command()
+@click.argument("properties", metavar="[FILE.properties]", required=False)
+@click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds to wait for the end.")
+def stop(properties: str | None, timeout_s: float) -> None:
+    """Stop the node of FILE.properties, or all that were started with `server start`, by SIGTERM."""
+    found = _running_nodes(os.path.abspath(properties) if properties else None)
+    if not found:
+        raise BarnabasError("no node that was started with `barnabas server start` is running")
+    for process_id in found:
+        os.kill(process_id, signal.SIGTERM)
+    deadline = time.monotonic() + timeout_s
+    for process_id in found:
+        while _is_alive(process_id):
+            if time.monotonic() > deadline:
+                raise BarnabasError(f"process {process_id} has not stopped after {timeout_s:g} s; it is still stopping")
+            time.sleep(0.05)
+        click.echo(f"stopped: process {process_id}")
+
+
+def _running_nodes(properties: str | None) -> list[int]:
+    """The processes of this user whose command line starts a server, as `ps` tells them."""
+    told = subprocess.run(["ps", "-x", "-ww", "-o", "pid=,command="], capture_output=True, text=True, check=True).stdout
+    found = []
+    for line in told.splitlines():
+        process_id, _, command = line.strip().partition(" ")
+        words = command.split()
+        places = [place for place in range(len(words) - 2) if _is_server_start(words[place : place + 3])]
+        if not places or int(process_id) == os.getpid() or "--daemon" in words or "-daemon" in words:
+            continue
+        files = [word for word in words[places[0] + 3 :] if word.endswith(".properties")]
+        if properties is None or any(_path_of(int(process_id), each) == properties for each in files):
+            found.append(int(process_id))
+    return found
+
+
+def _is_server_start(words: list[str]) -> bool:
+    return (os.path.basename(words[0]), *words[1:]) == _STARTED_AS
+
+
+def _path_of(process_id: int, path: str) -> str:
+    """A path of another process, seen from where that process is."""
+    try:
+        return os.path.normpath(os.path.join(os.readlink(f"/proc/{process_id}/cwd"), path))
+    except OSError:
+        return os.path.abspath(path)
+
+
+def _is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    # A process that has ended but whose parent has not looked yet has ended all the same.
+    told = subprocess.run(["ps", "-o", "stat=", "-p", str(process_id)], capture_output=True, text=True, check=False)
+    return bool(told.stdout.strip()) and not told.stdout.strip().startswith("Z")

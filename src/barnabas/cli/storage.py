@@ -1,0 +1,198 @@
+"""`barnabas storage`: ids, formatting, and what a node's directories say of themselves. Kafka's `kafka-storage`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.main import FAILED
+
+if TYPE_CHECKING:
+    from barnabas.broker.settings import BrokerSettings
+
+_CONFIG = click.option("-c", "--config", required=True, metavar="FILE", help="The server.properties file of the node.")
+
+
+@click.group()
+def storage() -> None:
+    """Format the directories of a node, or look at them.
+
+    \b
+    Example:
+      barnabas storage format -t $(barnabas storage random-uuid) -c server.properties
+    """
+
+
+@storage.command("random-uuid")
+def random_uuid() -> None:
+    """Print a new id, for a cluster or for anything else."""
+    from random import SystemRandom
+
+    from barnabas.base.ids import Uuid
+
+    click.echo(str(Uuid.random(SystemRandom())))
+
+
+@storage.command("format")
+@_CONFIG
+@click.option("-t", "--cluster-id", required=True, metavar="ID", help="The id of the cluster; see random-uuid.")
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option("-r", "--release-version", metavar="RELEASE", help="The release whose features to finalise, as 4.0-IV3.")
+@click.option(
+    "-f",
+    "--feature",
+    "features",
+    metavar="NAME=LEVEL",
+    multiple=True,
+    help="The level of one feature; may be repeated.",
+)
+@click.option("-s", "--standalone", is_flag=True, help="A quorum of one whose voters may change. Not built yet.")
+@click.option("-N", "--no-initial-controllers", is_flag=True, help="A node that joins a quorum later. Not built yet.")
+@click.option("-I", "--initial-controllers", metavar="LIST", help="The first voters of a quorum. Not built yet.")
+@click.option("-S", "--add-scram", "scram", metavar="CREDENTIAL", multiple=True, help="A first user. Not built yet.")
+def format_(config: str, cluster_id: str, ignore_formatted: bool, **rest: Any) -> None:
+    """Format the directories of a node for a cluster.
+
+    Each gets a meta.properties, that of the metadata log also a bootstrap.checkpoint with the first records. Nothing is
+    formatted over: directories that are formatted already stop the command, or are left alone with -g.
+
+    \b
+    Example:
+      barnabas storage format -t $(barnabas storage random-uuid) -c server.properties
+    """
+    _refuse_what_is_not_built(**rest)
+    from random import SystemRandom
+
+    from barnabas.base.runtime import SystemClock
+    from barnabas.broker.formatting import format_directories
+    from barnabas.storage.real_files import RealFileSystem
+
+    lines = format_directories(
+        RealFileSystem(),
+        _settings(config),
+        cluster_id,
+        SystemRandom(),
+        ignore_formatted=ignore_formatted,
+        now_ms=SystemClock().now_ms(),
+    )
+    for line in lines:
+        click.echo(line)
+
+
+def _refuse_what_is_not_built(
+    release_version: str | None,
+    features: Sequence[str],
+    standalone: bool,
+    no_initial_controllers: bool,
+    initial_controllers: str | None,
+    scram: Sequence[str],
+) -> None:
+    from barnabas.broker.formatting import RELEASES
+    from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT
+
+    dynamic = {
+        "--standalone": standalone,
+        "--no-initial-controllers": no_initial_controllers,
+        "--initial-controllers": initial_controllers,
+    }
+    for option, is_given in dynamic.items():
+        if is_given:
+            raise BarnabasError(
+                f"{option}: a quorum whose voters may change is not built yet; leave it out and set "
+                "controller.quorum.voters to this node alone"
+            )
+    if scram:
+        raise BarnabasError("--add-scram: authentication with SCRAM is not built yet")
+    built = RELEASES[METADATA_VERSION_BUILT]
+    if release_version is not None and release_version not in (built, built.partition("-")[0]):
+        raise BarnabasError(f"--release-version {release_version}: only {built} is built")
+    for feature in features:
+        name, equals, level = feature.partition("=")
+        if not equals or not level.isdecimal():
+            raise click.UsageError(f"--feature {feature}: write it as NAME=LEVEL, as in metadata.version=25")
+        allowed = METADATA_VERSION_BUILT if name == METADATA_VERSION else 0
+        if int(level) != allowed:
+            raise BarnabasError(f"--feature {feature}: only level {allowed} of {name} is built")
+
+
+@storage.command()
+@_CONFIG
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for a program.")
+def info(config: str, as_json: bool) -> int:
+    """Tell what the directories of a node say of themselves, and what is wrong with them.
+
+    \b
+    Example:
+      barnabas storage info -c server.properties
+    """
+    from barnabas.broker.formatting import node_directories, read_meta_properties
+    from barnabas.storage.real_files import RealFileSystem
+
+    files = RealFileSystem()
+    settings = _settings(config)
+    found: list[str] = []
+    metadata: dict[str, dict[str, str]] = {}
+    problems: list[str] = []
+    for path in sorted(node_directories(settings)):
+        if not files.exists(path):
+            problems.append(f"{path} does not exist")
+        elif not files.is_directory(path):
+            problems.append(f"{path} is not a directory")
+        else:
+            found.append(path)
+            entries = read_meta_properties(files, path)
+            if entries is None:
+                problems.append(f"{path} is not formatted.")
+            else:
+                metadata[path] = dict(sorted(entries.items()))
+    problems += _contradictions(settings, metadata)
+    if as_json:
+        from barnabas.cli.output import print_json
+
+        print_json({"logDirectories": found, "metadata": metadata, "problems": problems})
+    else:
+        _print_info(found, metadata, problems)
+    return FAILED if problems else 0
+
+
+def _contradictions(settings: BrokerSettings, metadata: dict[str, dict[str, str]]) -> list[str]:
+    """What the files say against each other or against the settings."""
+    problems = []
+    clusters = list(dict.fromkeys(entries.get("cluster.id", "") for entries in metadata.values()))
+    if len(clusters) > 1:
+        problems.append(f"the directories belong to different clusters: {', '.join(clusters)}")
+    for path, entries in metadata.items():
+        if entries.get("node.id", str(settings.node_id)) != str(settings.node_id):
+            problems.append(f"{path} belongs to node {entries['node.id']}, but node.id is {settings.node_id}")
+    return problems
+
+
+def _print_info(found: list[str], metadata: dict[str, dict[str, str]], problems: list[str]) -> None:
+    if not found:
+        click.echo("No directories specified.\n" if not problems else "No log directories found.\n")
+    else:
+        click.echo("Found log directory:" if len(found) == 1 else "Found log directories:")
+        for path in found:
+            click.echo(f"  {path}")
+        click.echo()
+    # The ids of directories differ; the rest is told once if all agree.
+    told = list(
+        dict.fromkeys(", ".join(f"{name}={value}" for name, value in each.items()) for each in metadata.values())
+    )
+    for entries in told:
+        click.echo(f"Found metadata: {{{entries}}}\n")
+    if problems:
+        click.echo("Found problem:" if len(problems) == 1 else "Found problems:")
+        for problem in problems:
+            click.echo(f"  {problem}")
+        click.echo()
+
+
+def _settings(path: str) -> BrokerSettings:
+    from barnabas.base.properties import load_properties_file
+    from barnabas.broker.settings import BrokerSettings
+
+    return BrokerSettings.load(load_properties_file(path))

@@ -1,0 +1,103 @@
+"""`barnabas up`: a node for this machine, with one command."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import Uuid
+from barnabas.base.properties import Properties, parse_overrides
+from barnabas.base.runtime import Runtime
+from barnabas.broker.formatting import format_directories, is_formatted
+from barnabas.broker.settings import BrokerSettings
+from barnabas.cli.running import log_to_stderr, run_node
+from barnabas.storage.files import FileSystem
+
+DEFAULT_DIRECTORY: Final = "barnabas-data"
+_IN_MEMORY: Final = "/memory"
+
+
+def settings_for(host: str, port: int, directory: str, overrides: Properties) -> BrokerSettings:
+    """A broker and controller in one, with the replication that a cluster of one can have."""
+    shown = f"[{host}]" if ":" in host else host
+    return BrokerSettings.load(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": "1@localhost:9093",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{shown}:{port},CONTROLLER://127.0.0.1:0",
+            "log.dirs": directory,
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        },
+        overrides,
+    )
+
+
+@click.command()
+@click.option("--data-dir", metavar="DIR", help=f"Where the data lies.  [default: {DEFAULT_DIRECTORY}]")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:9092",
+    show_default=True,
+    help="Where clients connect; port 0 picks a free one.",
+)
+@click.option("--ephemeral", is_flag=True, help="Keep everything in memory and forget it at the end.")
+@click.option(
+    "--override", "overrides", metavar="NAME=VALUE", multiple=True, help="Any setting of a broker; may be repeated."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Tell on standard error what the node does.")
+def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[str], verbose: bool) -> None:
+    """Start a node: broker and controller in one process.
+
+    The directory is formatted when it is first used. Once the node answers, the line `ready: bootstrap HOST:PORT` is
+    printed; Ctrl-C stops it cleanly.
+
+    \b
+    Examples:
+      barnabas up
+      barnabas up --listen 127.0.0.1:0 --ephemeral
+      barnabas up --data-dir /var/lib/barnabas --override num.partitions=6
+    """
+    if ephemeral and data_dir:
+        raise click.UsageError("--ephemeral keeps nothing, so it takes no --data-dir")
+    host, port = _address(listen)
+    log_to_stderr(logging.INFO if verbose else logging.WARNING)
+    directory = _IN_MEMORY if ephemeral else data_dir or DEFAULT_DIRECTORY
+    settings = settings_for(host, port, directory, parse_overrides(overrides))
+    files = _memory() if ephemeral else _disk()
+
+    def format_once(runtime: Runtime) -> None:
+        if not is_formatted(files, settings):
+            format_directories(files, settings, str(Uuid.random(runtime.randomness)), runtime.randomness)
+
+    run_node(settings, files, format_once)
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise click.UsageError(f"--listen {listen}: write it as HOST:PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _disk() -> FileSystem:
+    from barnabas.storage.real_files import RealFileSystem
+
+    return RealFileSystem()
+
+
+def _memory() -> FileSystem:
+    try:
+        from barnabas.testing.memory_files import MemoryFileSystem
+    except ImportError as failure:
+        raise BarnabasError(f"--ephemeral cannot be used here: {failure}") from failure
+    return MemoryFileSystem()

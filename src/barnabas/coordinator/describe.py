@@ -1,0 +1,77 @@
+"""ListGroups and DescribeGroups: what a shard tells about its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.coordinator.group import Group
+from barnabas.coordinator.members import Member
+from barnabas.coordinator.state import ShardState
+from barnabas.coordinator.states import GroupState
+from barnabas.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from barnabas.wire.messages.list_groups import ListedGroup
+
+CLASSIC: Final = "Classic"
+
+
+def list_groups(shard: ShardState, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+    """The groups in one of these states and of one of these types; no filter passes all, an unknown one none."""
+    if types and CLASSIC.lower() not in [each.lower() for each in types]:
+        return []
+    wanted = [each.strip().lower() for each in states]
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=CLASSIC,
+        )
+        for group in shard.groups.values()
+        if group.is_committed and (not wanted or group.state.value.lower() in wanted)
+    ]
+
+
+def describe_group(shard: ShardState, group_id: str, *, tells_missing: bool) -> DescribedGroup:
+    """One group with its members. Older clients take a missing group for a dead one, which is no error to them."""
+    group = shard.groups.get(group_id)
+    if group is None or not group.is_committed:
+        return describe_failed(
+            group_id,
+            ErrorCode.GROUP_ID_NOT_FOUND if tells_missing else ErrorCode.NONE,
+            f"Group {group_id} not found." if tells_missing else None,
+            state=GroupState.DEAD.value,
+        )
+    is_stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if is_stable else "",
+        members=[_described(group, member, is_stable) for member in group.members.values()],
+    )
+
+
+def describe_failed(group_id: str, error: ErrorCode, message: str | None = None, *, state: str = "") -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+
+
+def _described(group: Group, member: Member, is_stable: bool) -> DescribedGroupMember:
+    # Until a generation is stable, members may speak of different protocols.
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client.client_id,
+        client_host=member.client.host,
+        member_metadata=member.metadata(group.protocol) if is_stable else b"",
+        member_assignment=member.assignment,
+    )

@@ -1,0 +1,30 @@
+"""How a coordinator reaches the log of its partition: what it needs, and nothing of how it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import Protocol
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.wire.compiler import Buffer
+
+
+class PartitionWriter(Protocol):
+    """The log as coordinators see it."""
+
+    def append_as_coordinator(self, partition: TopicPartition, batch: bytearray, now_ms: int) -> int:
+        """Append a batch as the leader, under the rules of acks=all.
+
+        The offset that the high watermark must reach: the one after the last record. A `LogError` or `BrokerError`
+        means that nothing is in the log.
+        """
+        ...
+
+    def wait_for_high_watermark(self, partition: TopicPartition, offset: int, timeout_ms: int) -> Awaitable[ErrorCode]:
+        """Done when everything below `offset` is committed, or with the reason why that will not be known."""
+        ...
+
+    def read_all(self, partition: TopicPartition) -> Iterable[Buffer]:
+        """Everything in the log, from its start, as buffers of whole batches."""
+        ...

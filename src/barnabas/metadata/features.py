@@ -1,0 +1,64 @@
+"""Feature levels, and the version in which each metadata record is written under a metadata.version.
+
+A log may hold records of other versions than those written today: reading goes by the version beside each record. The
+table is that of Kafka 4.3, for the levels that a 4.x cluster can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.wire.stored.cluster_metadata import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+
+#: 3.3-IV3, the lowest that a 4.x node reads.
+LOWEST_METADATA_VERSION: Final = 7
+#: 4.0-IV3, what is built here; new clusters begin with it.
+METADATA_VERSION_BUILT: Final = 25
+
+_DIRECTORIES: Final = 17
+_ELIGIBLE_LEADER_REPLICAS: Final = 23
+_CORDONED_DIRECTORIES: Final = 30
+
+#: What a node supports, lowest and highest level, as it says when it registers.
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (LOWEST_METADATA_VERSION, METADATA_VERSION_BUILT)}
+
+#: The first metadata.version of each version of a record, newest first. What is not listed has only version 0.
+_RECORD_VERSIONS: Final[Mapping[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
+    RegisterBrokerRecord: ((_CORDONED_DIRECTORIES, 4), (_DIRECTORIES, 3), (8, 2), (LOWEST_METADATA_VERSION, 1)),
+    PartitionRecord: ((_ELIGIBLE_LEADER_REPLICAS, 2), (_DIRECTORIES, 1)),
+    PartitionChangeRecord: ((_ELIGIBLE_LEADER_REPLICAS, 2), (_DIRECTORIES, 1)),
+}
+
+
+def record_version(record: MetadataRecord, metadata_version: int = METADATA_VERSION_BUILT) -> int:
+    """In which version this record is written while the cluster is at this metadata.version."""
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        return _change_version(record)
+    for first, version in _RECORD_VERSIONS.get(type(record), ()):
+        if metadata_version >= first:
+            return version
+    return 0
+
+
+def _change_version(record: BrokerRegistrationChangeRecord) -> int:
+    """The first version that can say it, whatever the metadata.version: so Kafka writes these."""
+    if record.cordoned_log_dirs is not None:
+        return 3
+    if record.log_dirs:
+        return 2
+    return 1 if record.in_controlled_shutdown else 0
+
+
+def encode_record(record: MetadataRecord, metadata_version: int = METADATA_VERSION_BUILT) -> bytes:
+    """The record as the value of a log entry."""
+    return record.encode_framed(record_version(record, metadata_version))

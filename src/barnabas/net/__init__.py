@@ -1,0 +1,36 @@
+"""Bytes on sockets: the connections that a node accepts, and those that it opens.
+
+`server.Server` is the way in for accepting, `channel.Channel` for asking others, `runtime` for the real world.
+"""
+
+from barnabas.net.channel import Channel, ChannelLimits
+from barnabas.net.connection import Connection, Phase
+from barnabas.net.errors import (
+    ChannelError,
+    ConnectError,
+    DisconnectedError,
+    ListenError,
+    RequestTimeoutError,
+    UnsupportedRequestError,
+)
+from barnabas.net.limits import ListenerLimits, ServerLimits
+from barnabas.net.listener import Listener, ListenerSpec
+from barnabas.net.server import Server
+
+__all__ = [
+    "Channel",
+    "ChannelError",
+    "ChannelLimits",
+    "ConnectError",
+    "Connection",
+    "DisconnectedError",
+    "ListenError",
+    "Listener",
+    "ListenerLimits",
+    "ListenerSpec",
+    "Phase",
+    "RequestTimeoutError",
+    "Server",
+    "ServerLimits",
+    "UnsupportedRequestError",
+]

@@ -1,0 +1,41 @@
+"""What can go wrong between two nodes, each with the address of the other."""
+
+from __future__ import annotations
+
+from barnabas.base.errors import BarnabasError
+
+
+class ListenError(BarnabasError):
+    """A listener cannot be opened."""
+
+
+class ChannelError(BarnabasError):
+    """Something failed between us and the node at `address`."""
+
+    def __init__(self, address: str, message: str) -> None:
+        self.address = address
+        self.reason = message
+        super().__init__(f"{address}: {message}")
+
+
+class ConnectError(ChannelError):
+    """No connection was made. What was to be sent was not."""
+
+
+class DisconnectedError(ChannelError):
+    """The connection ended while an answer was awaited: the request may have been carried out or not."""
+
+
+class RequestTimeoutError(DisconnectedError):
+    """The answer did not come in time. The connection was closed: later answers could not be told apart."""
+
+
+class UnsupportedRequestError(ChannelError):
+    """The two sides have no version of a request in common."""
+
+
+def address_text(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address; `*` for all addresses."""
+    if ":" in host:
+        return f"[{host}]:{port}"
+    return f"{host or '*'}:{port}"

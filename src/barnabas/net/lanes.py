@@ -1,0 +1,111 @@
+"""The order in which requests are dispatched: urgent ones first, each lane in the order of arrival.
+
+Connections hand in whole frames. They are dispatched from one callback of the event loop, soon after the sockets were
+read, so that an urgent request overtakes all that arrived with it. After a few milliseconds the loop gets its turn, so
+that also an urgent request that arrives later waits no longer than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.net.connection import Connection
+
+_log = logging.getLogger("barnabas.net")
+
+Dispatch = Callable[["Connection", bytearray], None]
+IsUrgent = Callable[[bytearray], bool]
+
+
+class Lanes:
+    """Frames that wait to be dispatched. A connection has at most one here.
+
+    Guarantees: a frame of a connection that was closed meanwhile is not dispatched; a dispatch that fails closes its
+    connection and nothing else.
+    """
+
+    __slots__ = (
+        "_budget_s",
+        "_dispatch",
+        "_held_back",
+        "_is_awake",
+        "_is_urgent",
+        "_loop",
+        "_normal",
+        "_urgent",
+        "max_waiting",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        dispatch: Dispatch,
+        is_urgent: IsUrgent,
+        max_waiting: int,
+        budget_s: float,
+    ) -> None:
+        self.max_waiting = max_waiting
+        self._loop = loop
+        self._dispatch = dispatch
+        self._is_urgent = is_urgent
+        self._budget_s = budget_s
+        self._urgent: deque[tuple[Connection, bytearray]] = deque()
+        self._normal: deque[tuple[Connection, bytearray]] = deque()
+        self._is_awake = False
+        #: Connections that do not read until the lane is shorter, in the order in which they stopped.
+        self._held_back: dict[Connection, None] = {}
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._urgent) + len(self._normal)
+
+    def submit(self, connection: Connection, frame: bytearray) -> None:
+        if connection.is_privileged or self._is_urgent(frame):
+            self._urgent.append((connection, frame))
+        else:
+            normal = self._normal
+            normal.append((connection, frame))
+            if len(normal) > self.max_waiting:
+                self._held_back[connection] = None
+                connection.hold_back()
+        if not self._is_awake:
+            self._is_awake = True
+            self._loop.call_soon(self._drain)
+
+    def forget(self, connection: Connection) -> None:
+        self._held_back.pop(connection, None)
+
+    def _drain(self) -> None:
+        now_s = self._loop.time
+        end_s = now_s() + self._budget_s
+        urgent, normal = self._urgent, self._normal
+        while urgent or normal:
+            if urgent:
+                connection, frame = urgent.popleft()
+            else:
+                connection, frame = normal.popleft()
+                if self._held_back and len(normal) <= self.max_waiting // 2:
+                    self._let_read()
+            if connection.is_closed:
+                continue
+            try:
+                self._dispatch(connection, frame)
+            except Exception:
+                _log.exception("a request from %s could not be dispatched", connection.peer)
+                connection.close("its request could not be dispatched")
+            if now_s() >= end_s:
+                break
+        if urgent or normal:
+            self._loop.call_soon(self._drain)
+        else:
+            self._is_awake = False
+
+    def _let_read(self) -> None:
+        held_back, self._held_back = self._held_back, {}
+        for connection in held_back:
+            connection.read_on()

@@ -1,0 +1,73 @@
+"""How much a server takes on. Plain values: whoever knows the node's settings fills them in, also while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+INT_MAX: Final = 2**31 - 1
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+#: What is received at once, and the largest frame that needs no reservation: heartbeats live when memory is short.
+SMALL_FRAME_BYTES: Final = 64 * KIB
+#: What may be read of later requests while one is in process.
+READ_AHEAD_BYTES: Final = 16 * KIB
+#: Fewer bytes than these in `stall_timeout_ms` are no progress: who trickles holds as much as who stands still.
+PROGRESS_BYTES: Final = 64 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits:
+    """What one listener takes, within what the node takes."""
+
+    max_connections: int = INT_MAX
+    max_connection_creation_rate: int = INT_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """Kafka's limits under Kafka's names, and a few of our own.
+
+    `queued_max_request_bytes` is -1 for "no limit" in Kafka, which then takes as much as its heap; here it means the
+    larger of 512 MiB and twice the largest request. Overrides per address are by address, not by host name.
+    """
+
+    socket_request_max_bytes: int = 100 * MIB
+    sasl_server_max_receive_size: int = 512 * KIB
+    queued_max_requests: int = 500
+    queued_max_request_bytes: int = -1
+    max_connections: int = INT_MAX
+    max_connections_per_ip: int = INT_MAX
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = INT_MAX
+    connections_max_idle_ms: int = 600_000
+    socket_listen_backlog_size: int = 50
+    listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
+
+    #: Responses that peers have not taken yet, over all connections.
+    outgoing_max_bytes: int = 256 * MIB
+    #: How long a peer may make no progress with memory that others wait for.
+    stall_timeout_ms: int = 30_000
+    #: How long requests are dispatched before sockets are looked at again.
+    dispatch_budget_ms: float = 2.0
+    #: Connections that wait for a free place or their turn; more are closed.
+    max_waiting_connections: int = 1000
+
+    @property
+    def request_memory_bytes(self) -> int:
+        """The bound over all requests that are being received or processed."""
+        if self.queued_max_request_bytes > 0:
+            return self.queued_max_request_bytes
+        return max(512 * MIB, 2 * self.socket_request_max_bytes)
+
+    def for_listener(self, name: str) -> ListenerLimits:
+        return self.listeners.get(name, _NO_LISTENER_LIMITS)
+
+    def connections_of(self, address: str) -> int:
+        """How many connections one address may have."""
+        return self.max_connections_per_ip_overrides.get(address, self.max_connections_per_ip)
+
+
+_NO_LISTENER_LIMITS: Final = ListenerLimits()

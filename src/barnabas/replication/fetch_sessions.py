@@ -1,0 +1,300 @@
+"""Fetch sessions: both sides remember what was asked and answered, and only changes travel.
+
+A client begins with a full fetch, session 0 and epoch 0. If there is room its answer names a session; from then on the
+client sends which partitions it adds, changes or forgets, with an epoch that rises by one each time, and hears only of
+partitions with news: records, an error, another high watermark or log start. Epoch -1 ends the session.
+
+Which session must give way when there is no room: one that was silent for two minutes; else, for a new one that is
+worth more, the one that is worth least of those older than two minutes. Followers are worth more than clients, and
+large sessions more than small ones.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Iterable
+from random import Random
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import Uuid
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+MAX_EPOCH: Final = 2**31 - 1
+DEFAULT_EVICTION_MS: Final = 120_000
+NOT_SENT: Final = -1
+
+#: A topic by name or by id, as the request's version has it, and the partition's number.
+PartitionKey = tuple[str | Uuid, int]
+_Worth = tuple[bool, int, int]
+
+
+def replica_of(request: FetchRequest) -> int:
+    """The follower that asks, or -1 for a consumer."""
+    return request.replica_id if request.replica_state is None else request.replica_state.replica_id
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == MAX_EPOCH else epoch + 1
+
+
+class WantedPartition:
+    """What a client asks of one partition, and in a session also what it was told last."""
+
+    __slots__ = (
+        "fetch_offset",
+        "high_watermark",
+        "key",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log_start_offset",
+        "max_bytes",
+    )
+
+    def __init__(self, key: PartitionKey, asked: FetchPartition) -> None:
+        self.key = key
+        self.high_watermark = NOT_SENT
+        self.log_start_offset = NOT_SENT
+        self.ask(asked)
+
+    def ask(self, asked: FetchPartition) -> None:
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.partition_max_bytes
+        self.leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+
+    def __repr__(self) -> str:
+        return f"<{self.key[0]}-{self.key[1]} from {self.fetch_offset}>"
+
+
+class FetchSession:
+    """What one client and this node know of each other."""
+
+    __slots__ = ("created_ms", "epoch", "id", "is_privileged", "last_used_ms", "partitions", "uses_ids", "worth")
+
+    def __init__(self, session_id: int, now_ms: int, *, is_privileged: bool, uses_ids: bool) -> None:
+        self.id = session_id
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.is_privileged = is_privileged
+        self.uses_ids = uses_ids
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        #: In the order in which they are read: whoever got records goes to the end.
+        self.partitions: dict[PartitionKey, WantedPartition] = {}
+        #: Its place among those that may be evicted, while it is there.
+        self.worth: _Worth | None = None
+
+    def __repr__(self) -> str:
+        return f"<fetch session {self.id}, epoch {self.epoch}, {len(self.partitions)} partitions>"
+
+
+class SessionFetch:
+    """One fetch as the sessions see it: what to read, and which of the results to send.
+
+    Guarantee: when `finish` was called with all that was read, the client knows the high watermark and log start of
+    every partition of the session, from this answer or an earlier one.
+    """
+
+    __slots__ = ("_cache", "_expected_epoch", "_is_privileged", "_session", "_uses_ids", "error", "is_full", "wanted")
+
+    def __init__(
+        self,
+        wanted: Collection[WantedPartition],
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        session: FetchSession | None = None,
+        cache: FetchSessionCache | None = None,
+        is_privileged: bool = False,
+        uses_ids: bool = False,
+    ) -> None:
+        self.wanted = wanted
+        self.error = error
+        #: Whether all partitions are answered, not only those with news.
+        self.is_full = session is None
+        self._session = session
+        self._expected_epoch = session.epoch if session is not None else INITIAL_EPOCH
+        # Where to keep a session, if one is to be made.
+        self._cache = cache
+        self._is_privileged = is_privileged
+        self._uses_ids = uses_ids
+
+    @staticmethod
+    def is_unknown(wanted: WantedPartition, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client was told something else of a partition, or nothing."""
+        return wanted.high_watermark != high_watermark or wanted.log_start_offset != log_start_offset
+
+    def is_news(self, wanted: WantedPartition, data: PartitionData) -> bool:
+        """Whether the client must hear of this; if so, it counts as told."""
+        has_records = bool(data.records)
+        if data.error_code:
+            # When the error is gone the client must hear of the partition again, so nothing counts as known.
+            wanted.high_watermark = wanted.log_start_offset = NOT_SENT
+            return True
+        is_news = (
+            self.is_full
+            or has_records
+            or self.is_unknown(wanted, data.high_watermark, data.log_start_offset)
+            or data.diverging_epoch is not None
+            or data.preferred_read_replica >= 0
+        )
+        if is_news:
+            wanted.high_watermark = data.high_watermark
+            wanted.log_start_offset = data.log_start_offset
+        return is_news
+
+    def finish(self, with_records: Iterable[WantedPartition], now_ms: int) -> tuple[ErrorCode, int]:
+        """The error of the answer as a whole, and the id of the session that goes on (0 for none)."""
+        session = self._session
+        if session is not None:
+            if session.epoch != self._expected_epoch:
+                # The client has used the session elsewhere meanwhile, so what counts as told may not have arrived.
+                return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION
+            _move_to_end(session.partitions, with_records)
+            return ErrorCode.NONE, session.id
+        if self._cache is None:
+            return ErrorCode.NONE, NO_SESSION
+        partitions = {wanted.key: wanted for wanted in self.wanted}
+        _move_to_end(partitions, with_records)
+        created = self._cache.create(partitions, now_ms, is_privileged=self._is_privileged, uses_ids=self._uses_ids)
+        return ErrorCode.NONE, NO_SESSION if created is None else created.id
+
+
+class FetchSessionCache:
+    """The sessions of a node, at most `slots` of them."""
+
+    def __init__(self, slots: int, randomness: Random, *, eviction_ms: int = DEFAULT_EVICTION_MS) -> None:
+        self._slots = slots
+        self._randomness = randomness
+        self._eviction_ms = eviction_ms
+        # The one that was not used for the longest time first.
+        self._sessions: dict[int, FetchSession] = {}
+        # Those old enough to give way, the least worthy first.
+        self._evictable: list[_Worth] = []
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def begin(self, request: FetchRequest, *, uses_ids: bool, now_ms: int) -> SessionFetch:
+        """What a request asks for, by itself or together with those before it."""
+        epoch = request.session_epoch
+        if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._remove(request.session_id)
+            return SessionFetch(
+                _asked(request, uses_ids),
+                cache=None if epoch == FINAL_EPOCH else self,
+                is_privileged=replica_of(request) >= 0,
+                uses_ids=uses_ids,
+            )
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return SessionFetch((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return SessionFetch((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_ids != uses_ids:
+            return SessionFetch((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        _update(session, request)
+        if not session.partitions:
+            self._remove(session.id)
+            return SessionFetch(())
+        self._touch(session, now_ms)
+        session.epoch = next_epoch(epoch)
+        return SessionFetch(session.partitions.values(), session=session)
+
+    def create(
+        self, partitions: dict[PartitionKey, WantedPartition], now_ms: int, *, is_privileged: bool, uses_ids: bool
+    ) -> FetchSession | None:
+        """A session for a client that wants one; None if there is no room, or nothing to remember."""
+        if not partitions or not self._make_room(len(partitions), now_ms, is_privileged=is_privileged):
+            return None
+        session_id = self._randomness.randrange(1, MAX_EPOCH)
+        while session_id in self._sessions:
+            session_id = self._randomness.randrange(1, MAX_EPOCH)
+        session = FetchSession(session_id, now_ms, is_privileged=is_privileged, uses_ids=uses_ids)
+        session.partitions = partitions
+        self._touch(session, now_ms)
+        return session
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        session.last_used_ms = now_ms
+        self._sessions.pop(session.id, None)
+        self._sessions[session.id] = session
+        worth = session.worth
+        if worth is not None and worth[1] == len(session.partitions):
+            return
+        self._protect(session)
+        if now_ms - session.created_ms > self._eviction_ms:
+            session.worth = (session.is_privileged, len(session.partitions), session.id)
+            insort(self._evictable, session.worth)
+
+    def _protect(self, session: FetchSession) -> None:
+        if session.worth is not None:
+            self._evictable.remove(session.worth)
+            session.worth = None
+
+    def _make_room(self, size: int, now_ms: int, *, is_privileged: bool) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > self._eviction_ms:
+            self._remove(oldest.id)
+            return True
+        least = self._least_worthy(is_privileged=is_privileged)
+        if least is None or least > (is_privileged, size, 0):
+            return False
+        self._remove(least[2])
+        return True
+
+    def _least_worthy(self, *, is_privileged: bool) -> _Worth | None:
+        if not is_privileged:
+            return self._evictable[0] if self._evictable else None
+        # To a follower every client gives way, however new.
+        clients = ((False, len(each.partitions), each.id) for each in self._sessions.values() if not each.is_privileged)
+        return min((*clients, *self._evictable[:1]), default=None)
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._protect(session)
+
+
+def _asked(request: FetchRequest, uses_ids: bool) -> Collection[WantedPartition]:
+    """All partitions of a request in its order; of one that is named twice the last counts, in the first's place."""
+    found: dict[PartitionKey, WantedPartition] = {}
+    for topic in request.topics:
+        name = topic.topic_id if uses_ids else topic.topic
+        for asked in topic.partitions:
+            key = (name, asked.partition)
+            found[key] = WantedPartition(key, asked)
+    return found.values()
+
+
+def _move_to_end(partitions: dict[PartitionKey, WantedPartition], those: Iterable[WantedPartition]) -> None:
+    """Who got something comes last the next time."""
+    for wanted in those:
+        if partitions.pop(wanted.key, None) is not None:
+            partitions[wanted.key] = wanted
+
+
+def _update(session: FetchSession, request: FetchRequest) -> None:
+    partitions = session.partitions
+    for topic in request.topics:
+        name = topic.topic_id if session.uses_ids else topic.topic
+        for asked in topic.partitions:
+            key = (name, asked.partition)
+            known = partitions.get(key)
+            if known is None:
+                partitions[key] = WantedPartition(key, asked)
+            else:
+                known.ask(asked)
+    for forgotten in request.forgotten_topics_data:
+        name = forgotten.topic_id if session.uses_ids else forgotten.topic
+        for index in forgotten.partitions:
+            partitions.pop((name, index), None)

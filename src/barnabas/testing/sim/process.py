@@ -1,0 +1,67 @@
+"""Simulated processes: which process a callback belongs to, and what becomes of it when the process dies or is paused.
+
+A process is a context variable. Whatever a process starts (tasks, timers, transports) inherits its context, so the
+loop can tell for each callback whose it is, and run no more of a process that was killed: not its `finally` blocks, not
+its done callbacks, nothing, as with a real `kill -9`.
+"""
+
+from __future__ import annotations
+
+from asyncio import Handle
+from contextvars import ContextVar
+from enum import Enum
+from typing import Final
+
+__all__ = ["Process", "ProcessState", "current_process"]
+
+
+class ProcessState(Enum):
+    """Whether callbacks of a process run, wait, or are dropped."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Process:
+    """One run of a program on a simulated host."""
+
+    __slots__ = ("address", "held", "name", "state")
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+        self.state = ProcessState.RUNNING
+        #: Callbacks that became due during a pause.
+        self.held: list[Handle] = []
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state is ProcessState.DEAD
+
+    def __repr__(self) -> str:
+        return f"<{self.name} on {self.address}, {self.state.value}>"
+
+    def enter(self) -> PinnedContext:
+        """`with process.enter():` what is started inside belongs to the process."""
+        return PinnedContext(self)
+
+
+class PinnedContext:
+    """Makes a process the current one for a block."""
+
+    __slots__ = ("_process", "_token")
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def __enter__(self) -> Process:
+        self._token = current_process.set(self._process)
+        return self._process
+
+    def __exit__(self, *_: object) -> None:
+        current_process.reset(self._token)
+
+
+#: The process that the running code belongs to; None for the test itself, which no crash touches.
+current_process: Final[ContextVar[Process | None]] = ContextVar("current_process", default=None)

@@ -1,0 +1,79 @@
+"""A node's administration without the node: handlers over a controller whose records are committed at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import ModuleType
+from typing import Any, TypeVar, cast
+
+from barnabas.broker.config_resources import controller_options, effective_settings
+from barnabas.broker.context import AllowEverything, Authorizer, Operation, RequestContext, Resource
+from barnabas.broker.services import MetadataCache, Services
+from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.controller import Controller
+from barnabas.metadata.outcome import Outcome
+from barnabas.wire.message import Request
+from tests.broker.connections import FakeConnection
+from tests.metadata.clusters import CLUSTER_ID, Cluster
+
+T = TypeVar("T")
+
+
+def node_settings(**changes: str) -> BrokerSettings:
+    return BrokerSettings.load(
+        {
+            "node.id": "1",
+            "process.roles": "broker,controller",
+            "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "1@127.0.0.1:9093",
+            "offsets.topic.replication.factor": "1",
+        },
+        {name.replace("_", "."): value for name, value in changes.items()},
+    )
+
+
+class Deny:
+    """Allows everything but some operations."""
+
+    def __init__(self, *operations: Operation) -> None:
+        self._operations = operations
+
+    def is_allowed(
+        self, context: RequestContext, operation: Operation, resource_type: Resource, resource_name: str
+    ) -> bool:
+        return operation not in self._operations
+
+
+class AdminNode:
+    """What the handlers see of node 1, and `ask` to call them."""
+
+    def __init__(self, settings: BrokerSettings | None = None) -> None:
+        self.static = settings or node_settings()
+        self.cluster = Cluster(brokers=1, options=controller_options(self.static, CLUSTER_ID))
+        self.settings = self.static
+        self.node_id = 1
+        self.authorizer: Authorizer = AllowEverything()
+        self.metadata = MetadataCache()
+        self.controller = self
+        self._apply()
+
+    async def submit(self, operation: Callable[[Controller], Outcome[T]]) -> T:
+        response = self.cluster.do(operation(self.cluster.controller))
+        self._apply()
+        return response
+
+    def ask(self, handler: ModuleType, request: Request, version: int) -> Any:
+        """The handler's answer, after request and answer went through their bytes."""
+        received = type(request).decode(request.encode(version), version)
+        context = RequestContext(handler.API_KEY, version, 1, "tests", cast(Any, FakeConnection()))
+        answer = handler.handle(cast(Services, self), context, received)
+        if isinstance(answer, Awaitable):
+            answer = asyncio.run(cast(Any, answer))
+        return type(answer).decode(answer.encode(version), version)
+
+    def _apply(self) -> None:
+        self.metadata.image = self.cluster.image
+        self.settings = effective_settings(self.static, self.cluster.image, 1)
+        self.cluster.controller.options = controller_options(self.static, CLUSTER_ID, self.cluster.image)

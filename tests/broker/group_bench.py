@@ -1,0 +1,153 @@
+"""A group service over a log in memory, on a loop with virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from random import Random
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, TypeVar
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.context import AllowEverything, RequestContext
+from barnabas.broker.groups import GroupService
+from barnabas.broker.services import MetadataCache
+from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import BrokerEndpointImage, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+from barnabas.records.batch import BatchView
+from barnabas.storage.errors import LogError
+from barnabas.testing.sim.loop import VirtualTimeLoop
+from barnabas.testing.sim.runtime import SimulatedRuntime
+from barnabas.wire.apis import ApiKey
+
+T = TypeVar("T")
+NODE_ID = 1
+
+
+class MemoryLog:
+    """A `PartitionWriter`. `commits_at_once` says whether followers are quick; `failure` lets appends fail."""
+
+    def __init__(self) -> None:
+        self.batches: dict[TopicPartition, list[bytes]] = {}
+        self.commits_at_once = True
+        self.failure: ErrorCode | None = None
+        self.waits: list[tuple[int, asyncio.Future[ErrorCode]]] = []
+        self.load_failure: LogError | None = None
+
+    def append_as_coordinator(self, partition: TopicPartition, batch: bytearray, now_ms: int) -> int:
+        if self.failure is not None:
+            raise LogError(self.failure, f"{partition}: told to fail")
+        batches = self.batches.setdefault(partition, [])
+        base_offset = BatchView(batches[-1]).next_offset if batches else 0
+        view = BatchView(batch)
+        view.stamp(base_offset=base_offset, leader_epoch=0)
+        batches.append(bytes(batch))
+        return view.next_offset
+
+    def wait_for_high_watermark(
+        self, partition: TopicPartition, offset: int, timeout_ms: int
+    ) -> Awaitable[ErrorCode]:
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[ErrorCode] = loop.create_future()
+        if self.commits_at_once:
+            outcome.set_result(ErrorCode.NONE)
+        else:
+            self.waits.append((offset, outcome))
+            loop.call_later(timeout_ms / 1000, lambda: settle(outcome, ErrorCode.REQUEST_TIMED_OUT))
+        return outcome
+
+    def advance(self) -> None:
+        """The followers have caught up."""
+        waits, self.waits = self.waits, []
+        for _, outcome in reversed(waits):
+            settle(outcome, ErrorCode.NONE)
+
+    def read_all(self, partition: TopicPartition) -> Iterator[bytes]:
+        if self.load_failure is not None:
+            raise self.load_failure
+        yield from self.batches.get(partition, [])
+
+    @property
+    def batch_count(self) -> int:
+        return sum(map(len, self.batches.values()))
+
+
+def settle(future: asyncio.Future[ErrorCode], outcome: ErrorCode) -> None:
+    if not future.done():
+        future.set_result(outcome)
+
+
+def image_of(topics: Mapping[str, int], leader: int = NODE_ID) -> ClusterImage:
+    """A cluster of one broker with topics of so many partitions."""
+    images = {
+        name: TopicImage(
+            name,
+            Uuid(name.encode()[:16].rjust(16, b"\x01")),
+            tuple(PartitionImage((leader,), (leader,), leader, 0, 0) for _ in range(count)),
+        )
+        for name, count in topics.items()
+    }
+    endpoint = BrokerEndpointImage("PLAINTEXT", "127.0.0.1", 9092, 0)
+    broker = BrokerImage(NODE_ID, 1, Uuid.ZERO, (endpoint,), MappingProxyType({}), None, False, False)
+    return ClusterImage(
+        brokers={NODE_ID: broker},
+        topics=images,
+        topic_names={image.topic_id: name for name, image in images.items()},
+    )
+
+
+class ServiceBench:
+    """The service and what handlers need beside it."""
+
+    def __init__(self, loop: VirtualTimeLoop, log: MemoryLog, **settings: Any) -> None:
+        values = {"node_id": NODE_ID, "group_initial_rebalance_delay_ms": 0} | settings
+        self.settings = BrokerSettings.load({}, values)
+        self.log = log
+        self.runtime = SimulatedRuntime(loop, Random(7))
+        self.groups = GroupService(self.settings, self.runtime, NODE_ID, log)
+        self.metadata = MetadataCache()
+        self.to_create: list[str] = []
+        self.services: Any = SimpleNamespace(
+            groups=self.groups,
+            metadata=self.metadata,
+            settings=self.settings,
+            authorizer=AllowEverything(),
+            controller=SimpleNamespace(create_missing_topics=self.to_create.extend),
+        )
+
+    def apply(self, image: ClusterImage, **delta: Any) -> None:
+        self.metadata.image = image
+        changed = tuple(
+            TopicPartition(name, index) for name, topic in image.topics.items() for index in range(len(topic.partitions))
+        )
+        self.groups.apply(image, ClusterDelta(**({"partitions_changed": changed} | delta)))
+
+    async def start(self, partitions: int = 2, **topics: int) -> None:
+        self.apply(image_of({CONSUMER_OFFSETS: partitions, **topics}))
+        while self.groups.list_groups([], []).error_code:
+            await asyncio.sleep(0.001)
+
+    def context(self, key: ApiKey, version: int, client_id: str = "app") -> RequestContext:
+        connection: Any = SimpleNamespace(listener="PLAINTEXT", principal="User:ANONYMOUS", peer_host="127.0.0.1")
+        return RequestContext(key, version, 1, client_id, connection)
+
+    async def call(self, handler: Any, request: Any, version: int) -> Any:
+        """Ask a handler as the router does; the answer went over the wire."""
+        context = self.context(handler.API_KEY, version)
+        answer = handler.handle(self.services, context, over_the_wire(request, version))
+        if isinstance(answer, asyncio.Future):
+            answer = await answer
+        return over_the_wire(answer, version)
+
+
+def over_the_wire(message: T, version: int) -> T:
+    kind: Any = type(message)
+    decoded: T = kind.decode(message.encode(version), version)  # type: ignore[attr-defined]
+    return decoded
+
+
+def run(story: Coroutine[Any, Any, T], loop: VirtualTimeLoop) -> T:
+    return loop.run_until_complete(story)

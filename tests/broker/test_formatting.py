@@ -1,0 +1,169 @@
+"""Formatting directories and reading back whose they are, and what is said when they are not as they should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from barnabas.base.errors import BarnabasError, SettingsError
+from barnabas.base.properties import parse_properties
+from barnabas.broker.formatting import (
+    NotFormattedError,
+    format_directories,
+    is_formatted,
+    read_bootstrap,
+    read_identity,
+)
+from barnabas.storage.files import read_file, replace_file
+from barnabas.storage.real_files import RealFileSystem
+from barnabas.testing.sim.disk import SimulatedDisk
+from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord
+from tests.broker.metadata_files import CLUSTER_ID, node_settings
+
+OTHER_CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+TWO = "/data/a,/data/b"
+
+
+def disk() -> SimulatedDisk:
+    files = SimulatedDisk(Random(1))
+    files.make_directory("/data")
+    files.sync_directory("/")
+    return files
+
+
+def formatted(directories: str = TWO, **overrides: Any) -> SimulatedDisk:
+    files = disk()
+    format_directories(files, node_settings(directories, **overrides), CLUSTER_ID, Random(2))
+    return files
+
+
+def change(files: SimulatedDisk, directory: str, **entries: str | None) -> None:
+    path = f"{directory}/meta.properties"
+    found: dict[str, str | None] = dict(parse_properties(read_file(files, path).decode()))
+    found |= {name.replace("_", "."): value for name, value in entries.items()}
+    text = "".join(f"{name}={value}\n" for name, value in found.items() if value is not None)
+    replace_file(files, path, text.encode())
+
+
+def test_every_directory_gets_an_identity_of_its_own() -> None:
+    files = disk()
+    lines = format_directories(files, node_settings(TWO), CLUSTER_ID, Random(2))
+    assert lines == [
+        "Formatting metadata directory /data/a with metadata.version 4.0-IV3.",
+        "Formatting data directory /data/b with metadata.version 4.0-IV3.",
+    ]
+    identity = read_identity(files, node_settings(TWO))
+    assert (identity.cluster_id, identity.node_id) == (CLUSTER_ID, 1)
+    assert list(identity.directory_ids) == ["/data/a", "/data/b"]
+    assert len(set(identity.directory_ids.values())) == 2
+    assert [path for path in files.contents() if "." in path] == [
+        "data/a/bootstrap.checkpoint",
+        "data/a/meta.properties",
+        "data/b/meta.properties",
+    ]
+
+
+def test_a_new_cluster_begins_with_what_is_built_and_no_other_feature() -> None:
+    assert read_bootstrap(formatted(), "/data/a") == [FeatureLevelRecord(name="metadata.version", feature_level=25)]
+
+
+def test_the_metadata_directory_may_be_one_of_its_own() -> None:
+    settings = node_settings("/data/a", metadata_log_dir="/data/meta")
+    files = disk()
+    lines = format_directories(files, settings, CLUSTER_ID, Random(2))
+    assert "metadata directory /data/meta" in lines[1]
+    assert list(read_identity(files, settings).directory_ids) == ["/data/a", "/data/meta"]
+
+
+def test_what_is_formatted_is_formatted_again_only_when_asked_and_then_left_alone() -> None:
+    files = formatted("/data/a")
+    settings = node_settings(TWO)
+    before = files.contents()
+    with pytest.raises(BarnabasError, match="/data/a is already formatted; use --ignore-formatted"):
+        format_directories(files, settings, CLUSTER_ID, Random(3))
+    assert files.contents() == before
+    lines = format_directories(files, settings, CLUSTER_ID, Random(3), ignore_formatted=True)
+    assert lines == ["Formatting data directory /data/b with metadata.version 4.0-IV3."]
+    assert files.contents()["data/a/meta.properties"] == before["data/a/meta.properties"]
+    assert format_directories(files, settings, CLUSTER_ID, Random(4), ignore_formatted=True) == [
+        "All of the log directories are already formatted."
+    ]
+
+
+@pytest.mark.parametrize("ignore_formatted", [False, True])
+def test_a_directory_of_another_cluster_or_node_is_never_taken_over(ignore_formatted: bool) -> None:
+    files = formatted("/data/a")
+    with pytest.raises(BarnabasError, match=f"/data/a belongs to cluster {CLUSTER_ID}, not to {OTHER_CLUSTER_ID}"):
+        format_directories(files, node_settings(TWO), OTHER_CLUSTER_ID, Random(3), ignore_formatted=ignore_formatted)
+    other_node = node_settings(TWO, node_id=2, controller_quorum_voters="2@127.0.0.1:9093")
+    with pytest.raises(BarnabasError, match=r"/data/a belongs to node 1, but node\.id is 2"):
+        format_directories(files, other_node, CLUSTER_ID, Random(3), ignore_formatted=ignore_formatted)
+    assert "data/b" not in files.contents()
+
+
+@pytest.mark.parametrize("cluster_id", ["", "two words"])
+def test_a_cluster_id_is_one_word(cluster_id: str) -> None:
+    with pytest.raises(BarnabasError, match="is not a cluster id; make one with 'barnabas storage random-uuid'"):
+        format_directories(disk(), node_settings(), cluster_id, Random(1))
+
+
+def test_a_quorum_that_is_not_built_is_not_formatted_for() -> None:
+    with pytest.raises(SettingsError, match="more than one node is not built yet"):
+        format_directories(disk(), node_settings(controller_quorum_voters="1@a:1,2@b:1,3@c:1"), CLUSTER_ID, Random(1))
+    dynamic = node_settings(controller_quorum_voters="", controller_quorum_bootstrap_servers="a:1")
+    with pytest.raises(SettingsError, match=r"set controller\.quorum\.voters=1@host:port instead"):
+        format_directories(disk(), dynamic, CLUSTER_ID, Random(1))
+
+
+def test_a_path_below_a_file_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for path, said in ((f"{tmp_path}/file/data", "Not a directory"), (f"{tmp_path}/file", "not a directory")):
+        with pytest.raises(BarnabasError, match=said) as told:
+            format_directories(RealFileSystem(), node_settings(path), CLUSTER_ID, Random(1))
+        assert path in str(told.value)
+        assert "\n" not in str(told.value)
+
+
+def test_directories_that_were_never_formatted() -> None:
+    files = disk()
+    settings = node_settings(TWO)
+    assert not is_formatted(files, settings)
+    with pytest.raises(NotFormattedError, match=r"/data/a, /data/b is not formatted.*run 'barnabas storage format"):
+        read_identity(files, settings)
+    partly = formatted("/data/a")
+    assert is_formatted(partly, settings)
+    with pytest.raises(NotFormattedError, match=r"/data/b is not formatted.*--ignore-formatted"):
+        read_identity(partly, settings)
+
+
+@pytest.mark.parametrize(
+    ("directory", "entries", "said"),
+    [
+        ("/data/b", {"cluster_id": OTHER_CLUSTER_ID}, f"/data/b belongs to cluster {OTHER_CLUSTER_ID}, but /data/a to"),
+        ("/data/b", {"node_id": "7"}, r"/data/b belongs to node 7, but node\.id is 1"),
+        ("/data/a", {"version": "0"}, "version 0 was written by a Kafka with ZooKeeper"),
+        ("/data/a", {"version": None}, "version 0 was written by a Kafka with ZooKeeper"),
+        ("/data/a", {"version": "2"}, "version 2 is not known, only 1 is"),
+        ("/data/a", {"cluster_id": None}, r"cluster\.id is missing"),
+        ("/data/a", {"node_id": None}, r"node\.id is missing"),
+        ("/data/a", {"node_id": "one"}, r"node\.id = 'one' is not a number"),
+        ("/data/a", {"directory_id": None}, r"has no valid directory\.id"),
+        ("/data/a", {"directory_id": "AAAAAAAAAAAAAAAAAAAAAQ"}, r"has no valid directory\.id"),
+        ("/data/a", {"directory_id": "nonsense"}, r"directory\.id: 'nonsense' is not an id"),
+    ],
+)
+def test_directories_that_are_not_this_nodes(directory: str, entries: dict[str, str | None], said: str) -> None:
+    files = formatted()
+    change(files, directory, **entries)
+    with pytest.raises(BarnabasError, match=said):
+        read_identity(files, node_settings(TWO))
+
+
+def test_a_copied_directory_is_noticed() -> None:
+    files = formatted()
+    replace_file(files, "/data/b/meta.properties", read_file(files, "/data/a/meta.properties"))
+    with pytest.raises(BarnabasError, match=r"/data/a and /data/b have the same directory\.id"):
+        read_identity(files, node_settings(TWO))

@@ -1,0 +1,225 @@
+"""Metadata records in batches, and the files of the metadata log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.base.errors import BarnabasError, RemoteProtocolError
+from barnabas.broker.metadata_log import MetadataLog, read_quorum_state, write_quorum_state
+from barnabas.broker.metadata_snapshots import SnapshotId, find_snapshots, read_snapshot_file, write_snapshot_file
+from barnabas.metadata.batches import (
+    ControlRecord,
+    DecodedBatch,
+    TransactionReader,
+    build_change,
+    build_control,
+    build_snapshot,
+    decode_batch,
+)
+from barnabas.records.batch import BatchView, iter_batches
+from barnabas.records.control import ControlType
+from barnabas.testing.sim.disk import SimulatedDisk
+from barnabas.wire.stored.cluster_metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+)
+from barnabas.wire.stored.control_records import LeaderChangeMessage, Voter
+from tests.broker.metadata_files import LOG_DIRECTORY, config, formatted_disk, node_settings, started
+from tests.storage.runtime import InlineRuntime
+
+NOW_MS = 1_700_000_000_000
+
+
+def decoded(batches: Sequence[bytearray]) -> list[DecodedBatch]:
+    return [decode_batch(BatchView(batch)) for batch in batches]
+
+
+# Batches
+
+
+def test_a_change_is_one_uncompressed_batch_without_keys() -> None:
+    (data,) = build_change([config("a"), config("b")], base_offset=7, epoch=3, timestamp_ms=NOW_MS)
+    batch = BatchView(data)
+    assert (batch.base_offset, batch.last_offset, batch.leader_epoch, batch.attributes) == (7, 8, 3, 0)
+    assert (batch.producer_id, batch.base_sequence, batch.max_timestamp_ms) == (-1, -1, NOW_MS)
+    assert [record.key for record in batch] == [None, None]
+    (told,) = decoded([data])
+    assert told.records == (config("a"), config("b"))
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=40), st.integers(500, 2000))
+def test_a_change_of_any_size_is_read_back_whole(sizes: list[int], limit_bytes: int) -> None:
+    records = [config(f"setting {number}", "x" * size) for number, size in enumerate(sizes)]
+    batches = build_change(records, base_offset=100, epoch=1, timestamp_ms=NOW_MS, limit_bytes=limit_bytes)
+    assert all(len(batch) <= limit_bytes for batch in batches)
+    reader = TransactionReader()
+    changes = [change for each in decoded(batches) if (change := reader.feed(each)) is not None]
+    assert len(changes) == 1
+    inner = [record for record in changes[0].records if isinstance(record, ConfigRecord)]
+    assert inner == records
+    # No gaps: a record's offset is told by its place.
+    assert changes[0].base_offset == 100
+    assert changes[0].last_offset == 100 + len(changes[0].records) - 1
+    assert (len(batches) > 1) == (len(changes[0].records) == len(records) + 2)
+
+
+def batch_of(offset: int, *records: MetadataRecord) -> DecodedBatch:
+    return DecodedBatch(offset, offset + len(records) - 1, 1, NOW_MS, 50, records)
+
+
+def test_an_aborted_transaction_is_told_of_as_nothing() -> None:
+    reader = TransactionReader()
+    assert reader.feed(batch_of(0, BeginTransactionRecord(), config("a"))) is None
+    assert reader.in_transaction
+    told = reader.feed(batch_of(2, AbortTransactionRecord()))
+    assert told is not None
+    assert (told.base_offset, told.last_offset, told.records) == (0, 2, ())
+    assert not reader.in_transaction
+    after = batch_of(3, config("b"))
+    assert reader.feed(after) is after
+
+
+def test_a_leader_change_within_a_transaction_waits_with_it() -> None:
+    reader = TransactionReader()
+    reader.feed(batch_of(0, BeginTransactionRecord(), config("a")))
+    change = LeaderChangeMessage(version=0, leader_id=1, voters=[], granting_voters=[])
+    data = build_control([ControlRecord(ControlType.LEADER_CHANGE, change)], base_offset=2, epoch=2, timestamp_ms=1)
+    assert reader.feed(decoded([data])[0]) is None
+    told = reader.feed(batch_of(3, config("b"), EndTransactionRecord()))
+    assert told is not None
+    assert told.last_offset == 4
+
+
+def test_control_records_are_read_back() -> None:
+    message = LeaderChangeMessage(
+        version=0, leader_id=1, voters=[Voter(voter_id=1)], granting_voters=[Voter(voter_id=1)]
+    )
+    record = ControlRecord(ControlType.LEADER_CHANGE, message)
+    (told,) = decoded([build_control([record], base_offset=0, epoch=1, timestamp_ms=NOW_MS)])
+    assert told.controls == (record,)
+    assert told.records == ()
+
+
+def test_a_damaged_or_unknown_record_says_where_it_is() -> None:
+    (data,) = build_change([config("a")], base_offset=42, epoch=1, timestamp_ms=NOW_MS)
+    damaged = bytearray(data)
+    damaged[-1] ^= 1
+    with pytest.raises(RemoteProtocolError, match="offset 42"):
+        decode_batch(BatchView(damaged))
+
+
+# Snapshots
+
+
+def snapshot_bytes(records: Sequence[MetadataRecord], limit_bytes: int = 500) -> bytes:
+    return b"".join(
+        build_snapshot(records, epoch=4, timestamp_ms=NOW_MS, last_contained_ms=NOW_MS - 1, limit_bytes=limit_bytes)
+    )
+
+
+def test_a_snapshot_counts_its_offsets_from_zero_and_carries_its_epoch() -> None:
+    batches = list(iter_batches(snapshot_bytes([config(f"setting {number}") for number in range(50)])))
+    assert [batch.base_offset for batch in batches[1:]] == [batch.next_offset for batch in batches[:-1]]
+    assert {batch.leader_epoch for batch in batches} == {4}
+    assert batches[0].is_control
+    assert batches[-1].is_control
+    assert len(batches) > 3
+
+
+def plain_disk() -> SimulatedDisk:
+    disk = SimulatedDisk(Random(1))
+    disk.make_directory("/data")
+    return disk
+
+
+def test_a_snapshot_file_is_read_back_and_leaves_no_other_name() -> None:
+    disk = plain_disk()
+    records = [config("a"), config("b")]
+    path = f"/data/{SnapshotId(12, 4).file_name}"
+    assert path == "/data/00000000000000000012-0000000004.checkpoint"
+    write_snapshot_file(disk, path, records, epoch=4, timestamp_ms=NOW_MS, last_contained_ms=99)
+    loaded = read_snapshot_file(disk, path)
+    assert (list(loaded.records()), loaded.last_contained_ms) == (records, 99)
+    assert disk.names("/data") == [SnapshotId(12, 4).file_name]
+    assert find_snapshots(disk, "/data") == [SnapshotId(12, 4)]
+
+
+@pytest.mark.parametrize("share", [0, 0.2, 0.5, 0.9, 0.99])
+def test_a_snapshot_that_was_cut_is_not_used(share: float) -> None:
+    disk = plain_disk()
+    whole = snapshot_bytes([config(f"setting {number}") for number in range(50)])
+    file = disk.open("/data/cut", create=True)
+    file.write_at(0, whole[: int(len(whole) * share)])
+    with pytest.raises(BarnabasError, match="the snapshot /data/cut cannot be used"):
+        read_snapshot_file(disk, "/data/cut")
+
+
+def test_what_a_stop_left_of_snapshots_is_removed_and_strangers_stay() -> None:
+    async def story() -> None:
+        disk = formatted_disk()
+        running = await started(disk)
+        await running.quorum.stop()
+        left = [
+            "00000000000000000003-0000000001-77.checkpoint.part",
+            "00000000000000000003-0000000001.checkpoint.deleted",
+            "notes.txt",
+        ]
+        for name in left:
+            disk.open(f"{LOG_DIRECTORY}/{name}", create=True)
+        again = await started(disk)
+        assert [name for name in disk.names(LOG_DIRECTORY) if name in left] == ["notes.txt"]
+        await again.quorum.stop()
+
+    asyncio.run(story())
+
+
+def test_a_snapshot_beyond_the_log_replaces_it() -> None:
+    async def story() -> None:
+        disk = formatted_disk()
+        running = await started(disk)
+        await running.quorum.stop()
+        path = f"{LOG_DIRECTORY}/{SnapshotId(1000, 5).file_name}"
+        write_snapshot_file(disk, path, [config("a")], epoch=5, timestamp_ms=NOW_MS, last_contained_ms=NOW_MS)
+        again = await started(disk)
+        assert again.owner.configs == {"a": "1"}
+        assert again.quorum.epoch == 6
+        assert again.quorum.log_start_offset == 1000
+        assert again.quorum.high_watermark == 1001
+        await again.quorum.stop()
+
+    asyncio.run(story())
+
+
+# quorum-state
+
+
+def test_the_quorum_state_is_the_line_that_kafka_writes() -> None:
+    disk = plain_disk()
+    assert read_quorum_state(disk, "/data") is None
+    write_quorum_state(disk, "/data", leader_id=1, epoch=7)
+    assert disk.contents()["data/quorum-state"] == (
+        b'{"clusterId":"","leaderId":1,"leaderEpoch":7,"votedId":-1,"appliedOffset":0,'
+        b'"currentVoters":[{"voterId":1}],"data_version":0}'
+    )
+    state = read_quorum_state(disk, "/data")
+    assert state is not None
+    assert (state.leader_id, state.leader_epoch) == (1, 7)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "null", json.dumps({"data_version": 9})])
+def test_a_quorum_state_that_makes_no_sense_stops_the_start(content: str) -> None:
+    disk = formatted_disk()
+    disk.make_directory(LOG_DIRECTORY)
+    disk.open(f"{LOG_DIRECTORY}/quorum-state", create=True).write_at(0, content.encode())
+    with pytest.raises(BarnabasError, match="quorum-state cannot be read"):
+        MetadataLog(disk, node_settings(), InlineRuntime())

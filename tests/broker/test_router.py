@@ -1,0 +1,214 @@
+"""From frames to handlers: versions, bad bytes, errors, waiting, order of answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
+from barnabas.broker.context import NoQuotas, RequestContext
+from barnabas.broker.router import Answer, Router, is_urgent
+from barnabas.broker.services import Services
+from barnabas.net import Connection
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.headers import decode_response, encode_request
+from barnabas.wire.message import Request
+from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.wire.messages.produce import ProduceRequest
+from tests.broker.connections import FakeConnection
+
+SERVICES = cast(Services, SimpleNamespace(quotas=NoQuotas()))
+
+
+def handler(key: ApiKey, handle: Any) -> ModuleType:
+    return cast(ModuleType, SimpleNamespace(API_KEY=key, handle=handle))
+
+
+def answering(response: Answer | Awaitable[Answer]) -> Any:
+    return lambda services, context, request: response
+
+
+def router(*handlers: ModuleType) -> Router:
+    made = Router(handlers, ["CONTROLLER"])
+    made.open(SERVICES)
+    return made
+
+
+def send(to: Router, request: Request, version: int, connection: FakeConnection | None = None) -> FakeConnection:
+    connection = connection or FakeConnection()
+    frame = bytearray(b"".join(encode_request(request, version, 42, "tests")))
+    to.dispatch(cast(Connection, connection), frame)
+    return connection
+
+
+def test_the_answer_carries_the_correlation_id_and_the_version_of_the_question() -> None:
+    connection = send(
+        router(handler(ApiKey.LIST_GROUPS, answering(ListGroupsResponse(groups=[])))), ListGroupsRequest(), 5
+    )
+    assert decode_response(ListGroupsResponse, 5, connection.answers[0]) == (42, ListGroupsResponse(groups=[]))
+
+
+def test_a_handler_learns_who_asks() -> None:
+    seen: list[RequestContext] = []
+
+    def handle(services: Services, context: RequestContext, request: Request) -> Answer:
+        seen.append(context)
+        return ListGroupsResponse(groups=[])
+
+    connection = send(router(handler(ApiKey.LIST_GROUPS, handle)), ListGroupsRequest(), 4)
+    (context,) = seen
+    assert (context.api_key, context.version, context.correlation_id, context.client_id) == (16, 4, 42, "tests")
+    assert (context.listener, context.principal, context.client_host) == ("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1")
+    assert context.connection is cast(Connection, connection)
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+def test_an_unknown_version_of_api_versions_is_refused_in_version_0(version: int) -> None:
+    to = router(handler(ApiKey.API_VERSIONS, answering(None)))
+    connection = FakeConnection()
+    frame = bytearray((18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + bytes([0, 0, 0, 7]) + b"junk")
+    to.dispatch(cast(Connection, connection), frame)
+    correlation_id, response = decode_response(ApiVersionsResponse, 0, connection.answers[0])
+    assert correlation_id == 7
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(each.api_key, each.min_version, each.max_version) for each in response.api_keys] == [(18, 0, 4)]
+    assert connection.closed is None
+
+
+def test_other_unknown_versions_and_apis_close_the_connection() -> None:
+    to = router(handler(ApiKey.LIST_GROUPS, answering(None)), handler(ApiKey.PRODUCE, answering(None)))
+    produce = ProduceRequest(acks=1, timeout_ms=1, topic_data=[])
+    for request, version in [(ListGroupsRequest(), 5), (HeartbeatRequest(group_id="", generation_id=0, member_id=""), 0)]:
+        frame = bytearray(b"".join(encode_request(request, version, 1)))
+        frame[2:4] = (77).to_bytes(2, "big")
+        connection = FakeConnection()
+        to.dispatch(cast(Connection, connection), frame)
+        assert connection.closed
+        assert not connection.answers
+    assert send(to, produce, 2).closed
+
+
+def test_produce_is_advertised_from_0_on() -> None:
+    to = router(handler(ApiKey.PRODUCE, answering(None)))
+    assert [(each.min_version, each.max_version) for each in to.advertised("PLAINTEXT")] == [(0, 13)]
+
+
+def test_each_listener_advertises_and_serves_its_own_apis() -> None:
+    to = router(
+        handler(ApiKey.PRODUCE, answering(None)),
+        handler(ApiKey.FETCH, answering(None)),
+        handler(ApiKey.API_VERSIONS, answering(ApiVersionsResponse(api_keys=[]))),
+    )
+    assert [each.api_key for each in to.advertised("PLAINTEXT")] == [0, 1, 18]
+    assert [each.api_key for each in to.advertised("CONTROLLER")] == [18]
+    assert send(to, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9, FakeConnection("CONTROLLER")).closed
+    assert send(to, ApiVersionsRequest(), 0, FakeConnection("CONTROLLER")).answers
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 7, 9, 11])
+def test_half_a_request_closes_the_connection(length: int) -> None:
+    to = router(handler(ApiKey.LIST_GROUPS, answering(ListGroupsResponse(groups=[]))))
+    frame = bytearray(b"".join(encode_request(ListGroupsRequest(), 5, 1, "c"))[:length])
+    connection = FakeConnection()
+    to.dispatch(cast(Connection, connection), frame)
+    assert connection.closed is not None
+    assert not connection.answers
+
+
+def test_bytes_after_a_request_are_passed_over_as_in_kafka() -> None:
+    to = router(handler(ApiKey.LIST_GROUPS, answering(ListGroupsResponse(groups=[]))))
+    connection = FakeConnection()
+    frame = bytearray(b"".join(encode_request(ListGroupsRequest(), 0, 1, "c"))) + b"!"
+    to.dispatch(cast(Connection, connection), frame)
+    assert len(connection.answers) == 1
+
+
+def test_a_handler_that_fails_becomes_an_error_in_a_normal_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def handle(services: Services, context: RequestContext, request: Request) -> Answer:
+        raise ValueError("a bug")
+
+    connection = send(router(handler(ApiKey.LIST_GROUPS, handle)), ListGroupsRequest(), 5)
+    _, response = decode_response(ListGroupsResponse, 5, connection.answers[0])
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert connection.closed is None
+    assert "a bug" in caplog.text
+
+
+def test_a_handler_may_raise_the_code_that_the_client_gets() -> None:
+    def handle(services: Services, context: RequestContext, request: Request) -> Answer:
+        raise BrokerError(ErrorCode.NOT_CONTROLLER, "ask somebody else")
+
+    connection = send(router(handler(ApiKey.FIND_COORDINATOR, handle)), FindCoordinatorRequest(key="g"), 2)
+    _, response = decode_response(FindCoordinatorResponse, 2, connection.answers[0])
+    assert (response.error_code, response.error_message) == (ErrorCode.NOT_CONTROLLER, "ask somebody else")
+
+
+def test_no_answer_where_none_is_expected() -> None:
+    connection = send(
+        router(handler(ApiKey.PRODUCE, answering(None))), ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), 9
+    )
+    assert (connection.answers, connection.unanswered, connection.closed) == ([], 1, None)
+
+
+def test_an_answer_that_comes_later_is_sent_when_it_comes() -> None:
+    async def story() -> None:
+        parked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        connection = send(router(handler(ApiKey.LIST_GROUPS, answering(parked))), ListGroupsRequest(), 5)
+        await asyncio.sleep(0)
+        assert not connection.answers
+        parked.set_result(ListGroupsResponse(groups=[]))
+        await asyncio.sleep(0)
+        assert len(connection.answers) == 1
+
+    asyncio.run(story())
+
+
+def test_a_late_failure_is_told_too() -> None:
+    async def story() -> None:
+        parked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        connection = send(router(handler(ApiKey.LIST_GROUPS, answering(parked))), ListGroupsRequest(), 5)
+        parked.set_exception(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        await asyncio.sleep(0)
+        _, response = decode_response(ListGroupsResponse, 5, connection.answers[0])
+        assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    asyncio.run(story())
+
+
+def test_requests_wait_until_the_node_is_ready() -> None:
+    to = Router([handler(ApiKey.LIST_GROUPS, answering(ListGroupsResponse(groups=[])))], [])
+    connection = send(to, ListGroupsRequest(), 5)
+    assert not connection.answers
+    to.open(SERVICES)
+    assert len(connection.answers) == 1
+
+
+def test_an_interceptor_answers_in_a_handlers_place() -> None:
+    to = router(handler(ApiKey.LIST_GROUPS, answering(ListGroupsResponse(groups=[]))))
+    refusal = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, groups=[])
+    to.interceptor = lambda context, request: refusal if context.version == 5 else None
+    assert decode_response(ListGroupsResponse, 5, send(to, ListGroupsRequest(), 5).answers[0])[1] == refusal
+    assert decode_response(ListGroupsResponse, 4, send(to, ListGroupsRequest(), 4).answers[0])[1].error_code == 0
+
+
+def test_throttling_is_told_and_mutes_the_connection() -> None:
+    to = Router([handler(ApiKey.HEARTBEAT, answering(HeartbeatResponse()))], [])
+    to.open(cast(Services, SimpleNamespace(quotas=SimpleNamespace(throttle_ms=lambda *_: 250))))
+    connection = send(to, HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4)
+    assert decode_response(HeartbeatResponse, 4, connection.answers[0])[1].throttle_time_ms == 250
+    assert connection.muted_ms == [250]
+
+
+def test_heartbeats_are_urgent_and_data_is_not() -> None:
+    heartbeat = b"".join(encode_request(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, 1))
+    assert is_urgent(bytearray(heartbeat))
+    assert not is_urgent(bytearray(b"".join(encode_request(ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9, 1))))
+    assert not is_urgent(bytearray())

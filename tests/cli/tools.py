@@ -1,0 +1,41 @@
+"""Running our tools as people do, in this process, and Kafka's tools as processes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+
+from barnabas.cli.main import main
+from tests.oracles import kafka_jars
+
+
+class Told(NamedTuple):
+    """How a tool ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Tools:
+    """Runs `barnabas` commands."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+
+    def __call__(self, *arguments: str) -> Told:
+        self._capture.readouterr()
+        code = main(arguments)
+        printed = self._capture.readouterr()
+        return Told(code, printed.out, printed.err)
+
+
+def run_kafka(main_class: str, arguments: Sequence[str]) -> Told:
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*", main_class, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    # Its logger has no backend here, and says so each time.
+    err = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("SLF4J"))
+    return Told(done.returncode, done.stdout, err)

@@ -1,0 +1,72 @@
+"""What kafka-python's authors expect of a broker: their own integration tests, against ours.
+
+`BARNABAS_COMPAT_BROKER=kafka` runs them against Apache Kafka, where they must pass alike.
+"""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.compat.kafka_python_suite import INTEGRATION, Outcome, SuiteUnavailableError, run_suite, suite_folder
+
+_TLS = "wants to start a broker with TLS by itself"
+_TRANSACTIONS = "the node has no transactions yet"
+_REPLICAS = "the node has no reassignment or election of replicas yet"
+
+#: What does not run, and why. All else must pass.
+NOT_RUN = {
+    "test_ssl_integration.py": _TLS,
+    "test_sasl_integration.py": "skipped by its authors for a broker that they did not start",
+    "test_consumer_integration.py::test_kafka_consumer_offsets_for_time_old": "is for Kafka before 0.10.1",
+    "test_admin_integration.py::test_create_describe_delete_acls": "needs an authorizer",
+    "test_admin_integration.py::test_elect_leaders": _REPLICAS,
+    "test_admin_integration.py::test_alter_partition_reassignments": _REPLICAS,
+    "test_admin_integration.py::test_list_partition_reassignments": _REPLICAS,
+    "test_admin_integration.py::test_alter_replica_log_dirs": "the node does not move replicas between directories yet",
+    "test_admin_integration.py::test_list_config_resources": "the node has no resources beside topics and brokers yet",
+    "test_producer_integration.py::test_transactional_producer_messages": _TRANSACTIONS,
+    "test_producer_integration.py::test_transactional_producer_offsets": _TRANSACTIONS,
+}
+EXPECTED = 47
+
+
+def _needs_the_suite() -> None:
+    try:
+        suite_folder()
+    except SuiteUnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def outcomes(node: str) -> dict[str, Outcome]:
+    _needs_the_suite()
+    return run_suite(node, without=[f"{INTEGRATION}/{each}" for each in NOT_RUN])
+
+
+def test_the_clients_own_tests_pass(outcomes: dict[str, Outcome]) -> None:
+    wrong = [f"{each.name}: {each.result}: {each.text}" for each in outcomes.values() if each.result != "passed"]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_none_of_them_is_missing(outcomes: dict[str, Outcome]) -> None:
+    assert len(outcomes) >= EXPECTED
+
+
+def test_they_fail_where_nobody_listens() -> None:
+    _needs_the_suite()
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        host, port = reserved.getsockname()
+    sample = [
+        f"{INTEGRATION}/{each}"
+        for each in (
+            "test_consumer_integration.py::test_consumer",
+            "test_consumer_integration.py::test_kafka_version_infer",
+            "test_admin_integration.py::test_list_partition_offsets",
+            "test_producer_integration.py::test_idempotent_producer",
+        )
+    ]
+    found = run_suite(f"{host}:{port}", tests=sample, impatient=True)
+    assert [each.result for each in found.values() if each.result not in ("failed", "error")] == []
+    assert len(found) == len(sample)

@@ -1,0 +1,303 @@
+"""Asking another node: versions, order, time, and what is told when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.net import (
+    Channel,
+    ChannelLimits,
+    ConnectError,
+    Connection,
+    DisconnectedError,
+    ListenerSpec,
+    RequestTimeoutError,
+    Server,
+    UnsupportedRequestError,
+)
+from barnabas.net.errors import address_text
+from barnabas.wire import ApiKey, decode_request_header, encode_response
+from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.create_topics import CreateTopicsRequest
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.compat.mock_cluster import running_mock_cluster
+from tests.net.worlds import Story, eventually, run_simulated
+
+Run = Callable[[Story], None]
+
+OFFERED = {ApiKey.API_VERSIONS: (0, 4), ApiKey.FIND_COORDINATOR: (0, 2), ApiKey.METADATA: (7, 9)}
+
+
+class Node:
+    """Answers ApiVersions up to `highest`, and FindCoordinator with the key that was asked for as the host."""
+
+    def __init__(self, highest: int = 4, offered: dict[ApiKey, tuple[int, int]] = OFFERED) -> None:
+        self.highest = highest
+        self.offered = offered
+        self.log: list[tuple[str, int]] = []
+        self.is_silent = False
+        self.held: list[tuple[Connection, bytearray]] = []
+        self.spoil: Callable[[list[Any]], list[Any]] = lambda parts: parts
+        self.server = Server(self.dispatch, lambda frame: False)
+
+    async def start(self, port: int = 0) -> None:
+        await self.server.start([ListenerSpec("A", "127.0.0.1", port)])
+
+    @property
+    def port(self) -> int:
+        return self.server.endpoints["A"][1]
+
+    def channel(self, **limits: Any) -> Channel:
+        return Channel("127.0.0.1", self.port, client_id="tester", randomness=Random(1), limits=ChannelLimits(**limits))
+
+    def dispatch(self, connection: Connection, frame: bytearray) -> None:
+        header, body = decode_request_header(frame)
+        key, version = ApiKey(header.request_api_key), header.request_api_version
+        self.log.append((key.camel_name, version))
+        assert header.client_id == "tester"
+        if key is ApiKey.API_VERSIONS:
+            self.tell_versions(connection, version, header.correlation_id)
+        elif self.is_silent:
+            self.held.append((connection, frame))
+        else:
+            request = FindCoordinatorRequest.decode(memoryview(frame)[body:], version)
+            response = FindCoordinatorResponse(host=request.key)
+            connection.respond(self.spoil(encode_response(response, version, header.correlation_id)))
+
+    def tell_versions(self, connection: Connection, version: int, correlation_id: int) -> None:
+        offered = {**self.offered, ApiKey.API_VERSIONS: (0, self.highest)}
+        keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in offered.items()]
+        if version > self.highest:
+            refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys[:1])
+            connection.respond(encode_response(refusal, 0, correlation_id))
+            return
+        connection.respond(encode_response(ApiVersionsResponse(api_keys=keys), version, correlation_id))
+
+
+def find(key: str) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key=key)
+
+
+def test_the_highest_common_version_is_used(run: Run) -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+        channel = node.channel()
+        assert (await channel.request(find("a"))).host == "a"
+        assert (await channel.request(find("b"), version=1)).host == "b"
+        assert node.log == [("ApiVersions", 4), ("FindCoordinator", 2), ("FindCoordinator", 1)]
+        assert channel.version_of(MetadataRequest) == 9
+        await channel.close()
+        assert not channel.is_connected
+        await node.server.stop(100)
+
+    run(story)
+
+
+@pytest.mark.parametrize("highest", [0, 2, 3])
+def test_an_older_node_is_asked_again_in_a_version_that_it_knows(run: Run, highest: int) -> None:
+    async def story() -> None:
+        node = Node(highest)
+        await node.start()
+        channel = node.channel()
+        assert (await channel.request(find("a"))).host == "a"
+        assert node.log == [("ApiVersions", 4), ("ApiVersions", highest), ("FindCoordinator", 2)]
+        await channel.close()
+        await node.server.stop(100)
+
+    run(story)
+
+
+def test_what_the_two_have_not_in_common_is_told(run: Run) -> None:
+    async def story() -> None:
+        node = Node(offered={ApiKey.METADATA: (90, 91)})
+        await node.start()
+        channel = node.channel()
+        address = f"127.0.0.1:{node.port}"
+        with pytest.raises(UnsupportedRequestError, match=f"{address}: it does not offer CreateTopics"):
+            await channel.request(CreateTopicsRequest(topics=[]))
+        with pytest.raises(UnsupportedRequestError, match="it offers Metadata 90-91, and we know 0-13"):
+            await channel.request(MetadataRequest(topics=[]))
+        with pytest.raises(UnsupportedRequestError, match="Metadata 13 was to be sent, and it offers Metadata 90-91"):
+            await channel.request(MetadataRequest(topics=[]), version=13)
+        assert node.log == [("ApiVersions", 4)]
+        await channel.close()
+        await node.server.stop(100)
+
+    run(story)
+
+
+def test_requests_leave_in_order_and_few_are_in_flight() -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+        channel = node.channel(max_in_flight_requests=3)
+        node.is_silent = True
+        asking = [asyncio.ensure_future(channel.request(find(f"{number}"))) for number in range(10)]
+        await asyncio.sleep(1)
+        assert channel._wire is not None
+        assert len(channel._wire._asked) == 3
+        node.is_silent = False
+        for connection, frame in node.held:
+            node.dispatch(connection, frame)
+        answers = await asyncio.gather(*asking)
+        assert [answer.host for answer in answers] == [f"{number}" for number in range(10)]
+        await channel.close()
+        await node.server.stop(100)
+
+    run_simulated(story)
+
+
+def test_an_answer_that_is_late_closes_the_connection_and_fails_those_behind_it() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        node = Node()
+        await node.start()
+        channel = node.channel(request_timeout_ms=7000)
+        await channel.connect()
+        node.is_silent = True
+        began_s = loop.time()
+        outcomes = await asyncio.gather(
+            channel.request(find("a"), timeout_ms=5000), channel.request(find("b")), return_exceptions=True
+        )
+        assert loop.time() - began_s == pytest.approx(5, abs=0.1)
+        for outcome in outcomes:
+            assert isinstance(outcome, RequestTimeoutError)
+            assert str(outcome) == f"127.0.0.1:{node.port}: FindCoordinator was not answered in 5000 ms"
+        node.is_silent = False
+        assert (await channel.request(find("c"), version=1)).host == "c", "it connects again by itself"
+        await channel.close()
+        await node.server.stop(100)
+
+    run_simulated(story)
+
+
+def test_a_lost_connection_is_told_to_all_who_wait(run: Run) -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+        channel = node.channel()
+        await channel.connect()
+        node.is_silent = True
+        asking = [asyncio.ensure_future(channel.request(find(key))) for key in "ab"]
+        await eventually(lambda: bool(node.held))
+        await node.server.stop(0)
+        outcomes = await asyncio.gather(*asking, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [DisconnectedError] * 2
+        assert str(outcomes[0]).startswith(f"127.0.0.1:{node.port}: ")
+        with pytest.raises(ConnectError, match=f"127.0.0.1:{node.port}: no connection: "):
+            await channel.request(find("c"))
+        await channel.close()
+        with pytest.raises(ConnectError, match="the channel was closed"):
+            await channel.request(find("d"))
+
+    run(story)
+
+
+def test_waits_between_attempts_grow() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        channel = Channel("127.0.0.1", 1, client_id="tester", randomness=Random(1))
+        times_s = []
+        for _ in range(8):
+            with pytest.raises(ConnectError):
+                await channel.connect()
+            times_s.append(loop.time())
+        waits_s = [later - earlier for earlier, later in itertools.pairwise(times_s)]
+        assert waits_s[0] == pytest.approx(0.05, rel=0.3)
+        assert waits_s[2] == pytest.approx(0.2, rel=0.3)
+        assert max(waits_s) < 1.1
+        await channel.close()
+
+    run_simulated(story)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda parts: [b"\0\0\0\x63", *parts[1:]], "it answers 99 when 2 is due"),
+        (lambda parts: [parts[0], b"\0"], "its answer cannot be read"),
+        (lambda parts: [parts[0][:2]], "its answer cannot be read"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_ends_the_connection(run: Run, spoil: Any, said: str) -> None:
+    async def story() -> None:
+        node = Node()
+        node.spoil = spoil
+        await node.start()
+        channel = node.channel()
+        with pytest.raises(DisconnectedError, match=said):
+            await channel.request(find("a"))
+        assert not channel.is_connected
+        await channel.close()
+        await node.server.stop(100)
+
+    run(story)
+
+
+def test_a_peer_that_is_no_node_is_told(run: Run) -> None:
+    async def story() -> None:
+        def greet(connection: Connection, frame: bytearray) -> None:
+            connection._transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        server = Server(greet, lambda frame: False)
+        await server.start([ListenerSpec("A", "127.0.0.1", 0)])
+        port = server.endpoints["A"][1]
+        limits = ChannelLimits(max_response_bytes=1 << 20)
+        channel = Channel("127.0.0.1", port, client_id="tester", randomness=Random(1), limits=limits)
+        with pytest.raises(ConnectError, match="it did not tell its versions: it sent what is no answer"):
+            await channel.connect()
+        await channel.close()
+        await server.stop(0)
+
+    run(story)
+
+
+def test_a_request_that_nobody_waits_for_any_more_disturbs_nobody() -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+        channel = node.channel()
+        await channel.connect()
+        node.is_silent = True
+        given_up = asyncio.ensure_future(channel.request(find("a")))
+        await asyncio.sleep(1)
+        given_up.cancel()
+        kept = asyncio.ensure_future(channel.request(find("b")))
+        await asyncio.sleep(1)
+        node.is_silent = False
+        node.dispatch(*node.held[0])
+        assert (await kept).host == "b"
+        await channel.close()
+        await node.server.stop(100)
+
+    run_simulated(story)
+
+
+def test_addresses_are_written_as_people_write_them() -> None:
+    assert [address_text("a", 1), address_text("::1", 2), address_text("", 3)] == ["a:1", "[::1]:2", "*:3"]
+
+
+def test_the_mock_cluster_of_librdkafka_answers(run_real: Run) -> None:
+    with running_mock_cluster() as cluster:
+
+        async def story() -> None:
+            channel = Channel(cluster.host, cluster.port, client_id="tester", randomness=Random(1))
+            # The mock ends Metadata of 9 and later with bytes that do not belong there.
+            answers = await asyncio.gather(*[channel.request(MetadataRequest(topics=[]), version=8) for _ in range(20)])
+            assert all(isinstance(answer, MetadataResponse) for answer in answers)
+            assert [(broker.host, broker.port) for broker in answers[0].brokers] == [(cluster.host, cluster.port)]
+            assert channel.offered[ApiKey.API_VERSIONS] == cluster.versions[ApiKey.API_VERSIONS]
+            own = await channel.request(ApiVersionsRequest(), version=2)
+            assert own.error_code == 0
+            await channel.close()
+
+        run_real(story)

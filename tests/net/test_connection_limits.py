@@ -1,0 +1,183 @@
+"""How many may connect, from where, and how fast."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barnabas.net import ListenerLimits, ListenerSpec, ServerLimits
+from barnabas.net.admission import Admission
+from tests.net.hand_loop import HandLoop, StubConnection
+from tests.net.worlds import Desk, Peer, Story, eventually, run_simulated, started
+
+Run = Callable[[Story], None]
+
+
+class Door:
+    """An admission by itself; `come` tells what became of each new connection."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.loop = HandLoop()
+        self.room_made = 0
+        self.admission = Admission(self.loop.as_loop, ServerLimits(**limits), self._make_room)
+
+    def _make_room(self) -> None:
+        self.room_made += 1
+
+    def come(self, count: int = 1, **who: Any) -> list[StubConnection]:
+        connections = [StubConnection(**who) for _ in range(count)]
+        for connection in connections:
+            refusal = self.admission.arrive(connection.as_connection)
+            if refusal is not None:
+                connection.log.append(f"refused: {refusal}")
+        return connections
+
+    def leave(self, connection: StubConnection) -> None:
+        self.admission.leave(connection.as_connection)
+
+
+def states(connections: list[StubConnection]) -> str:
+    """One letter each: admitted, waiting, refused."""
+    return "".join(connection.log[-1][0] if connection.log else "w" for connection in connections)
+
+
+def test_a_full_node_lets_the_next_wait_for_a_place() -> None:
+    door = Door(max_connections=2)
+    crowd = door.come(4)
+    assert states(crowd) == "aaww"
+    door.leave(crowd[1])
+    assert states(crowd) == "aaaw"
+    door.leave(crowd[3])  # it lost patience
+    door.leave(crowd[0])
+    assert states(door.come(1)) == "a"
+
+
+def test_a_full_listener_does_not_keep_others_out() -> None:
+    door = Door(max_connections=10, listeners={"A": ListenerLimits(max_connections=1)})
+    assert states(door.come(2, listener="A")) == "aw"
+    assert states(door.come(2, listener="B")) == "aa"
+
+
+def test_an_address_has_its_own_limit() -> None:
+    door = Door(max_connections_per_ip=2, max_connections_per_ip_overrides={"9.9.9.9": 0, "8.8.8.8": 3})
+    first = door.come(3)
+    assert states(first) == "aar"
+    assert first[2].log == ["refused: 1.1.1.1 already has the 2 connections that it may have"]
+    assert states(door.come(1, host="9.9.9.9")) == "r"
+    assert states(door.come(4, host="8.8.8.8")) == "aaar"
+    door.leave(first[0])
+    assert states(door.come(2)) == "ar"
+
+
+def test_refusals_are_logged_once_per_second(caplog: pytest.LogCaptureFixture) -> None:
+    door = Door(max_connections_per_ip=0)
+    with caplog.at_level(logging.WARNING, "barnabas.net"):
+        door.come(100)
+        door.loop.pass_time(1)
+        door.come(1)
+    assert [record.args[0] for record in caplog.records if record.args] == [1, 100]  # type: ignore[index]
+
+
+def test_new_connections_come_at_a_pace() -> None:
+    door = Door(max_connection_creation_rate=2)
+    crowd = door.come(9)
+    assert states(crowd) == "aaawwwwww", "after a quiet time those of a second may come at once"
+    door.loop.pass_time(0.5)
+    assert states(crowd) == "aaaawwwww"
+    door.loop.pass_time(2)
+    assert states(crowd) == "aaaaaaaaw"
+
+
+def test_a_rate_of_zero_lets_nobody_in_until_it_is_changed() -> None:
+    door = Door(max_connection_creation_rate=0)
+    crowd = door.come(2)
+    door.loop.pass_time(1000)
+    assert states(crowd) == "ww"
+    door.admission.set_limits(ServerLimits())
+    assert states(crowd) == "aa"
+
+
+def test_not_more_than_a_bounded_number_wait() -> None:
+    door = Door(max_connections=0, max_waiting_connections=2)
+    assert states(door.come(3)) == "wwr"
+
+
+def test_nodes_of_the_cluster_get_in_where_clients_do_not() -> None:
+    door = Door(max_connections=1, max_connection_creation_rate=1)
+    assert states(door.come(2)) == "aw"
+    assert states(door.come(2, listener="CONTROLLER", is_privileged=True)) == "aa"
+    assert door.room_made == 2
+
+
+def test_excess_connections_are_closed_and_the_others_go_on(run: Run) -> None:
+    async def story() -> None:
+        desk = Desk()
+        server = await started(desk, max_connections_per_ip=2)
+        peers = [await Peer.connect(server) for _ in range(2)]
+        for peer in peers:
+            await peer.ask(b"hello")
+        excess = await Peer.connect(server)
+        await excess.closed()
+        assert await peers[0].ask(b"still here") == b"still here"
+        peers[1].transport.close()
+        await eventually(lambda: len(list(server.connections)) == 1)
+        assert await (await Peer.connect(server)).ask(b"a place is free") == b"a place is free"
+        await server.stop(100)
+
+    run(story)
+
+
+def test_who_waits_for_a_place_is_served_when_there_is_one(run: Run) -> None:
+    async def story() -> None:
+        desk = Desk()
+        server = await started(desk, max_connections=1)
+        first, second = await Peer.connect(server), await Peer.connect(server)
+        second.send(b"second")
+        assert await first.ask(b"first") == b"first"
+        await eventually(lambda: len(list(server.connections)) == 2)
+        assert await first.ask(b"again") == b"again"
+        assert desk.frames == [b"first", b"again"]
+        server.set_limits(ServerLimits(max_connections=2))
+        assert await second.answers(1) == [b"second"]
+        await server.stop(100)
+
+    run(story)
+
+
+def test_a_node_of_the_cluster_takes_the_place_of_the_most_silent_client() -> None:
+    async def story() -> None:
+        desk = Desk()
+        specs = ListenerSpec("PLAINTEXT", "", 0), ListenerSpec("CONTROLLER", "", 0, is_privileged=True)
+        server = await started(desk, *specs, max_connections=2)
+        silent, busy = await Peer.connect(server), await Peer.connect(server)
+        await silent.ask(b"long ago")
+        await asyncio.sleep(1)
+        await busy.ask(b"now")
+        node = await Peer.connect(server, "CONTROLLER")
+        assert await node.ask(b"vote") == b"vote"
+        await silent.closed()
+        assert await busy.ask(b"me too") == b"me too"
+        await server.stop(100)
+
+    run_simulated(story)
+
+
+def test_requests_beyond_the_queue_are_left_in_the_sockets(run: Run) -> None:
+    """More connections than the lane takes: all are served, none is forgotten on the bench."""
+
+    async def story() -> None:
+        desk = Desk()
+        server = await started(desk, queued_max_requests=2, dispatch_budget_ms=0.0)
+        peers = [await Peer.connect(server) for _ in range(20)]
+        for peer in peers:
+            peer.send(*[b"request"] * 5)
+        for peer in peers:
+            await peer.answers(5)
+        assert len(desk.frames) == 100
+        await server.stop(100)
+
+    run(story)

@@ -1,0 +1,121 @@
+"""The order in which requests get their turn."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.net import Connection
+from barnabas.net.lanes import Lanes
+from tests.net.hand_loop import HandLoop, StubConnection
+from tests.net.worlds import is_urgent
+
+
+class Clerk:
+    """Dispatches, each request in `cost_s`."""
+
+    def __init__(self, max_waiting: int = 100, cost_s: float = 0.0) -> None:
+        self.loop = HandLoop()
+        self.cost_s = cost_s
+        self.done: list[str] = []
+        self.lanes = Lanes(self.loop.as_loop, self.dispatch, is_urgent, max_waiting, budget_s=0.002)
+
+    def dispatch(self, connection: Connection, frame: bytearray) -> None:
+        self.loop.now_s += self.cost_s
+        if frame == b"poison":
+            raise ZeroDivisionError
+        self.done.append(frame.decode())
+
+    def submit(self, *names: str) -> list[StubConnection]:
+        connections = [StubConnection(name) for name in names]
+        for connection in connections:
+            self.lanes.submit(connection.as_connection, bytearray(connection.name.encode()))
+        return connections
+
+
+def test_urgent_requests_overtake_and_each_lane_keeps_its_order() -> None:
+    clerk = Clerk()
+    clerk.submit("a", "b", "!1", "c", "!2")
+    assert clerk.done == []
+    clerk.loop.turn()
+    assert clerk.done == ["!1", "!2", "a", "b", "c"]
+    assert not clerk.loop.soon, "an idle scheduler asks for nothing"
+
+
+def test_all_requests_on_a_privileged_listener_are_urgent() -> None:
+    clerk = Clerk()
+    clerk.submit("a")
+    clerk.lanes.submit(StubConnection(is_privileged=True).as_connection, bytearray(b"controller"))
+    clerk.loop.turn()
+    assert clerk.done == ["controller", "a"]
+
+
+def test_the_loop_gets_its_turn_after_the_budget() -> None:
+    clerk = Clerk(cost_s=0.0015)
+    clerk.submit(*"abcde")
+    clerk.loop.turn()
+    assert clerk.done == ["a", "b"]
+    clerk.submit("!")
+    clerk.loop.turn()
+    assert clerk.done == ["a", "b", "!", "c"], "what the sockets brought meanwhile overtakes"
+    clerk.loop.turn()
+    assert clerk.done == ["a", "b", "!", "c", "d", "e"]
+
+
+def test_a_single_long_request_is_followed_by_a_look_at_the_sockets() -> None:
+    clerk = Clerk(cost_s=1.0)
+    clerk.submit("a", "b")
+    clerk.loop.turn()
+    assert clerk.done == ["a"]
+
+
+def test_requests_of_closed_connections_are_dropped() -> None:
+    clerk = Clerk()
+    connections = clerk.submit("a", "!b", "c")
+    connections[0].close()
+    connections[1].close()
+    clerk.loop.turn()
+    assert clerk.done == ["c"]
+
+
+def test_a_failing_dispatch_stops_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    clerk = Clerk()
+    connections = clerk.submit("a", "poison", "b")
+    clerk.loop.turn()
+    assert clerk.done == ["a", "b"]
+    assert connections[1].log == ["close: its request could not be dispatched"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_above_the_limit_connections_stop_reading_until_half_is_done() -> None:
+    clerk = Clerk(max_waiting=4, cost_s=0.0007)
+    connections = clerk.submit(*"abcdef")
+    assert [connection.log for connection in connections] == [[], [], [], [], ["hold_back"], ["hold_back"]]
+    clerk.lanes.forget(connections[4].as_connection)
+    clerk.loop.turn()
+    assert clerk.done == ["a", "b", "c"]
+    assert connections[5].log == ["hold_back"]
+    clerk.loop.turn()
+    assert [connections[4].log, connections[5].log] == [["hold_back"], ["hold_back", "read_on"]]
+
+
+def test_urgent_requests_are_not_held_back() -> None:
+    clerk = Clerk(max_waiting=1)
+    urgent = clerk.submit("a", "!1", "!2", "!3")[1:]
+    assert [connection.log for connection in urgent] == [[], [], []]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 0.0007, 0.005])), max_size=15), st.data())
+def test_nothing_is_lost_and_lanes_keep_their_order(plan: list[tuple[bool, float]], data: st.DataObject) -> None:
+    clerk = Clerk(max_waiting=3)
+    names = [f"{'!' if urgent else ''}{number}" for number, (urgent, _) in enumerate(plan)]
+    waiting = list(zip(names, plan, strict=True))
+    while waiting or clerk.lanes.waiting_count:
+        for _ in range(data.draw(st.integers(1, len(waiting))) if waiting else 0):
+            name, (_, clerk.cost_s) = waiting.pop(0)
+            clerk.submit(name)
+        clerk.loop.turn()
+    assert [name for name in clerk.done if "!" in name] == [name for name in names if "!" in name]
+    assert [name for name in clerk.done if "!" not in name] == [name for name in names if "!" not in name]

@@ -1,0 +1,57 @@
+"""The real runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from barnabas.base.runtime import Runtime
+from barnabas.net.runtime import SystemRuntime, new_event_loop, run
+
+
+def test_work_is_offloaded_to_a_bounded_pool() -> None:
+    runtime = SystemRuntime(max_threads=2)
+    handed: Runtime = runtime
+    here = threading.get_ident()
+    seen: list[object] = []
+
+    async def main() -> None:
+        threads = await asyncio.gather(*[handed.offload(threading.get_ident) for _ in range(20)])
+        seen.extend(threads)
+        with pytest.raises(ZeroDivisionError):
+            await handed.offload(lambda: 1 // 0)
+
+    run(main())
+    runtime.close()
+    assert here not in seen
+    assert 1 <= len(set(seen)) <= 2
+
+
+def test_two_runtimes_draw_different_numbers() -> None:
+    first, second = SystemRuntime(), SystemRuntime()
+    assert first.randomness.random() != second.randomness.random()
+    assert abs(first.clock.now_ms() - second.clock.now_ms()) < 60_000
+    first.close()
+    second.close()
+
+
+def test_a_failure_comes_out_of_run() -> None:
+    async def main() -> None:
+        raise KeyError("gone")
+
+    with pytest.raises(KeyError, match="gone"):
+        run(main())
+
+
+def test_uvloop_is_used_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("uvloop", reason="uvloop is not installed")
+    loop = new_event_loop()
+    assert type(loop).__module__.startswith("uvloop")
+    loop.close()
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    loop = new_event_loop()
+    assert type(loop).__module__.startswith("asyncio")
+    loop.close()

@@ -1,0 +1,42 @@
+"""The same seed gives the same world, event by event, also in another process whose hashes are others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.story import trace_of
+
+ROOT = Path(__file__).parent.parent.parent
+SEEDS = range(20) if os.environ.get("BARNABAS_SWEEP") == "full" else range(2)
+
+
+def in_another_process(seed: int, hash_seed: str) -> str:
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation.story", str(seed)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_gives_one_trace_in_every_process(seed: int) -> None:
+    here = trace_of(seed)
+    assert here == trace_of(seed)
+    assert here == in_another_process(seed, hash_seed="1")
+    assert here == in_another_process(seed, hash_seed="4242")
+
+
+def test_another_seed_gives_another_trace() -> None:
+    assert trace_of(1) != trace_of(2)

@@ -1,0 +1,86 @@
+"""The pytest plug-in, in a pytest run of its own, as a user has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+USERS_TESTS = """
+from barnabas.testing import EmbeddedBroker
+import asyncio
+import pytest
+from barnabas.testing.scripted_client import ScriptedClient
+from barnabas.wire.messages.metadata import MetadataRequest
+
+seen = set()
+
+async def topics(bootstrap):
+    client = await ScriptedClient.connect(bootstrap)
+    answer = await client.ask(MetadataRequest(topics=None))
+    await client.close()
+    return {topic.name: len(topic.partitions) for topic in answer.topics}
+
+@pytest.mark.parametrize("way", ["a/b c", "d"])
+def test_topics_are_fresh(barnabas_bootstrap, barnabas_topic, way):
+    assert barnabas_topic not in seen
+    seen.add(barnabas_topic)
+    assert asyncio.run(topics(barnabas_bootstrap))[barnabas_topic] == 1
+
+def test_the_broker_is_one_for_all(barnabas_broker, barnabas_bootstrap):
+    assert isinstance(barnabas_broker, EmbeddedBroker)
+    assert barnabas_broker.bootstrap_servers == barnabas_bootstrap
+    assert seen <= set(asyncio.run(topics(barnabas_bootstrap)))
+"""
+
+SETTINGS = """
+import pytest
+
+@pytest.fixture(scope="session")
+def barnabas_settings():
+    return {"listeners": "nonsense"}
+"""
+
+UNCONCERNED = """
+import sys
+
+def test_nothing_of_ours_was_imported():
+    ours = {name for name in sys.modules if name.startswith("barnabas")}
+    assert ours <= {"barnabas", "barnabas._version", "barnabas.testing", "barnabas.testing.pytest_plugin"}
+"""
+
+
+def run_pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "barnabas.testing.pytest_plugin", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_fixtures_serve_a_users_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(USERS_TESTS)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_settings_of_the_broker_can_be_given(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(USERS_TESTS)
+    (tmp_path / "conftest.py").write_text(SETTINGS)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 1
+    assert "listeners = nonsense" in done.stdout
+
+
+def test_who_does_not_use_it_does_not_pay_for_it(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(UNCONCERNED)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
