@@ -71,17 +71,35 @@ class Contest:
         self.plan = plan
         self._numbers = count()
 
-    def measure(self, turn: Callable[[Broker, str, Figures], None], partitions: int) -> list[Figures]:
-        """Let each broker have its turn with a new topic, several times."""
+    def measure(
+        self, turn: Callable[[Broker, str, Figures], None], partitions: int, *, anew: bool = False
+    ) -> list[Figures]:
+        """Let each broker have its turn several times, with one topic for all of them or with a new one for each.
+
+        The first appends to a new partition cost a broker more than all that follow, so only who reads a topic from its
+        beginning asks for a new one.
+        """
         measured = [Figures() for _ in self.brokers]
-        for _ in range(self.plan.rounds):
-            for broker, figures in zip(self.brokers, measured, strict=True):
-                topic = f"bench-{next(self._numbers)}"
-                with clients.connected(broker.bootstrap) as peer:
-                    clients.create_topic(peer, topic, partitions)
-                    turn(broker, topic, figures)
-                    clients.delete_topic(peer, topic)
+        topics: list[str] = []
+        for number in range(self.plan.rounds):
+            if anew or not topics:
+                topics = [self._create_topic(broker, partitions) for broker in self.brokers]
+            for broker, topic, figures in zip(self.brokers, topics, measured, strict=True):
+                turn(broker, topic, figures)
+            if anew or number == self.plan.rounds - 1:
+                self._delete(topics)
         return measured
+
+    def _create_topic(self, broker: Broker, partitions: int) -> str:
+        topic = f"bench-{next(self._numbers)}"
+        with clients.connected(broker.bootstrap) as peer:
+            clients.create_topic(peer, topic, partitions)
+        return topic
+
+    def _delete(self, topics: list[str]) -> None:
+        for broker, topic in zip(self.brokers, topics, strict=True):
+            with clients.connected(broker.bootstrap) as peer:
+                clients.delete_topic(peer, topic)
 
     def throughput(self, partitions: int, size: int) -> list[Result]:
         """librdkafka writes, then reads what it wrote."""
@@ -97,7 +115,7 @@ class Contest:
             reading = consumed[self.brokers.index(broker)]
             add(reading, records, size, seconds, cpu_seconds(broker.pid) - between)
 
-        produced = self.measure(turn, partitions)
+        produced = self.measure(turn, partitions, anew=True)
         what = f"{size} B records, {partitions} partition{'s' * (partitions > 1)}"
         results = []
         for verb, measured in (("produce", produced), ("consume", consumed)):
@@ -117,6 +135,7 @@ class Contest:
                 for first in range(CONNECTIONS)
             ]
             frames = [clients.produce_frame(topic, span, records, 100) for span in spans]
+            clients.exchange_on_many(broker.bootstrap, frames, self.plan.exchange_s / 2)
             rate = clients.exchange_on_many(broker.bootstrap, frames, self.plan.exchange_s)
             figures.rate = max(figures.rate, rate)
 

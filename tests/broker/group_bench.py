@@ -47,9 +47,7 @@ class MemoryLog:
         batches.append(bytes(batch))
         return view.next_offset
 
-    def wait_for_high_watermark(
-        self, partition: TopicPartition, offset: int, timeout_ms: int
-    ) -> Awaitable[ErrorCode]:
+    def wait_for_high_watermark(self, partition: TopicPartition, offset: int, timeout_ms: int) -> Awaitable[ErrorCode]:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[ErrorCode] = loop.create_future()
         if self.commits_at_once:
@@ -103,8 +101,14 @@ class ServiceBench:
     """The service and what handlers need beside it."""
 
     def __init__(self, loop: VirtualTimeLoop, log: MemoryLog, **settings: Any) -> None:
-        values = {"node_id": NODE_ID, "group_initial_rebalance_delay_ms": 0} | settings
-        self.settings = BrokerSettings.load({}, values)
+        node = {
+            "node.id": NODE_ID,
+            "process.roles": "broker,controller",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:9093",
+        }
+        self.settings = BrokerSettings.load(node, **({"group_initial_rebalance_delay_ms": 0} | settings))
         self.log = log
         self.runtime = SimulatedRuntime(loop, Random(7))
         self.groups = GroupService(self.settings, self.runtime, NODE_ID, log)
@@ -121,14 +125,17 @@ class ServiceBench:
     def apply(self, image: ClusterImage, **delta: Any) -> None:
         self.metadata.image = image
         changed = tuple(
-            TopicPartition(name, index) for name, topic in image.topics.items() for index in range(len(topic.partitions))
+            TopicPartition(name, index)
+            for name, topic in image.topics.items()
+            for index in range(len(topic.partitions))
         )
         self.groups.apply(image, ClusterDelta(**({"partitions_changed": changed} | delta)))
 
     async def start(self, partitions: int = 2, **topics: int) -> None:
         self.apply(image_of({CONSUMER_OFFSETS: partitions, **topics}))
-        while self.groups.list_groups([], []).error_code:
-            await asyncio.sleep(0.001)
+        # Loading takes a few milliseconds of virtual time for each partition.
+        await asyncio.sleep(partitions * 0.1)
+        assert self.groups.list_groups([], []).error_code == ErrorCode.NONE
 
     def context(self, key: ApiKey, version: int, client_id: str = "app") -> RequestContext:
         connection: Any = SimpleNamespace(listener="PLAINTEXT", principal="User:ANONYMOUS", peer_host="127.0.0.1")

@@ -415,6 +415,7 @@ def test_a_corrupt_log_goes_offline_alone() -> None:
     plane.append("t", b"b", number=1)
     log = plane.partition("t").led_log()
     log.active_segment.file.write_at(0, b"\xff" * 30)
+    log.active_segment.recent.clear()
     assert code_of(plane.fetch("t")) == "KAFKA_STORAGE_ERROR"
     assert code_of(plane.append("t", b"more")) == "KAFKA_STORAGE_ERROR"
     assert values_of(plane.fetch("t", number=1)) == [b"b"]
@@ -460,10 +461,10 @@ def test_on_a_real_disk(tmp_path: Any) -> None:
 def test_every_record_arrives_once_and_in_order(data: st.DataObject) -> None:
     """Writers append to several partitions, small segments roll; a reader in a session waits, with odd limits."""
     plane = DataPlane()
-    plane.create_topic("t", 3, **{"internal_segment_bytes": "400"})
+    plane.create_topic("t", 3, internal_segment_bytes="400")
     written: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     seen: dict[int, list[bytes | None]] = {0: [], 1: [], 2: []}
-    offsets = {number: 0 for number in range(3)}
+    offsets = dict.fromkeys(range(3), 0)
     session_id, epoch = 0, 0 if data.draw(st.booleans()) else -1
     changed = dict(offsets)
 

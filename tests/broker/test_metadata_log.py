@@ -84,7 +84,6 @@ def test_an_aborted_transaction_is_told_of_as_nothing() -> None:
     told = reader.feed(batch_of(2, AbortTransactionRecord()))
     assert told is not None
     assert (told.base_offset, told.last_offset, told.records) == (0, 2, ())
-    assert not reader.in_transaction
     after = batch_of(3, config("b"))
     assert reader.feed(after) is after
 

@@ -86,7 +86,10 @@ def test_an_unknown_version_of_api_versions_is_refused_in_version_0(version: int
 def test_other_unknown_versions_and_apis_close_the_connection() -> None:
     to = router(handler(ApiKey.LIST_GROUPS, answering(None)), handler(ApiKey.PRODUCE, answering(None)))
     produce = ProduceRequest(acks=1, timeout_ms=1, topic_data=[])
-    for request, version in [(ListGroupsRequest(), 5), (HeartbeatRequest(group_id="", generation_id=0, member_id=""), 0)]:
+    for request, version in [
+        (ListGroupsRequest(), 5),
+        (HeartbeatRequest(group_id="", generation_id=0, member_id=""), 0),
+    ]:
         frame = bytearray(b"".join(encode_request(request, version, 1)))
         frame[2:4] = (77).to_bytes(2, "big")
         connection = FakeConnection()

@@ -47,7 +47,10 @@ class OurServer:
         self, folder: Path, overrides: Mapping[str, str], arguments: tuple[str, ...] = ("--ephemeral",)
     ) -> None:
         self._command = [sys.executable, "-m", "barnabas", "up", "--listen", "127.0.0.1:0", "-v", *arguments]
-        own = {"controller.quorum.voters": f"{overrides.get('node.id', '1')}@127.0.0.1:9093"}
+        own = {
+            "controller.quorum.voters": f"{overrides.get('node.id', '1')}@127.0.0.1:9093",
+            "advertised.listeners": "PLAINTEXT://127.0.0.1:0",  # as somebody would who has a server.properties
+        }
         for name, value in (own | dict(overrides)).items():
             self._command += ["--override", f"{name}={value}"]
         self._process: subprocess.Popen[str] | None = None
@@ -86,6 +89,11 @@ class OurServer:
         finally:
             if process.stdout is not None:
                 process.stdout.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the node was not started"
+        return self._process.pid
 
     @property
     def is_running(self) -> bool:

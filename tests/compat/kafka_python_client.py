@@ -80,6 +80,7 @@ class KafkaPython:
                 "session_timeout_ms": 6000,
                 "heartbeat_interval_ms": 200,
                 "fetch_max_wait_ms": 100,
+                "metadata_max_age_ms": 500,  # a leader that has not heard of the topic yet shares out nothing
                 **settings,
             },
         )

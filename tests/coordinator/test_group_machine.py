@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.coordinator.group import Group
 from barnabas.coordinator.rebalance import join_key, session_key, sync_key
 from barnabas.coordinator.states import GroupState
 from barnabas.wire.messages.heartbeat import HeartbeatRequest

@@ -261,6 +261,27 @@ def test_a_peer_that_is_no_node_is_told(run: Run) -> None:
     run(story)
 
 
+def test_a_node_that_refuses_what_it_offers_is_given_up(run: Run) -> None:
+    async def story() -> None:
+        node = Node()
+
+        def refuse(connection: Connection, version: int, correlation_id: int) -> None:
+            keys = [ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=4)]
+            refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
+            connection.respond(encode_response(refusal, 0, correlation_id))
+
+        node.tell_versions = refuse  # type: ignore[method-assign]
+        await node.start()
+        channel = node.channel()
+        with pytest.raises(ConnectError, match=r"ApiVersions with UNSUPPORTED_VERSION \(35\)"):
+            await channel.connect()
+        assert [version for _, version in node.log] == [4, 3, 2, 1, 0]
+        await channel.close()
+        await node.server.stop(100)
+
+    run(story)
+
+
 def test_a_request_that_nobody_waits_for_any_more_disturbs_nobody() -> None:
     async def story() -> None:
         node = Node()

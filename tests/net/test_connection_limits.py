@@ -73,6 +73,22 @@ def test_an_address_has_its_own_limit() -> None:
     assert states(door.come(2)) == "ar"
 
 
+def test_who_left_is_forgotten() -> None:
+    door = Door(max_connections=1)
+    for connection in door.come(3):
+        door.leave(connection)
+    assert (door.admission.admitted_count, door.admission.waiting_count) == (0, 0)
+    assert door.admission._by_address == {}
+
+
+def test_a_stopping_node_lets_nobody_in() -> None:
+    door = Door(max_connections=1)
+    crowd = door.come(2)
+    door.admission.close()
+    door.leave(crowd[0])
+    assert states(crowd + door.come(1)) == "awr"
+
+
 def test_refusals_are_logged_once_per_second(caplog: pytest.LogCaptureFixture) -> None:
     door = Door(max_connections_per_ip=0)
     with caplog.at_level(logging.WARNING, "barnabas.net"):

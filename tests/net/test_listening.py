@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from barnabas.net import ListenError, ListenerSpec
-from tests.net.worlds import MIB, Desk, Peer, Story, eventually, run_simulated, started
+from tests.net.worlds import MIB, Desk, Peer, Story, eventually, run_asyncio, run_simulated, started
 
 Run = Callable[[Story], None]
 
@@ -102,6 +104,30 @@ def test_an_empty_host_means_all_addresses_on_one_port(run_real: Run) -> None:
         await server.stop(100)
 
     run_real(story)
+
+
+def test_a_free_port_must_be_free_on_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        create = loop.create_server
+        asked: list[tuple[str, int]] = []
+
+        async def create_server(make: Any, host: str, port: int, **options: Any) -> asyncio.Server:
+            asked.append((host, port))
+            if host == "::":
+                if len(asked) <= 2:
+                    raise OSError(errno.EADDRINUSE, "taken")
+                raise OSError(errno.EAFNOSUPPORT, "no IPv6 here")
+            return await create(make, host, port, **options)
+
+        monkeypatch.setattr(loop, "create_server", create_server)
+        server = await started(Desk(), ListenerSpec("PLAINTEXT", "", 0))
+        assert [host for host, _ in asked] == ["0.0.0.0", "::", "0.0.0.0", "::"]
+        assert asked[2][1] == 0, "another port is looked for"
+        assert await (await Peer.connect(server)).ask(b"hello") == b"hello"
+        await server.stop(100)
+
+    run_asyncio(story)
 
 
 @needs_ipv6

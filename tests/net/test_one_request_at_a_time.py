@@ -123,6 +123,28 @@ def test_little_is_read_while_a_request_is_in_process(run_real: Run) -> None:
     run_real(story)
 
 
+def test_a_large_request_gets_its_memory_when_its_turn_has_come(run: Run) -> None:
+    async def story() -> None:
+        desk = Desk(is_patient=True)
+        server = await started(desk)
+        peer = await Peer.connect(server)
+        peer.send(b"first")
+        await desk.arrived(1)
+        (connection,) = server.connections
+        peer.send(b"x" * (2 * MIB))
+        await eventually(lambda: bool(connection._pauses))
+        assert connection.received_bytes <= 64 * KIB
+        assert server.reserved_bytes == 0
+        desk.answer_next()
+        await desk.arrived(2)
+        assert server.reserved_bytes == 2 * MIB
+        desk.answer_next()
+        assert server.reserved_bytes == 0
+        await server.stop(100)
+
+    run(story)
+
+
 def test_a_request_without_response_makes_way_for_the_next(run: Run) -> None:
     async def story() -> None:
         desk = Desk()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from barnabas.net import Connection, ListenerSpec, Server, ServerLimits
 from barnabas.testing.sim.loop import VirtualTimeLoop
@@ -38,12 +38,20 @@ def run_simulated(story: Story, seed: int = 1) -> None:
     try:
         loop.run_until_complete(story(), limit_s=100_000)
     finally:
+        Peer.all_of_them.clear()
         loop.close()
 
 
 async def _in_time(story: Story) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        await story()
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            await story()
+    finally:
+        # Nothing of one story may stay behind for the next.
+        for peer in Peer.all_of_them:
+            peer.transport.abort()
+        await asyncio.sleep(0.001)
+        Peer.all_of_them.clear()
 
 
 def framed(*frames: bytes) -> bytes:
@@ -52,6 +60,8 @@ def framed(*frames: bytes) -> bytes:
 
 class Peer(asyncio.Protocol):
     """The other end of a connection."""
+
+    all_of_them: ClassVar[list[Peer]] = []
 
     def __init__(self) -> None:
         self.transport = cast(asyncio.Transport, None)
@@ -96,6 +106,7 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.all_of_them.append(self)
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)

@@ -20,7 +20,7 @@ from barnabas.wire.apis import api
 from barnabas.wire.embedded.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from barnabas.wire.embedded.consumer_protocol import TopicPartition as AssignedTopic
 from barnabas.wire.message import Request
-from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
@@ -89,8 +89,11 @@ class Player:
 
     # Topics
 
-    async def create_topic(self, name: str, partitions: int = 1) -> None:
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    async def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
+        configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=configs
+        )
         response, _ = await self.ask(CreateTopicsRequest(topics=[topic]))
         expect(response.topics[0].error_code)
 

@@ -1,6 +1,7 @@
-"""One node and a day in its life, as a program: `python -m tests.simulation.story SEED` prints the hash of its trace.
+"""Stories of one node, as a program: `python -m tests.simulation.story day SEED` prints the hash of the trace, and with
+`--lines` the trace itself, so that two runs that should not differ can be compared.
 
-The test of determinism runs it in this process and in others.
+The test of determinism plays them in this process and in others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.testing.sim.world import World
 from tests.simulation.players import Member, Player
+from tests.simulation.workload import survive
 
 TOPIC = "orders"
 FIRST = TopicPartition(TOPIC, 0)
@@ -66,11 +68,20 @@ async def a_day(world: World) -> None:
     assert await bob.until_it_works(bob.read_all, FIRST) == [b"one", b"two", b"three"]
 
 
-def trace_of(seed: int, tell: Callable[[str], object] | None = None) -> str:
+async def a_storm(world: World) -> None:
+    """Many clients at once, and a node that dies under them."""
+    node = await world.start_node("10.0.0.1")
+    await survive(world, node, [lambda _, node: node.kill(), lambda _, node: node.host.die_at(20)])
+
+
+STORIES = {"day": a_day, "storm": a_storm}
+
+
+def trace_of(story: str, seed: int, tell: Callable[[str], object] | None = None) -> str:
     """Play the story; the hash of all that happened."""
     with World(seed, keep_trace=tell is not None) as world:
         try:
-            world.run(a_day(world))
+            world.run(STORIES[story](world))
         finally:
             if tell is not None:
                 for line in world.trace.tail:
@@ -80,5 +91,5 @@ def trace_of(seed: int, tell: Callable[[str], object] | None = None) -> str:
 
 if __name__ == "__main__":
     wants_lines = "--lines" in sys.argv
-    digest = trace_of(int(sys.argv[1]), (lambda line: sys.stdout.write(line + "\n")) if wants_lines else None)
-    sys.stdout.write(digest + "\n")
+    write = (lambda line: sys.stdout.write(line + "\n")) if wants_lines else None
+    sys.stdout.write(trace_of(sys.argv[1], int(sys.argv[2]), write) + "\n")

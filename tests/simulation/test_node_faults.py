@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from random import Random
 
 import pytest
@@ -14,6 +15,16 @@ from barnabas.testing.sim.world import CLIENT_ADDRESS, SimulatedNode, World
 from tests.simulation.players import Refused
 from tests.simulation.workload import Workload, survive
 
+#: Small segments and little patience: files are rolled, compacted and replaced all the time.
+EAGER: Mapping[str, object] = {
+    "log.roll.ms": 500,
+    "log.cleaner.backoff.ms": 100,
+    "log.cleaner.min.cleanable.ratio": 0.01,
+    "internal.metadata.log.segment.bytes": 2000,
+    "metadata.log.max.record.bytes.between.snapshots": 500,
+    "log.flush.offset.checkpoint.interval.ms": 500,
+    "log.initial.task.delay.ms": 100,
+}
 SEEDS = range(100) if os.environ.get("BARNABAS_SWEEP") == "full" else range(2)
 
 
@@ -35,7 +46,7 @@ def test_killing_the_process_loses_nothing_that_was_acknowledged(seed: int) -> N
     with World(seed) as world:
 
         async def story() -> Workload:
-            node = await world.start_node()
+            node = await world.start_node(overrides=EAGER if seed % 2 else {})
             chance = Random(seed)
             return await survive(world, node, [chance.choice([kill, kill_in_a_write]) for _ in range(4)])
 
@@ -48,7 +59,7 @@ def test_power_loss_loses_nothing_when_every_append_is_flushed(seed: int) -> Non
     with World(seed) as world:
 
         async def story() -> None:
-            node = await world.start_node(overrides={"log.flush.interval.messages": 1})
+            node = await world.start_node(overrides={"log.flush.interval.messages": 1, **(EAGER if seed % 2 else {})})
             await survive(world, node, [lose_power] * 3)
 
         world.run(story())

@@ -14,6 +14,8 @@ from tests.simulation.players import Player, Refused
 TOPIC = "ledger"
 PARTITIONS = 3
 GROUP = "clerks"
+#: Small, so that segments are rolled under every load.
+SEGMENT_BYTES = "5000"
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class Workload:
 
     async def start(self) -> None:
         founder = self._player("founder")
-        await founder.create_topic(TOPIC, PARTITIONS)
+        await founder.create_topic(TOPIC, PARTITIONS, internal_segment_bytes=SEGMENT_BYTES)
         await founder.until_it_works(founder.find_coordinator, GROUP)
         await founder.close()
         start = asyncio.create_task
@@ -139,6 +141,7 @@ async def survive(
     for misfortune in misfortunes:
         await asyncio.sleep(chance.uniform(0.2, 3.0))
         misfortune(world, node)
+        await node.host.wait_until_dead()
         await asyncio.sleep(chance.uniform(0.05, 2.0))
         await node.start_if_dead()
     await asyncio.sleep(2.0)

@@ -258,3 +258,30 @@ def test_code_that_waits_is_closed_with_the_loop() -> None:
     assert not task.done()
     with pytest.raises(RuntimeError, match="closed"):
         loop.run_forever()
+
+
+def test_code_that_waits_even_while_it_is_closed_is_closed_to_its_end() -> None:
+    loop = VirtualTimeLoop()
+    ended: list[str] = []
+
+    async def outer() -> None:
+        try:
+            await stubborn()
+        finally:
+            ended.append("outer")
+
+    async def stubborn() -> None:
+        try:
+            await loop.create_future()
+        except BaseException:
+            for number in range(3):
+                try:
+                    await loop.create_future()
+                finally:
+                    ended.append(f"stubborn {number}")
+            raise
+
+    loop.create_task(outer())
+    loop.run_for(1)
+    loop.close()
+    assert ended == ["stubborn 0", "outer"]

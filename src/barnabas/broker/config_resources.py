@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.settings import InvalidSettingsError, Setting, State, Type, format_value
-from barnabas.base.settings.names import looks_secret
 from barnabas.broker.context import CLUSTER_NAME, Authorizer, Operation, RequestContext, Resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
 from barnabas.metadata.configs import AllowsResource
@@ -62,7 +61,7 @@ def is_changeable(name: str) -> bool:
 def is_secret(name: str) -> bool:
     """Whether the value must not be shown. Nobody knows what an unknown setting holds."""
     setting = declaration(name)
-    return setting is None or setting.secret or looks_secret(name)
+    return setting is None or setting.secret
 
 
 def effective_settings(static: BrokerSettings, image: ClusterImage, node_id: int) -> BrokerSettings:
@@ -187,7 +186,7 @@ class BrokerRules:
             )
         given = {name: value for name, value in changes.items() if value is not None}
         for name in given:
-            self._check_changeable(name, image)
+            self._check_changeable(broker, name, image)
         live = {name: value for name, value in given.items() if _is_live(name)}
         current = {name: value for name, value in _live_changes(image, self._node_id).items() if name not in changes}
         try:
@@ -202,12 +201,16 @@ class BrokerRules:
         except InvalidSettingsError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
-    def _check_changeable(self, name: str, image: ClusterImage) -> None:
+    def _check_changeable(self, broker: str, name: str, image: ClusterImage) -> None:
         setting = declaration(name)
         if setting is not None and not is_changeable(name):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
                 f"{name} is {setting.state.value}, so it cannot be changed while the broker runs",
+            )
+        if name == _CORDONED and not broker:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"{name} differs from broker to broker, so it cannot be set for all at once"
             )
         if name == _CORDONED and image.features.get(METADATA_VERSION, 0) < _CORDONED_METADATA_VERSION:
             raise BrokerError(

@@ -95,8 +95,12 @@ class GroupRunner:
                 await self._runtime.offload(lambda data=data: self._load(data))  # type: ignore[misc]
                 if self._phase is not _Phase.LOADING:
                     return
-        except BarnabasError as failure:
-            _log.error("the groups of %s cannot be loaded, so they are not served: %s", self.partition, failure)
+        except Exception as failure:
+            # Whatever it is: the other partitions are loaded, and this one is not served with half its groups.
+            trace = None if isinstance(failure, BarnabasError) else failure
+            _log.error(
+                "the groups of %s are not served, they cannot be loaded: %s", self.partition, failure, exc_info=trace
+            )
             if self._phase is _Phase.LOADING:
                 self._phase = _Phase.FAILED
             return
@@ -189,9 +193,10 @@ class GroupRunner:
             writes, waiting = waiting[:count], waiting[count:]
             try:
                 self._append(writes)
-            except BarnabasError as failure:
+            except Exception as failure:
                 code = getattr(failure, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
-                _log.warning("records of groups were not written to %s: %s", self.partition, failure)
+                trace = None if isinstance(failure, BarnabasError) else failure
+                _log.warning("records of groups were not written to %s: %s", self.partition, failure, exc_info=trace)
                 # What was staged later may build on what was not written.
                 self.shard.rejected(writes + waiting, append_error(code), self.now())
                 break

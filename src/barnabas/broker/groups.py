@@ -276,8 +276,6 @@ class GroupService:
         return runner.shard.describe_group(group_id, tells_missing=tells_missing)
 
     def delete_group(self, group_id: str) -> Answer[DeletableGroupResult]:
-        if not group_id:
-            return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
         runner = self._find(group_id)
         if isinstance(runner, ErrorCode):
             return DeletableGroupResult(group_id=group_id, error_code=runner)

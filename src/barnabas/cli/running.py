@@ -31,8 +31,6 @@ def run_node(
     settings: BrokerSettings, files: FileSystem, prepare: Callable[[SystemRuntime], None] = lambda runtime: None
 ) -> None:
     """Start, say `ready`, wait for SIGINT or SIGTERM, stop. Raises what the start raises."""
-    for warning in settings.warnings:
-        logging.getLogger("barnabas").warning("%s", warning)
     runtime = SystemRuntime()
     prepare(runtime)
     try:

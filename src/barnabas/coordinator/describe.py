@@ -13,12 +13,12 @@ from barnabas.coordinator.states import GroupState
 from barnabas.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from barnabas.wire.messages.list_groups import ListedGroup
 
-CLASSIC: Final = "Classic"
+CLASSIC: Final = "classic"
 
 
 def list_groups(shard: ShardState, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
     """The groups in one of these states and of one of these types; no filter passes all, an unknown one none."""
-    if types and CLASSIC.lower() not in [each.lower() for each in types]:
+    if types and CLASSIC not in [each.lower() for each in types]:
         return []
     wanted = [each.strip().lower() for each in states]
     return [

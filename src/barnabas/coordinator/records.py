@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
@@ -43,7 +44,13 @@ def offset_tombstone(group_id: str, partition: TopicPartition) -> Record:
 
 
 def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
-    return OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition).encode_key()
+    return _key_before_partition(group_id, partition.topic) + partition.partition.to_bytes(4, "big", signed=True)
+
+
+@lru_cache(maxsize=4096)
+def _key_before_partition(group_id: str, topic: str) -> bytes:
+    """Commits come again and again for the same topics, and the partition is what the key ends with."""
+    return OffsetCommitKey(group=group_id, topic=topic, partition=0).encode_key()[:-4]
 
 
 def new_group_record(group: Group) -> Record:

@@ -22,6 +22,8 @@ class EffectiveConfig(NamedTuple):
 
 def check_topic_configs(topic: str, configs: Mapping[str, str], options: ControllerOptions) -> None:
     """Raise INVALID_CONFIG unless a topic can have all these settings together, over the defaults of its node."""
+    if not configs:
+        return  # the node has checked its defaults
     for name in configs:
         if name not in TOPIC_SETTINGS:
             near = TOPIC_SETTINGS.nearest(name)
@@ -44,8 +46,9 @@ def effective_topic_configs(configs: Mapping[str, str], options: ControllerOptio
 def _effective(name: str, configs: Mapping[str, str], options: ControllerOptions) -> TopicDefault:
     if name in configs:
         return TopicDefault(configs[name], ConfigSource.TOPIC)
-    own_default = TopicDefault(TOPIC_SETTINGS[name].default_text, ConfigSource.DEFAULT)
-    return options.topic_defaults.get(name, own_default)
+    if name in options.topic_defaults:
+        return options.topic_defaults[name]
+    return TopicDefault(TOPIC_SETTINGS[name].default_text, ConfigSource.DEFAULT)
 
 
 def is_topic_list(name: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from random import Random
 from typing import TypeVar
 
@@ -131,13 +132,21 @@ class _Creation:
             return result
         result.num_partitions = len(replicas)
         result.replication_factor = len(replicas[0])
-        result.configs = [
+        result.configs = self._effective(configs) if configs else self._defaults
+        return result
+
+    @cached_property
+    def _defaults(self) -> list[CreatableTopicConfigs]:
+        """The same for all topics of the request that say nothing, and there may be many."""
+        return self._effective({})
+
+    def _effective(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        return [
             CreatableTopicConfigs(
                 name=each.name, value=each.value, read_only=False, config_source=each.source, is_sensitive=False
             )
             for each in effective_topic_configs(configs, self.options)
         ]
-        return result
 
     def _check_name(self, name: str) -> None:
         if name in self.image.topics:

@@ -7,11 +7,13 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.storage.errors import CorruptLogError
 from barnabas.storage.files import FileSystem, join, read_file, replace_file
+
+T = TypeVar("T")
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
@@ -28,31 +30,33 @@ _EPOCH_LINE: Final = re.compile(r"([0-9]+)\s+([0-9]+)", re.ASCII)
 _METADATA_LINES: Final = re.compile(r"version: ([0-9]+)\ntopic_id: (\S+)", re.ASCII)
 
 
-class OffsetCheckpoint:
-    """A file with an offset for each partition, which may be written from any thread.
+class Checkpoint(Generic[T]):
+    """A small file that is always written whole, and may be so from any thread.
 
-    What to write is taken on the event loop, by `begin`; what that returns does the writing. Two such writings may
-    overtake each other: an older one then does nothing. Nor is written what the file holds already.
+    What to write is handed in on the event loop, by `begin`; what that returns does the writing. Two writings may
+    overtake each other: the older one then does nothing. Nor is written what the file holds already.
     """
 
-    def __init__(self, files: FileSystem, path: str) -> None:
-        self._files = files
-        self._path = path
+    __slots__ = ("_begun", "_content", "_lock", "_write_content", "_written")
+
+    def __init__(self, write: Callable[[T], None]) -> None:
+        self._write_content = write
         self._lock = threading.Lock()
         self._begun = 0
         self._written = 0
-        self._content: dict[TopicPartition, int] | None = None
+        self._content: T | None = None
 
-    def begin(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+    def begin(self, content: T) -> Callable[[], None]:
+        """`content` must not change any more."""
         self._begun += 1
-        return partial(self._write, self._begun, dict(offsets))
+        return partial(self._write, self._begun, content)
 
-    def _write(self, number: int, offsets: dict[TopicPartition, int]) -> None:
+    def _write(self, number: int, content: T) -> None:
         with self._lock:
-            if number > self._written and offsets != self._content:
+            if number > self._written and content != self._content:
                 self._content = None  # what a failed write leaves, nobody knows
-                write_offsets(self._files, self._path, offsets)
-                self._content = offsets
+                self._write_content(content)
+                self._content = content
             self._written = max(self._written, number)
 
 

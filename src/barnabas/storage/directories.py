@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Final, TypeVar
 
@@ -20,11 +21,12 @@ from barnabas.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
-    OffsetCheckpoint,
+    Checkpoint,
     read_clean_shutdown,
     read_offsets,
     remove_clean_shutdown,
     write_clean_shutdown,
+    write_offsets,
 )
 from barnabas.storage.errors import DISK_FULL, CorruptLogError, DirectoryInUseError, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, Lock, Space, directory_of, join
@@ -80,7 +82,7 @@ class LogDirectory:
         self.log_starts: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._checkpoints = {
-            name: OffsetCheckpoint(files, join(path, name))
+            name: Checkpoint(partial(write_offsets, files, join(path, name)))
             for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE)
         }
         #: Up to where each compacted log is clean.
@@ -164,7 +166,7 @@ class LogDirectory:
         )
 
     def _begin_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        write = self._checkpoints[name].begin(offsets)
+        write = self._checkpoints[name].begin(dict(offsets))
         return lambda: self.guard(write)
 
     def save_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:

@@ -36,8 +36,8 @@ NO_EPOCH_END: Final = EpochEnd(NO_EPOCH, NO_OFFSET)
 class LeaderEpochs:
     """The epochs of one log with their first offsets; both only rise from entry to entry.
 
-    `dirty` says that the file lags behind. A new epoch must be saved before the log tells anyone of its first record,
-    since recovery does not look for epochs below the recovery point; after truncation saving may wait, because loading
+    `dirty` says that the file lags behind. A new epoch must be saved before the recovery point passes its first record,
+    since below that recovery does not look; so flushes save it. After truncation saving may wait, because loading
     truncates again.
     """
 
@@ -148,5 +148,10 @@ def load_leader_epochs(files: FileSystem, directory: str) -> LeaderEpochs:
 def save_leader_epochs(files: FileSystem, directory: str, epochs: LeaderEpochs) -> None:
     """Bring the file up to date, if it is not."""
     if epochs.dirty:
-        write_epochs(files, join(directory, LEADER_EPOCH_FILE), epochs.entries)
+        write_leader_epochs(files, directory, epochs.entries)
         epochs.dirty = False
+
+
+def write_leader_epochs(files: FileSystem, directory: str, entries: Iterable[EpochEntry]) -> None:
+    """Replace the file."""
+    write_epochs(files, join(directory, LEADER_EPOCH_FILE), entries)

@@ -23,9 +23,10 @@ from barnabas.base.errors import BarnabasError, check
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records.batch import BatchView
 from barnabas.storage.aborted import AbortedTransaction
+from barnabas.storage.checkpoints import Checkpoint
 from barnabas.storage.errors import DISK_FULL, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, directory_of
-from barnabas.storage.leader_epochs import LeaderEpochs, save_leader_epochs
+from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochs, write_leader_epochs
 from barnabas.storage.producer_snapshot import ProducerSnapshots
 from barnabas.storage.producer_state import CompletedTransaction, ProducerStates
 from barnabas.storage.retention import count_expired
@@ -74,7 +75,7 @@ class FlushJob(NamedTuple):
         try:
             for sync in self.syncs:
                 sync()
-        except OSError as failure:
+        except (OSError, LogError) as failure:
             # Also with a full disk: what a failed sync should have covered, no later one covers.
             raise LogDirectoryError(self.directory, f"a sync failed: {failure}") from failure
 
@@ -135,6 +136,7 @@ class PartitionLog:
         self.producers = producers
         self.snapshots = snapshots
         self.epochs = epochs
+        self._epoch_file: Checkpoint[list[EpochEntry]] = Checkpoint(self._write_epochs)
         self.log_start_offset = log_start_offset
         self.next_offset = next_offset
         self.recovery_point = recovery_point
@@ -220,7 +222,7 @@ class PartitionLog:
         last_offset = batches[-1].last_offset
         epochs = self.epochs
         try:
-            if batches[-1].leader_epoch != epochs.latest_epoch or epochs.dirty or len(batches) > 1:
+            if batches[-1].leader_epoch != epochs.latest_epoch or len(batches) > 1:
                 self._note_epochs(batches)
             segment = self._segment_for(
                 len(prepared.data), batches[0].base_offset, last_offset, prepared.max_timestamp_ms, now_ms
@@ -254,9 +256,31 @@ class PartitionLog:
             epoch = batch.leader_epoch
             if epoch != epochs.latest_epoch and epoch >= 0:
                 epochs.assign(epoch, batch.base_offset)
-        if epochs.dirty:
-            # Before the records can be read: recovery does not look for epochs below the recovery point.
-            save_leader_epochs(self._files, self.directory, epochs)
+
+    def begin_saving_epochs(self) -> Callable[[], None] | None:
+        """What brings the file of epochs up to date, and may be called in another thread; None if it is."""
+        epochs = self.epochs
+        if not epochs.dirty:
+            return None
+        epochs.dirty = False
+        write = self._epoch_file.begin(epochs.entries)
+
+        def save() -> None:
+            try:
+                write()
+            except OSError as failure:
+                epochs.dirty = True
+                raise self.failed(failure) from failure
+
+        return save
+
+    def _save_epochs(self) -> None:
+        save = self.begin_saving_epochs()
+        if save is not None:
+            save()
+
+    def _write_epochs(self, entries: list[EpochEntry]) -> None:
+        write_leader_epochs(self._files, self.directory, entries)
 
     def _segment_for(
         self, size_bytes: int, first_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int
@@ -427,6 +451,7 @@ class PartitionLog:
 
     def flush(self, to_offset: int | None = None) -> None:
         """Make everything below `to_offset` (all, if not given) safe against a crash of the machine."""
+        self._save_epochs()
         job = self.begin_flush(to_offset)
         if job is not None:
             job.run()
@@ -444,6 +469,10 @@ class PartitionLog:
         # From the segment that ends there on: it may have been closed since, and its indexes got their last entries.
         start = self._segment_index(self.recovery_point - 1)
         syncs: list[Callable[[], None]] = []
+        save_epochs = self.begin_saving_epochs()
+        if save_epochs is not None:
+            # First: above the recovery point the batches tell the epochs, below it only the file does.
+            syncs.append(save_epochs)
         for segment in self._segments[start:]:
             if segment.base_offset < target:
                 syncs += segment.begin_flush()
@@ -470,7 +499,7 @@ class PartitionLog:
             self.active_segment.finish()
             self.snapshots.take(self.producers, self.next_offset)
             self.flush()
-            save_leader_epochs(self._files, self.directory, self.epochs)
+            self._save_epochs()
         except OSError as failure:
             raise self.failed(failure) from failure
         finally:
@@ -518,7 +547,7 @@ class PartitionLog:
             self._delete([segment], now_ms, after_data=self._sync_names)
         self.epochs.truncate_from_start(self.log_start_offset)
         self.producers.on_log_start(self.log_start_offset)
-        save_leader_epochs(self._files, self.directory, self.epochs)
+        self._save_epochs()
         return len(doomed)
 
     def _sync_names(self) -> None:
@@ -579,7 +608,7 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.epochs.truncate_from_end(offset)
-        save_leader_epochs(self._files, self.directory, self.epochs)
+        self._save_epochs()
         self.reload_producers(now_ms)
         self.set_high_watermark(self.high_watermark)
 

@@ -376,6 +376,10 @@ class LogManager:
                 await self._guarded(log, self._flush(log, None))
 
     async def _flush(self, log: PartitionLog, to_offset: int | None) -> None:
+        save_epochs = log.begin_saving_epochs()
+        if save_epochs is not None:
+            # By itself: on a full disk it can be tried again, while a failed sync cannot.
+            await self._runtime.offload(save_epochs)
         job = log.begin_flush(to_offset)
         if job is not None:
             await self._runtime.offload(job.run)

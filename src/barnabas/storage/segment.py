@@ -38,7 +38,7 @@ _NO_TIMESTAMP_MS: Final = -1
 # Enough for the stretch between two index entries at the default interval, and a header.
 _HEADER_BYTES: Final = 61
 _LOOK_BYTES: Final = 4096 + _HEADER_BYTES
-_RECENT_BATCHES: Final = 64
+_RECENT_BATCHES: Final = 16
 # How much of a file is read at once when all of it must be read.
 SCAN_BYTES: Final = 1024 * 1024
 
@@ -401,6 +401,7 @@ class Segment:
 
     def finish(self) -> None:
         """Called when no more batches will come: the indexes get their last entry and reach their files."""
+        self.recent.clear()
         if self.size_bytes:
             self.time_index.append(*self.max_timestamp, closing=True)
         self.write_indexes()

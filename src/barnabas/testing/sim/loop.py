@@ -17,6 +17,7 @@ not let time pass (`LivelockError`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from asyncio import AbstractEventLoop, Future, Handle, Task, TimerHandle
@@ -25,6 +26,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
 from heapq import heapify, heappop, heappush
 from random import Random
+from types import CoroutineType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from barnabas.testing.sim.process import Process, ProcessState, current_process
@@ -418,14 +420,22 @@ def _bury(task: Task[Any]) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     if task.done():
         return
-    coroutine = task.get_coro()
     for _ in range(MAX_CLOSINGS):
-        try:
-            if coroutine is not None:
-                coroutine.close()
+        waiting = _innermost(task.get_coro())
+        if waiting is None:
             return
-        except BaseException as failure:
-            # Code of a world that has ended; what it says is of no interest. One that waits even now, in a `finally`,
-            # is closed there again.
-            if "ignored GeneratorExit" not in str(failure):
-                return
+        # Code of a world that has ended; what it says is of no interest. What waits even now, in a `finally`, is still
+        # there the next time.
+        with contextlib.suppress(BaseException):
+            waiting.close()
+
+
+def _innermost(coroutine: object) -> CoroutineType[Any, Any, Any] | None:
+    """Of coroutines that wait for each other, the last that has not ended. Closed from without, one that waits again
+    would be left alone."""
+    found = None
+    while isinstance(coroutine, CoroutineType):
+        if coroutine.cr_frame is not None:
+            found = coroutine
+        coroutine = coroutine.cr_await
+    return found

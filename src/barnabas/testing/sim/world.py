@@ -87,8 +87,8 @@ class World:
             host = self._hosts[address] = Host(self, address)
         return host
 
-    def run(self, story: Coroutine[Any, Any, T], *, limit_s: float = 3600.0) -> T:
-        """Run a story to its end; it may take an hour of virtual time unless told otherwise."""
+    def run(self, story: Coroutine[Any, Any, T], *, limit_s: float = 86_400.0) -> T:
+        """Run a story to its end; it may take a day of virtual time unless told otherwise."""
         try:
             return self.loop.run_until_complete(story, limit_s=limit_s)
         except BaseException as failure:
@@ -179,6 +179,11 @@ class Host:
         if died.done():
             raise ProcessDiedError(f"{process.name} was killed")
         return task.result()
+
+    async def wait_until_dead(self) -> None:
+        """Until the process dies, as planned with `die_at`."""
+        if self.is_running and self._died is not None:
+            await asyncio.wait([self._died])
 
     # Misfortune
 

@@ -1,7 +1,8 @@
 """Keys and values of `__consumer_offsets`: committed offsets and the groups of all kinds.
 
-Written today: offsets as type 1 in version 3, classic groups as type 2 in version 3. Types 3-8 and 16 are consumer
-groups of the new protocol, 10-15 share groups, 17-23 streams groups. 9 and 18 are not used.
+Written today: offsets as type 1 in version 4 (in version 1 if they have a time of expiry), classic groups as type 2 in
+version 3. Types 3-8 and 16 are consumer groups of the new protocol, 10-15 share groups, 17-23 streams groups. 9 and 18
+are not used.
 """
 
 from barnabas.base.ids import Uuid

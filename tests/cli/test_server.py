@@ -1,0 +1,105 @@
+"""A node from Kafka's own server.properties: formatted, started in the background, stopped."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.cli.processes import TIMEOUT_S, command, refused, running
+
+PROPERTIES = """
+# The basic settings of Kafka's own example, with ports left to the system
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+num.network.threads=3
+num.io.threads=8
+log.dirs=logs-a,logs-b
+num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+"""
+
+
+def barnabas(*arguments: str, folder: Path) -> str:
+    done = subprocess.run(
+        command(*arguments), capture_output=True, text=True, check=False, timeout=TIMEOUT_S, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "server.properties").write_text(PROPERTIES)
+    return tmp_path
+
+
+def formatted(folder: Path) -> Path:
+    cluster_id = barnabas("storage", "random-uuid", folder=folder)
+    barnabas("storage", "format", "-t", cluster_id, "-c", "server.properties", folder=folder)
+    return folder
+
+
+def test_it_is_formatted_started_and_stopped_as_kafka_is(folder: Path) -> None:
+    formatted(folder)
+    ready = barnabas("server", "start", "server.properties", "--daemon", folder=folder)
+    try:
+        assert ready.startswith("ready: bootstrap 127.0.0.1:")
+        bootstrap = ready.split()[2]
+        assert AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).brokers
+    finally:
+        stopped = barnabas("server", "stop", "server.properties", folder=folder)
+    assert stopped.startswith("stopped: process ")
+    assert (folder / "logs-a/.kafka_cleanshutdown").exists()
+    assert (folder / "logs-b/.kafka_cleanshutdown").exists()
+
+
+def test_overrides_stand_over_the_file(folder: Path) -> None:
+    formatted(folder)
+    with running("server", "start", "server.properties", "--override", "broker.rack=attic", folder=folder) as (
+        _,
+        bootstrap,
+    ):
+        told = barnabas("broker-api-versions", "--bootstrap-server", bootstrap, folder=folder)
+    assert "attic" in told
+
+
+def test_directories_must_be_formatted(folder: Path) -> None:
+    code, told = refused("server", "start", "server.properties", folder=folder)
+    assert code == 1
+    assert "barnabas storage format" in told
+
+
+def test_a_failed_start_in_the_background_is_told(folder: Path) -> None:
+    code, told = refused("server", "start", "server.properties", "--daemon", folder=folder)
+    assert code == 1
+    assert "is not formatted" in told
+
+
+def test_directories_of_two_clusters_are_refused(folder: Path) -> None:
+    formatted(folder)
+    meta = folder / "logs-b/meta.properties"
+    lines = [
+        line if not line.startswith("cluster.id") else "cluster.id=other" for line in meta.read_text().splitlines()
+    ]
+    meta.write_text("\n".join(lines))
+    code, told = refused("server", "start", "server.properties", "-q", folder=folder)
+    assert code == 1
+    assert "belongs to cluster other" in told
+    assert told.count("\n") == 1
+
+
+def test_there_may_be_nothing_to_stop(folder: Path) -> None:
+    code, told = refused("server", "stop", "server.properties", folder=folder)
+    assert code == 1
+    assert told.startswith("barnabas: no node")

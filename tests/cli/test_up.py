@@ -1,0 +1,131 @@
+"""One command, one line, a node; and one line with the reason when there can be none."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.cli.processes import TIMEOUT_S, refused, running
+
+ANYWHERE = ("up", "--listen", "127.0.0.1:0")
+
+
+def test_a_record_is_there_after_a_restart(tmp_path: Path) -> None:
+    arguments = (*ANYWHERE, "--data-dir", "data")
+    with running(*arguments, folder=tmp_path) as (process, bootstrap):
+        producer = Producer({"bootstrap.servers": bootstrap})
+        producer.produce("greetings", b"hello")
+        assert producer.flush(TIMEOUT_S) == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+    assert (tmp_path / "data/.kafka_cleanshutdown").exists()
+    with running(*arguments, folder=tmp_path) as (_, bootstrap):
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers"})
+        consumer.assign([TopicPartition("greetings", 0, 0)])
+        record = consumer.poll(TIMEOUT_S)
+        assert record is not None
+        assert record.value() == b"hello"
+        consumer.close()
+
+
+def test_ctrl_c_stops_it_cleanly(tmp_path: Path) -> None:
+    with running(*ANYWHERE, "--data-dir", "data", folder=tmp_path) as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 0
+    assert (tmp_path / "node.log").read_text() == ""
+
+
+def test_an_ephemeral_node_leaves_nothing(tmp_path: Path) -> None:
+    with running(*ANYWHERE, "--ephemeral", folder=tmp_path) as (_, bootstrap):
+        assert re.fullmatch(r"127\.0\.0\.1:[1-9][0-9]*", bootstrap)
+        producer = Producer({"bootstrap.servers": bootstrap})
+        producer.produce("greetings", b"hello")
+        assert producer.flush(TIMEOUT_S) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["node.log"]
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, told = refused("up", "--listen", address, "--data-dir", "data", folder=tmp_path)
+    assert code == 1
+    assert told.startswith(f"barnabas: {address} is already in use")
+    assert told.count("\n") == 1
+
+
+def test_a_directory_is_used_by_one_node(tmp_path: Path) -> None:
+    with running(*ANYWHERE, "--data-dir", "data", folder=tmp_path):
+        code, told = refused(*ANYWHERE, "--data-dir", "data", folder=tmp_path)
+    assert code == 1
+    assert "data" in told
+    assert told.count("\n") == 1
+
+
+def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    with running(*ANYWHERE, "--data-dir", "data", folder=tmp_path):
+        pass
+    others = ("--override", "node.id=7", "--override", "controller.quorum.voters=7@localhost:9093")
+    code, told = refused(*ANYWHERE, "--data-dir", "data", *others, folder=tmp_path)
+    assert code == 1
+    assert told == (
+        "barnabas: log directory data belongs to node 1, but node.id is 7; correct node.id, or use another directory\n"
+    )
+
+
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, told = refused(*ANYWHERE, "--data-dir", "file/data", folder=tmp_path)
+    assert code == 1
+    assert told.startswith("barnabas: ")
+    assert "file/data" in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "word"),
+    [
+        ("num.partitions=none", "num.partitions"),
+        ("log.retention.check.interval.ms=0", "log.retention.check.interval.ms"),
+        ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "authorizer.class.name"),
+        ("sasl.enabled.mechanisms=PLAIN", "sasl.enabled.mechanisms"),
+        ("listeners=SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "SSL"),
+        ("process.roles=broker", "process.roles"),
+        ("controller.quorum.voters=1@a:1,2@b:1,3@c:1", "controller.quorum.voters"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_or_is_not_built_stops_the_start(
+    tmp_path: Path, override: str, word: str
+) -> None:
+    code, told = refused(*ANYWHERE, "--ephemeral", "--override", override, folder=tmp_path)
+    assert code == 1
+    assert word in told
+    assert "Traceback" not in told
+
+
+def test_a_name_that_nobody_knows_is_told_with_the_nearest_that_is_known(tmp_path: Path) -> None:
+    with running(*ANYWHERE, "--ephemeral", "--override", "num.partitons=3", folder=tmp_path):
+        pass
+    told = (tmp_path / "node.log").read_text()
+    assert told.count("did you mean num.partitions?") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--listen", "nowhere"),
+        ("--listen", "127.0.0.1:70000"),
+        ("--ephemeral", "--data-dir", "data"),
+        ("--no-such-option",),
+        ("--override", "nonsense"),
+    ],
+)
+def test_wrong_calls_are_explained(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    code, told = refused("up", *arguments, folder=tmp_path)
+    assert code in (1, 2)
+    assert told.startswith("barnabas: ")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,138 @@
+"""Two brokers that are asked the same: Apache Kafka and our node. What they answer is compared field by field.
+
+Left out of the comparison is what may differ: names that are drawn at random, ports, times, and the wording of messages
+for people (whether there is one is compared).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import Uuid
+from barnabas.wire.apis import api
+from barnabas.wire.json_form import to_json
+from barnabas.wire.message import Request
+from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tests.compat.brokers import OVERRIDES, OurServer
+from tests.compat.mock_cluster import Connection
+from tests.oracles.kafka_server import KafkaServer
+
+CLOSED = "the connection was closed"
+TOPIC, COMPACTED = "duel", "duel-compacted"
+ZERO = Uuid(bytes(16))
+
+#: Whose values are the broker's own; only whether they are there is compared.
+OWN = {"clusterId", "port", "memberId", "leader", "producerId", "sessionId", "topicId", "logDir", "totalBytes",
+       "usableBytes", "host", "leaderEpochOfQuorum", "finalizedFeaturesEpoch", "clientHost", "documentation",
+       "errorMessage", "authorizedOperations", "replicaDirectoryId", "partitionSize"}  # fmt: skip
+
+Ask = Callable[["Side"], Request]
+
+
+class Side:
+    """One of the two brokers, with the ids that it gave to the topics."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._host, _, port = bootstrap.rpartition(":")
+        self._port = int(port)
+        self._connection = Connection(self._host, self._port)
+        self.topic_ids: dict[str, Uuid] = {}
+        self.memory: dict[str, Any] = {}
+
+    def create_topics(self) -> None:
+        topics = [
+            CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1, assignments=[], configs=[]),
+            CreatableTopic(
+                name=COMPACTED,
+                num_partitions=1,
+                replication_factor=1,
+                assignments=[],
+                configs=[CreatableTopicConfig(name="cleanup.policy", value="compact")],
+            ),
+        ]
+        for each in self.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7).topics:
+            self.topic_ids[each.name] = each.topic_id
+
+    def call(self, request: Request, version: int) -> Any:
+        """The answer, or that the broker closed the connection."""
+        try:
+            return self._connection.call(request, api(request.API_KEY).response, version)
+        except (AssertionError, OSError):
+            self._connection.close()
+            self._connection = Connection(self._host, self._port)
+            return CLOSED
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@contextmanager
+def both(folder: Path) -> Iterator[tuple[Side, Side]]:
+    """Kafka and our node, each with the same two topics."""
+    ours_folder = folder / "ours"
+    ours_folder.mkdir()
+    with KafkaServer(folder / "kafka", OVERRIDES) as kafka, OurServer(ours_folder, OVERRIDES) as ours:
+        sides = Side(kafka.bootstrap), Side(ours.bootstrap)
+        for side in sides:
+            side.create_topics()
+        yield sides
+        for side in sides:
+            side.close()
+
+
+def differences(kafka: Side, ours: Side, ask: Ask) -> list[str]:
+    """What our node answers otherwise than Kafka does, over all versions that nodes serve."""
+    found: list[str] = []
+    for version in _served(ask(kafka)):
+        try:
+            expected = kafka.call(ask(kafka), version)
+        except BarnabasError:
+            continue  # this version cannot say it
+        answered = ours.call(ask(ours), version)
+        for path, theirs, our in _compare("", _plain(expected, version), _plain(answered, version)):
+            found.append(f"v{version} {path or 'answer'}: Kafka {theirs!r}, ours {our!r}")
+    return found
+
+
+def _served(request: Request) -> list[int]:
+    served = api(request.API_KEY).served
+    return list(range(served.low, served.high + 1))
+
+
+def _plain(answer: Any, version: int) -> Any:
+    return answer if answer == CLOSED else to_json(answer, version)
+
+
+def _compare(path: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
+    name = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2])
+    if name in OWN:
+        if _is_blank(theirs) != _is_blank(ours):
+            yield path, theirs, ours
+    elif isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in sorted({**theirs, **ours}):
+            yield from _compare(f"{path}.{key}", theirs.get(key, "absent"), ours.get(key, "absent"))
+    elif isinstance(theirs, list) and isinstance(ours, list):
+        theirs, ours = sorted(theirs, key=_order), sorted(ours, key=_order)
+        if len(theirs) != len(ours):
+            yield f"{path} (length)", theirs, ours
+        for number, (their, our) in enumerate(zip(theirs, ours, strict=False)):
+            yield from _compare(f"{path}[{number}]", their, our)
+    elif theirs != ours:
+        yield path, theirs, ours
+
+
+def _is_blank(value: Any) -> bool:
+    return value in (None, "", -1, 0, str(ZERO), "absent", -2147483648)
+
+
+def _order(value: Any) -> str:
+    """Answers list topics and the like in any order."""
+    if not isinstance(value, dict):
+        return str(value)
+    keys = ("name", "topicName", "groupId", "resourceName", "partitionIndex", "partition", "index", "apiKey", "key")
+    return str([f"{value[key]:>12}" for key in keys if key in value])

@@ -1,0 +1,219 @@
+"""Reading a shard back: transactions, tombstones, codecs, old formats, and what belongs to others."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.base.errors import RemoteProtocolError
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.coordinator.effects import Record
+from barnabas.coordinator.offsets import CommittedOffset
+from barnabas.coordinator.records import group_tombstone, offset_record, offset_tombstone
+from barnabas.coordinator.shard import GroupShard
+from barnabas.coordinator.states import GroupState
+from barnabas.records.batch import BatchView
+from barnabas.records.compression import Codec
+from barnabas.records.control import TransactionMarker, build_marker
+from barnabas.wire.messages.offset_fetch import OffsetFetchRequestTopics
+from barnabas.wire.stored.consumer_offsets import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from tests.coordinator.driver import Bench, batch_of
+
+PARTITION = TopicPartition("t", 0)
+
+
+class LogWriter:
+    """Writes the log of a partition batch by batch."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.next_offset = 0
+
+    def add(self, *records: Record, codec: Codec = Codec.NONE, **producer: int) -> None:
+        self.data += batch_of(records, self.next_offset, codec=codec, **producer)
+        self.next_offset += len(records)
+
+    def transactional(self, producer_id: int, *records: Record) -> None:
+        self.add(*records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+
+    def end(self, producer_id: int, *, committed: bool) -> None:
+        batch = build_marker(TransactionMarker(producer_id, 0, 0, committed), 0)
+        BatchView(batch).stamp(base_offset=self.next_offset, leader_epoch=0)
+        self.data += batch
+        self.next_offset += 1
+
+    def load(self) -> GroupShard:
+        shard = GroupShard(Bench().limits, lambda: "id")
+        assert shard.load_batches(bytes(self.data), 0) == self.next_offset
+        shard.finish_loading(Bench().now)
+        return shard
+
+
+def committed(offset: int, group: str = "g", partition: TopicPartition = PARTITION) -> Record:
+    return offset_record(group, partition, CommittedOffset(offset, -1, "", 0))
+
+
+def offset_of(shard: GroupShard, group: str = "g") -> int | None:
+    found = shard.state.offsets.committed(group).get(PARTITION)
+    return None if found is None else found.offset
+
+
+def stable_fetch(shard: GroupShard) -> tuple[int, int]:
+    shard.fetch_stable_offsets("g", [OffsetFetchRequestTopics(name="t", partition_indexes=[0])], "token")
+    (reply,) = shard.take_replies()
+    (partition,) = reply.response.topics[0].partitions  # type: ignore[attr-defined]
+    return partition.committed_offset, partition.error_code
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_batches_of_every_codec_are_read(codec: Codec) -> None:
+    log = LogWriter()
+    log.add(*(committed(offset) for offset in range(100)), codec=codec)
+    assert offset_of(log.load()) == 99
+
+
+def test_the_offsets_of_a_transaction_count_once_it_is_committed() -> None:
+    log = LogWriter()
+    log.add(committed(1))
+    log.transactional(7, committed(5))
+    open_still = log.load()
+    assert offset_of(open_still) == 1
+    assert stable_fetch(open_still) == (-1, 88)
+    log.end(7, committed=True)
+    shard = log.load()
+    assert offset_of(shard) == 5
+    assert stable_fetch(shard) == (5, 0)
+
+
+def test_an_aborted_transaction_leaves_nothing() -> None:
+    log = LogWriter()
+    log.transactional(7, committed(5))
+    log.end(7, committed=False)
+    shard = log.load()
+    assert offset_of(shard) is None
+    assert stable_fetch(shard) == (-1, 0)
+
+
+def test_a_later_plain_commit_beats_a_transaction_that_ends_after_it() -> None:
+    log = LogWriter()
+    log.transactional(7, committed(5))
+    log.add(committed(9))
+    log.end(7, committed=True)
+    assert offset_of(log.load()) == 9
+
+
+def test_a_group_with_an_open_transaction_is_not_swept_away() -> None:
+    log = LogWriter()
+    log.transactional(7, committed(5))
+    shard = log.load()
+    bench = Bench()
+    bench.shard = shard
+    bench.advance(10**10)
+    assert list(shard.groups) == ["g"]
+
+
+def test_tombstones_delete() -> None:
+    log = LogWriter()
+    log.add(committed(1), committed(2, partition=TopicPartition("t", 1)), committed(3, "h"))
+    log.transactional(7, committed(5))
+    log.add(offset_tombstone("g", PARTITION), offset_tombstone("h", PARTITION), group_tombstone("h"))
+    log.end(7, committed=True)
+    shard = log.load()
+    assert list(shard.groups) == ["g"]
+    assert [each.partition for each in shard.state.offsets.committed("g")] == [1]
+
+
+def test_records_of_other_kinds_are_passed_over() -> None:
+    log = LogWriter()
+    log.add(
+        Record(
+            ConsumerGroupMetadataKey(group_id="new").encode_key(),
+            ConsumerGroupMetadataValue(epoch=3).encode_value(0),
+        ),
+        Record(b"\x7f\xff from the future", b"?"),
+        committed(4),
+    )
+    shard = log.load()
+    assert list(shard.groups) == ["g"]
+    assert offset_of(shard) == 4
+
+
+def test_a_version_that_is_not_known_is_not_guessed_at() -> None:
+    log = LogWriter()
+    key = OffsetCommitKey(group="g", topic="t", partition=0).encode_key()
+    log.add(Record(key, b"\x00\x09 from the future"))
+    with pytest.raises(RemoteProtocolError, match="version 9"):
+        log.load()
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_offsets_of_all_versions_are_read(version: int) -> None:
+    value = OffsetCommitValue(
+        offset=3, leader_epoch=2, metadata="m", commit_timestamp=5, expire_timestamp=6, topic_id=Uuid(b"x" * 16)
+    )
+    log = LogWriter()
+    log.add(Record(OffsetCommitKey(group="g", topic="t", partition=0).encode_key(), value.encode_value(version)))
+    log.add(
+        Record(LegacyOffsetCommitKey(group="old", topic="t", partition=0).encode_key(), value.encode_value(version))
+    )
+    shard = log.load()
+    for group in ("g", "old"):
+        found = shard.state.offsets.committed(group)[PARTITION]
+        assert (found.offset, found.metadata, found.commit_timestamp_ms) == (3, "m", 5)
+        assert found.expire_timestamp_ms == (6 if version == 1 else -1)
+        assert found.leader_epoch == (2 if version >= 3 else -1)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_groups_of_all_versions_are_read(version: int) -> None:
+    member = MemberMetadata(
+        member_id="m",
+        group_instance_id="one",
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout=9_000,
+        session_timeout=7_000,
+        subscription=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff",
+        assignment=b"a",
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=4,
+        protocol="range",
+        leader="m",
+        current_state_timestamp=11,
+        members=[member],
+    )
+    log = LogWriter()
+    log.add(Record(GroupMetadataKey(group="g").encode_key(), value.encode_value(version)))
+    group = log.load().groups["g"]
+    assert (group.state, group.generation, group.leader_id) == (GroupState.STABLE, 4, "m")
+    assert group.subscribed_topics == frozenset({"t"})
+    assert group.members["m"].rebalance_timeout_ms == (9_000 if version else 7_000)
+    assert group.static_ids == ({"one": "m"} if version >= 3 else {})
+    assert group.state_since_ms == (11 if version >= 2 else None)
+
+
+def test_a_group_that_grew_too_large_comes_back_to_the_barrier() -> None:
+    bench = Bench(initial_rebalance_delay_ms=0)
+    log = LogWriter()
+    members = [
+        MemberMetadata(
+            member_id=name, client_id="c", client_host="/h", session_timeout=7_000, subscription=b"", assignment=b""
+        )
+        for name in ("a", "b", "c")
+    ]
+    value = GroupMetadataValue(protocol_type="x", generation=4, protocol="p", leader="a", members=members)
+    log.add(Record(GroupMetadataKey(group="g").encode_key(), value.encode_value(3)))
+    shard = GroupShard(Bench(max_size=2).limits, lambda: "id")
+    shard.load_batches(bytes(log.data), 0)
+    shard.finish_loading(bench.now)
+    assert shard.groups["g"].state is GroupState.PREPARING_REBALANCE
