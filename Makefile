@@ -1,4 +1,4 @@
-# make run     install into .venv and start
+# make run     install into .venv and start a node at 127.0.0.1:9092, data in barnabas-data
 # make test    everything that must hold: lint, types, layers, tests
 # make bench   speed, as ratios against peers in the same run
 # make install / make wheel
@@ -11,7 +11,7 @@ KERNEL  := $(wildcard src/barnabas/records/_kernel/*.pyx src/barnabas/records/_k
 .PHONY: run test bench install wheel lint types layers pytest oracles docs clean
 
 run: $(VENV)/installed
-	$(VENV)/bin/barnabas --version
+	$(VENV)/bin/barnabas up
 
 install: $(VENV)/installed
 

@@ -41,7 +41,7 @@ class Plan:
     warm_up_s: float
 
 
-FULL = Plan(rounds=3, record_bytes=100 * MB, exchange_s=3, idle_s=10, warm_up_s=8)
+FULL = Plan(rounds=4, record_bytes=100 * MB, exchange_s=3, idle_s=10, warm_up_s=8)
 QUICK = Plan(rounds=1, record_bytes=50 * MB, exchange_s=1, idle_s=3, warm_up_s=3)
 
 
@@ -101,30 +101,55 @@ class Contest:
             with clients.connected(broker.bootstrap) as peer:
                 clients.delete_topic(peer, topic)
 
-    def throughput(self, partitions: int, size: int) -> list[Result]:
-        """librdkafka writes, then reads what it wrote."""
-        records = max(clients.CHUNK, self.plan.record_bytes // size // clients.CHUNK * clients.CHUNK)
-        consumed = [Figures() for _ in self.brokers]
+    def produce(self, partitions: int, size: int) -> list[Result]:
+        records = self._records(size)
 
         def turn(broker: Broker, topic: str, figures: Figures) -> None:
             before = cpu_seconds(broker.pid)
             seconds = clients.produce(broker.bootstrap, topic, partitions, records, size)
-            between = cpu_seconds(broker.pid)
-            add(figures, records, size, seconds, between - before)
-            seconds = clients.consume(broker.bootstrap, topic, partitions, records)
-            reading = consumed[self.brokers.index(broker)]
-            add(reading, records, size, seconds, cpu_seconds(broker.pid) - between)
+            add(figures, records, size, seconds, cpu_seconds(broker.pid) - before)
 
-        produced = self.measure(turn, partitions, anew=True)
+        return self._throughput("produce", partitions, size, self.measure(turn, partitions, anew=True))
+
+    def consume(self, partitions: int, size: int) -> list[Result]:
+        records = self._records(size)
+        filled: set[str] = set()
+
+        def turn(broker: Broker, topic: str, figures: Figures) -> None:
+            if topic not in filled:
+                clients.fill(broker.bootstrap, topic, partitions, records, size)
+                filled.add(topic)
+            before = cpu_seconds(broker.pid)
+            seconds = clients.consume(broker.bootstrap, topic, partitions, records)
+            add(figures, records, size, seconds, cpu_seconds(broker.pid) - before)
+
+        return self._throughput("consume", partitions, size, self.measure(turn, partitions))
+
+    def _records(self, size: int) -> int:
+        return max(clients.CHUNK, self.plan.record_bytes // size // clients.CHUNK * clients.CHUNK)
+
+    def _throughput(self, verb: str, partitions: int, size: int, measured: list[Figures]) -> list[Result]:
         what = f"{size} B records, {partitions} partition{'s' * (partitions > 1)}"
-        results = []
-        for verb, measured in (("produce", produced), ("consume", consumed)):
-            rates = " / ".join(f"{each.rate / 1e3:,.0f}k ({each.rate * size / MB:,.0f} MB/s)" for each in measured)
-            results.append(Result(f"librdkafka {verb} {what}", ratio(measured), self.target(1.0), f"{rates} per s"))
-            costs = [each.cpu_s_per_gb for each in measured]
-            shown = " / ".join(f"{cost:.2f}" for cost in costs)
-            results.append(Result("  CPU seconds per GB of the broker", inverse(costs), None, shown))
-        return results
+        rates = " / ".join(f"{each.rate / 1e3:,.0f}k ({each.rate * size / MB:,.0f} MB/s)" for each in measured)
+        costs = [each.cpu_s_per_gb for each in measured]
+        return [
+            Result(f"librdkafka {verb} {what}", ratio(measured), self.target(1.0), f"{rates} per s"),
+            Result("  CPU seconds per GB", inverse(costs), None, " / ".join(f"{cost:.2f}" for cost in costs)),
+        ]
+
+    def fetch(self) -> Result:
+        """Reading without a client's own work."""
+        filled: set[str] = set()
+
+        def turn(broker: Broker, topic: str, figures: Figures) -> None:
+            if topic not in filled:
+                clients.fill(broker.bootstrap, topic, 1, self._records(1000), 1000)
+                filled.add(topic)
+            figures.rate = max(figures.rate, clients.fetch(broker.bootstrap, topic, self.plan.exchange_s / 2))
+
+        measured = self.measure(turn, 1)
+        rates = " / ".join(f"{each.rate / MB:,.0f} MB/s" for each in measured)
+        return Result("bare socket fetches 1 MiB at a time", ratio(measured), None, rates)
 
     def many_connections(self, partitions_per_request: int, records: int) -> Result:
         """Small batches on many connections to many partitions, one request under way on each connection."""
@@ -240,7 +265,9 @@ def run(plan: Plan = FULL) -> list[Result]:
         contest.warm_up()
         for partitions in (1, 6):
             for size in (100, 1000):
-                results += contest.throughput(partitions, size)
+                results += contest.produce(partitions, size)
+                results += contest.consume(partitions, size)
+        results.append(contest.fetch())
         results.append(contest.many_connections(partitions_per_request=1, records=10))
         results.append(contest.many_connections(partitions_per_request=CONNECTIONS, records=1))
         results += contest.one_by_one("bare socket", clients.exchange_one_by_one, 1.0)

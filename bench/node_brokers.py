@@ -51,14 +51,28 @@ class Barnabas:
         return self._process.pid
 
     def prepare(self) -> None:
-        """Nothing: the directory is formatted by the first start."""
+        """Run once elsewhere, so that its modules are compiled, as those of a package that was installed are."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._start("--ephemeral")
+        self.stop()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "barnabas", "up", "--listen", "127.0.0.1:0", "--data-dir", "data"]
+        """The directory is new: the node formats it."""
+        self._start("--data-dir", "data")
+
+    def _start(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "barnabas", "up", "--listen", "127.0.0.1:0", *arguments]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = str(self._folder / "compiled")
         with (self._folder / "barnabas.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self._folder
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self._folder,
+                env=environment,
             )
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], _START_TIMEOUT_S)[0]:
@@ -88,7 +102,7 @@ class Kafka(KafkaServer):
     name = "Kafka"
 
     def prepare(self) -> None:
-        """Format its directory, which is a program of its own, and leave files in the page cache, as ours have."""
+        """Format its directory, which is a program of its own, and have its jars in the page cache."""
         self.start()
         self.stop()
 

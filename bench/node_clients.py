@@ -17,15 +17,18 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.records import BatchBuilder
+from barnabas.base.ids import Uuid
+from barnabas.records import BatchBuilder, iter_batches
 from barnabas.wire import Request, Response, decode_response, encode_request, frame_parts
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 R = TypeVar("R", bound=Response)
 
 PRODUCE_VERSION = 9
+FETCH_VERSION = 11
 _TIMEOUT_S = 60
 CHUNK = 5_000
 
@@ -196,6 +199,44 @@ def exchange_one_by_one(bootstrap: str, topic: str, seconds: float) -> list[floa
             peer.exchange(frame)
             times.append(time.perf_counter() - start)
     return times
+
+
+def fill(bootstrap: str, topic: str, partitions: int, count: int, size: int) -> None:
+    """Write `count` records in batches of about 64 KiB, the same ones to whichever broker: what a client reads depends
+    on how the records are batched, and a producer batches as the broker lets it.
+    """
+    records = max(1, 65_536 // (size + 8))
+    frames = [produce_frame(topic, [index], records, size) for index in range(partitions)]
+    with connected(bootstrap) as peer:
+        for number in range(-(-count // records)):
+            assert not any(error_codes(peer.exchange(frames[number % partitions])))
+
+
+def fetch_frame(topic: str, offset: int, limit_bytes: int) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=limit_bytes)
+    wanted = [FetchTopic(topic=topic, topic_id=Uuid.ZERO, partitions=[partition])]
+    return framed(FetchRequest(max_wait_ms=100, min_bytes=1, topics=wanted), FETCH_VERSION)
+
+
+def fetch(bootstrap: str, topic: str, seconds: float) -> float:
+    """Bytes per second that one bare connection gets, a MiB at a time, from a partition that fits the page cache."""
+    limit_bytes = 1 << 20
+    frames = []
+    with connected(bootstrap) as peer:
+        offset, received = 0, limit_bytes
+        # Where each request begins is found out beforehand; then nothing is decoded any more.
+        while received >= limit_bytes:
+            frames.append(fetch_frame(topic, offset, limit_bytes))
+            answer = decode_response(FetchResponse, FETCH_VERSION, peer.exchange(frames[-1]))[1]
+            records = answer.responses[0].partitions[0].records or b""
+            received = len(records)
+            for batch in iter_batches(records):
+                offset = batch.last_offset + 1
+        total, number, start = 0, 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < seconds:
+            total += len(peer.exchange(frames[number % (len(frames) - 1)]))
+            number += 1
+        return total / elapsed
 
 
 def exchange_on_many(bootstrap: str, frames: Sequence[bytes], seconds: float) -> float:

@@ -1,7 +1,7 @@
 """Code touches the world only through what it is handed: no sockets, clocks, threads or files of its own.
 
-The cores are plain and synchronous. `net` and `broker` run on asyncio, whose loop the simulator replaces, and on nothing
-else; so what is true of a node in a simulated world is true of one in the real world.
+The cores are plain and synchronous. `net` and `broker` run on asyncio, whose loop the simulator replaces, and on
+nothing else; so what is true of a node in a simulated world is true of one in the real world.
 """
 
 from __future__ import annotations

@@ -72,6 +72,9 @@ def test_one_partition_that_fails_does_not_keep_the_others_from_success(plane: D
     assert answers["t", 7].base_offset == -1
 
 
+IN_TRANSACTION = batch([b"x"], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+
+
 def two_batches() -> bytes:
     return bytes(batch([b"x"]) + batch([b"y"]))
 
@@ -92,9 +95,9 @@ def corrupt() -> bytearray:
         (batch([b"x" * 500], codec=Codec.ZSTD), 6, "UNSUPPORTED_COMPRESSION_TYPE"),
         (batch([b"x" * 500], codec=Codec.ZSTD), 7, "NONE"),
         (batch([b"x"], timestamp_ms=EPOCH_MS + 10**9), 12, "INVALID_TIMESTAMP"),
-        (batch([b"x"], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True), 12, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (IN_TRANSACTION, 12, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(plane: DataPlane, records: bytes, version: int, code: str) -> None:
     answer = plane.produce({("t", 0): records}, version=version)["t", 0]
     assert code_of(answer) == code

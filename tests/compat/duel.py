@@ -135,4 +135,4 @@ def _order(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
     keys = ("name", "topicName", "groupId", "resourceName", "partitionIndex", "partition", "index", "apiKey", "key")
-    return str([f"{value[key]:>12}" for key in keys if key in value])
+    return str([f"{value[key]!s:>12}" for key in keys if key in value])

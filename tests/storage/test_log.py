@@ -637,7 +637,7 @@ def test_a_failed_sync_is_never_taken_for_a_full_disk() -> None:
     disk = new_disk()
     log = open_log(disk)
     lead(log, batch([b"a"]))
-    disk.fail_next(errno.ENOSPC, name="sync")
+    disk.fail_next(errno.ENOSPC, name="sync", path=".log")
     with pytest.raises(LogDirectoryError, match="a sync failed"):
         log.flush()
     assert log.recovery_point == 0

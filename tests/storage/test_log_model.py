@@ -225,7 +225,7 @@ class LogMachine(RuleBasedStateMachine):
         self.model = Model()
         self.epoch = 0
         self.checkpoint = 0
-        #: What the file of epochs says, as long as the log has not brought it up to date.
+        #: What the file of epochs says: what the log knew when it last brought it up to date.
         self.saved_marks: list[tuple[int, int]] = []
 
     # Appending
@@ -464,8 +464,6 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, share: float) -> None:
         model = self.model
         target = model.start + round((model.high_watermark - model.start) * share)
-        if not self.log.epochs.dirty:
-            self.saved_marks = model.marks
         assert self.log.advance_log_start(target) == (target > model.start)
         if target > model.start:
             model.start_at(target)
@@ -544,7 +542,6 @@ class LogMachine(RuleBasedStateMachine):
         starts = [segment.base_offset for segment in self.log.segments]
         scanned_from = max([start for start in starts if start <= self.checkpoint], default=starts[0])
         snapshots = self.log.snapshots.offsets
-        is_lagging = self.log.epochs.dirty
         self.log = open_log(
             self.disk,
             self.settings,
@@ -553,7 +550,7 @@ class LogMachine(RuleBasedStateMachine):
             log_start_offset=self.model.start,
         )
         model = self.model
-        model.marks = [mark for mark in (self.saved_marks if is_lagging else model.marks) if mark[0] < scanned_from]
+        model.marks = [mark for mark in self.saved_marks if mark[0] < scanned_from]
         model.marks += [(batch.first, batch.epoch) for batch in model.batches if batch.first >= scanned_from]
         self._restarted(scanned_from, snapshots)
 
@@ -594,6 +591,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def epochs(self) -> None:
+        if not self.log.epochs.dirty:
+            self.saved_marks = list(self.model.marks)
         for epoch in range(-1, self.epoch + 2):
             assert self.log.epochs.end_offset_for(epoch, self.log.next_offset) == self.model.epoch_end(epoch)
 

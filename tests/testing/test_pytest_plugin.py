@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
+
+PLUGIN = "barnabas.testing.pytest_plugin"
 
 USERS_TESTS = """
 from barnabas.testing import EmbeddedBroker
@@ -53,7 +56,9 @@ def test_nothing_of_ours_was_imported():
 
 def run_pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "barnabas.testing.pytest_plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    if PLUGIN not in {each.value for each in entry_points(group="pytest11")}:
+        command += ["-p", PLUGIN]  # not installed, only on the path; pytest refuses to load it twice
     return subprocess.run(
         [*command, *arguments],
         cwd=directory,

@@ -42,9 +42,7 @@ class ControllerGateway:
         quorum = self._quorum
         now_ms = self._clock.monotonic_ms()
         await self.submit(
-            lambda controller: controller.activate(
-                quorum.epoch, quorum.log.next_offset, now_ms, quorum.first_records[1:-1]
-            )
+            lambda controller: controller.activate(quorum.epoch, quorum.log.next_offset, now_ms, quorum.first_records)
         )
 
     def broker_is_gone(self, broker_id: int) -> None:

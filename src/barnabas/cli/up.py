@@ -77,7 +77,8 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
 
     def format_once(runtime: Runtime) -> None:
         if not is_formatted(files, settings):
-            format_directories(files, settings, str(Uuid.random(runtime.randomness)), runtime.randomness)
+            cluster_id = str(Uuid.random(runtime.randomness))
+            format_directories(files, settings, cluster_id, runtime.randomness, now_ms=runtime.clock.now_ms())
 
     run_node(settings, files, format_once)
 

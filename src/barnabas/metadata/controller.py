@@ -34,8 +34,6 @@ from barnabas.wire.messages.incremental_alter_configs import (
 )
 from barnabas.wire.stored.cluster_metadata import (
     AbortTransactionRecord,
-    BeginTransactionRecord,
-    EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,
     RegisterBrokerRecord,
@@ -104,8 +102,7 @@ class Controller:
     ) -> Outcome[None]:
         """This node leads the quorum from now on and will write at `next_offset`.
 
-        A transaction that a former controller left open is aborted. An empty log begins with the bootstrap records,
-        in a transaction, so that nobody sees half of them.
+        A transaction that a former controller left open is aborted. An empty log begins with the bootstrap records.
         """
         self._epoch = epoch
         self._last_offset = next_offset - 1
@@ -121,8 +118,7 @@ class Controller:
                     "the metadata log is empty and no bootstrap record says which metadata.version it begins with: "
                     "format the directory first",
                 )
-            name = BeginTransactionRecord(name="Bootstrap records")
-            records += [name, *bootstrap, EndTransactionRecord()]
+            records += bootstrap
         elif not LOWEST_METADATA_VERSION <= image.features[METADATA_VERSION] <= METADATA_VERSION_BUILT:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
