@@ -83,7 +83,7 @@ def answer(fetch: SessionFetch, results: dict[int, PartitionData], now_ms: int =
 
 def begun(sessions: FetchSessionCache, partitions: int = 1, now_ms: int = 0, **how: Any) -> int:
     """A session with so many partitions; its id, or 0."""
-    fetch = sessions.begin(request({number: 0 for number in range(partitions)}, **how), uses_ids=False, now_ms=now_ms)
+    fetch = sessions.begin(request(dict.fromkeys(range(partitions), 0), **how), uses_ids=False, now_ms=now_ms)
     return answer(fetch, {number: data(number, 0) for number in range(partitions)}, now_ms)[1]
 
 
@@ -304,10 +304,7 @@ class Sessions(RuleBasedStateMachine):
         error, session_id = fetch.finish(with_records, self.now_ms)
         assert not error
         if is_lost:
-            # The connection broke: the client does not know whether the epoch was used.
-            if self.session_id:
-                self.epoch = max(self.epoch, 1)
-            return
+            return  # the connection broke: the client asks again with the epoch that the node has used
         self._take(told, session_id, is_full)
 
     def _results(

@@ -19,8 +19,13 @@ replica_sets = st.sets(st.integers(2, 5)).map(lambda others: (1, *sorted(others)
     st.integers(1, 4),
 )
 def test_an_offset_is_committed_once_all_that_count_have_it(
-    current: int, end_offset: int, follower_ends: dict[int, int], isr: tuple[int, ...], joining: tuple[int, ...], min_isr: int
-) -> None:  # fmt: skip
+    current: int,
+    end_offset: int,
+    follower_ends: dict[int, int],
+    isr: tuple[int, ...],
+    joining: tuple[int, ...],
+    min_isr: int,
+) -> None:
     end_offset = max(end_offset, current)
     maximal = tuple(sorted({*isr, *joining}))
     found = advanced_high_watermark(current, end_offset, follower_ends, isr, maximal, min_isr)

@@ -126,6 +126,8 @@ class Router:
             answer = self.interceptor(context, request) if self.interceptor is not None else None
             if answer is None:
                 answer = route.handle(services, context, request)
+            elif not isinstance(answer, Response):
+                answer = _handled_after(answer, services, route, context, request)
             if answer is None or isinstance(answer, Response):
                 self._answer(services, context, request, answer)
                 return
@@ -192,3 +194,12 @@ class Router:
         refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[route.advertised])
         context = RequestContext(route.api.key, 0, correlation_id, None, connection)
         self._send(context, refusal, version=0)
+
+
+async def _handled_after(
+    intercepted: Awaitable[Answer], services: Services, route: Route, context: RequestContext, request: Request
+) -> Answer:
+    """What an interceptor took its time for; the handler's answer if it came to nothing."""
+    answer = await intercepted
+    handled = route.handle(services, context, request) if answer is None else answer
+    return handled if handled is None or isinstance(handled, Response) else await handled

@@ -303,6 +303,12 @@ class BrokerSettings(
     def _jitter_is_not_negative(self) -> str | None:
         return "the time must be at least 0" if self.roll_jitter_ms < 0 else None
 
+    @rule("offsets_topic_segment_bytes", "transaction_state_log_segment_bytes")
+    def _internal_topics_can_be_created(self) -> str | None:
+        if min(self.offsets_topic_segment_bytes, self.transaction_state_log_segment_bytes) < MIB:
+            return f"no topic may have segments of less than {MIB} bytes, so these could never be created"
+        return None
+
     @rule("cordoned_log_dirs", "log_dirs", "log_dir")
     def _cordoned_dirs_exist(self) -> str | None:
         cordoned = set(self.cordoned_log_dirs or ())

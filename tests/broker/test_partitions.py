@@ -1,0 +1,174 @@
+"""The set of partitions: following the metadata log, the doors for coordinators, and logs that fail."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+import pytest
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterImage, ConfigResource, PartitionImage, ResourceType, TopicImage
+from barnabas.storage.errors import LogError
+from barnabas.testing.sim.disk import SimulatedDisk
+from tests.broker.data_plane import DataPlane, batch, code_of, values_of, with_topic
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def plane() -> DataPlane:
+    plane = DataPlane()
+    plane.create_topic("t")
+    return plane
+
+
+def test_partitions_are_found_by_name_and_by_id(plane: DataPlane) -> None:
+    topic_id = plane.image.topics["t"].topic_id
+    assert plane.partitions.get(T0) is plane.partitions.by_id(topic_id, 0) is plane.partition("t")
+    assert plane.partitions.get(TopicPartition("t", 1)) is None
+    plane.delete_topic("t")
+    assert plane.partitions.get(T0) is plane.partitions.by_id(topic_id, 0) is None
+    assert plane.partitions.all == []
+
+
+def test_a_deleted_topic_that_comes_again_begins_anew(plane: DataPlane) -> None:
+    plane.append("t", b"old")
+    plane.delete_topic("t")
+    plane.create_topic("t")
+    assert plane.fetch("t").high_watermark == 0
+    names = [name for name in plane.files.names("/one") if name.startswith("t-0")]
+    assert sorted(name.rpartition("-")[2] for name in names) == ["0", "delete"]
+
+
+def test_deletion_and_creation_in_one_step(plane: DataPlane) -> None:
+    plane.append("t", b"old")
+    old = plane.image.topics["t"]
+    new = TopicImage("t", Uuid(bytes(range(16))), old.partitions)
+    image = ClusterImage(brokers=plane.image.brokers, topics={"t": new}, topic_names={new.topic_id: "t"})
+    plane.apply(image, topics_deleted=(old,), topics_created=("t",), partitions_changed=(T0,))
+    assert plane.fetch("t").high_watermark == 0
+    assert plane.partition("t").topic_id == new.topic_id
+
+
+def test_settings_of_topics_and_of_the_node_take_effect(plane: DataPlane) -> None:
+    plane.create_topic("other", max_message_bytes="2000")
+    log, other = plane.partition("t").led_log(), plane.partition("other").led_log()
+    assert (log.settings.max_message_bytes, other.settings.max_message_bytes) == (1_048_588, 2000)
+    topic = ConfigResource(ResourceType.TOPIC, "t")
+    configs = {**plane.image.configs, topic: {"max.message.bytes": "100"}}
+    plane.apply(with_topic(plane.image, plane.image.topics["t"], configs), configs_changed=(topic,))
+    assert (log.settings.max_message_bytes, other.settings.max_message_bytes) == (100, 2000)
+    plane.settings = plane.settings.load({**_given(plane), "message.max.bytes": 555})
+    plane.apply(plane.image, configs_changed=(ConfigResource(ResourceType.BROKER, ""),))
+    assert (log.settings.max_message_bytes, other.settings.max_message_bytes) == (100, 2000)
+    plane.create_topic("third")
+    assert plane.partition("third").led_log().settings.max_message_bytes == 555
+
+
+def _given(plane: DataPlane) -> dict[str, object]:
+    return {
+        "node.id": 1,
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": "1@localhost:9093",
+        "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+    }
+
+
+def test_a_partition_that_moves_away_is_deleted_here(plane: DataPlane) -> None:
+    plane.change_partition("t", replicas=(2,), isr=(2,), leader=2)
+    assert plane.partitions.get(T0) is None
+    assert code_of(plane.append("t", b"x")) == "NOT_LEADER_OR_FOLLOWER"
+    assert plane.logs.get(T0) is None
+
+
+def test_logs_may_be_made_beforehand_away_from_the_loop() -> None:
+    plane = DataPlane(log_dirs="/one,/two")
+    topic = TopicImage("t", Uuid(bytes(range(16))), (PartitionImage((1,), (1,), 1, 0, 0),) * 6)
+    image = with_topic(plane.image, topic)
+    delta = ClusterDelta(
+        topics_created=("t",), partitions_changed=tuple(TopicPartition("t", number) for number in range(6))
+    )
+    plane.run(plane.partitions.prepare(image, delta))
+    assert sorted(len(directory.logs) for directory in plane.logs.directories) == [3, 3]
+    plane.apply(image, topics_created=delta.topics_created, partitions_changed=delta.partitions_changed)
+    assert all(each.led_log().topic_id == topic.topic_id for each in plane.partitions.all)
+    assert plane.append("t", b"x", number=5).base_offset == 0
+    # What exists already is left alone.
+    plane.run(plane.partitions.prepare(image, delta))
+    assert values_of(plane.fetch("t", number=5)) == [b"x"]
+
+
+def test_a_log_that_cannot_be_made_is_told_by_the_partition() -> None:
+    disk = SimulatedDisk(Random(1))
+    plane = DataPlane(disk, log_dirs="/one,/two")
+    disk.fail_next(errno.EIO, path="/one/t-0")
+    plane.create_topic("t", 2)
+    assert code_of(plane.append("t", b"x")) == "KAFKA_STORAGE_ERROR"
+    assert code_of(plane.append("t", b"x", number=1)) == "NONE"
+
+
+def test_a_log_without_an_id_is_adopted() -> None:
+    disk = SimulatedDisk(Random(1))
+    plane = DataPlane(disk)
+    log = plane.logs.create(T0)
+    topic = plane.create_topic("t")
+    assert (plane.partition("t").log is log, log.topic_id) == (True, topic.topic_id)
+    plane.run(plane.logs.stop())
+    again = DataPlane(disk)
+    found = again.logs.get(T0)
+    assert found is not None
+    assert found.topic_id == topic.topic_id
+
+
+def test_periodic_work_that_meets_a_failed_disk_takes_partitions_offline() -> None:
+    disk = SimulatedDisk(Random(1))
+    plane = DataPlane(disk)
+    plane.create_topic("t")
+    plane.append("t", b"x")
+    plane.partition("t").led_log().roll(plane.now_ms)
+    disk.fail_next(errno.EIO, name="sync")
+    plane.run(plane.logs.flush_due_logs())
+    assert code_of(plane.fetch("t")) == "KAFKA_STORAGE_ERROR"
+
+
+# Coordinators
+
+
+def test_coordinators_append_wait_and_read(plane: DataPlane) -> None:
+    offset = plane.partitions.append_as_coordinator(T0, batch([b"a", b"b"]), plane.now_ms)
+    assert offset == 2
+
+    async def wait() -> ErrorCode:
+        return await plane.partitions.wait_for_high_watermark(T0, offset, 100)
+
+    assert plane.run(wait()) is ErrorCode.NONE
+    assert [record.value for each in plane.partitions.read_all(T0) for record in each] == [b"a", b"b"]
+    with pytest.raises(LogError, match="nope-0 has no replica on node 1") as refused:
+        plane.partitions.append_as_coordinator(TopicPartition("nope", 0), batch([b"a"]), plane.now_ms)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_coordinators_wait_for_replicas_and_hear_of_time_and_leaders(plane: DataPlane) -> None:
+    plane.create_topic("r", replicas=(1, 2))
+    name = TopicPartition("r", 0)
+    offset = plane.partitions.append_as_coordinator(name, batch([b"a"]), plane.now_ms)
+
+    async def wait(timeout_ms: int) -> ErrorCode:
+        return await plane.partitions.wait_for_high_watermark(name, offset, timeout_ms)
+
+    assert plane.run(wait(50)) is ErrorCode.REQUEST_TIMED_OUT
+    waiting = plane.loop.create_task(wait(5000))
+    plane.pass_ms(1)
+    plane.partition("r").follower_fetched(2, 1)
+    assert plane.run(waiting) is ErrorCode.NONE
+    offset = plane.partitions.append_as_coordinator(name, batch([b"b"]), plane.now_ms)
+    waiting = plane.loop.create_task(wait(5000))
+    plane.pass_ms(1)
+    plane.change_partition("r", leader=2, leader_epoch=1)
+    assert plane.run(waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert plane.partition("r").watcher_count == 0
+    assert plane.run(wait(5)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
