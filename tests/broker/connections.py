@@ -32,10 +32,11 @@ class FakeConnection:
     def mute_for(self, throttle_ms: int) -> None:
         self.muted_ms.append(throttle_ms)
 
-    def on_close(self, callback: Callable[[], None]) -> None:
+    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
         self._on_close.append(callback)
+        return lambda: self._on_close.remove(callback)
 
     def close(self, reason: str | None = None) -> None:
         self.closed = reason or ""
-        for callback in self._on_close:
+        for callback in list(self._on_close):
             callback()

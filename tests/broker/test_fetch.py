@@ -241,9 +241,10 @@ def test_deletion_ends_the_waiting(plane: DataPlane) -> None:
     assert {code_of(each) for each in partitions_of(waiting.result()).values()} == {"UNKNOWN_TOPIC_OR_PARTITION"}
 
 
-def test_an_answer_that_nobody_wants_any_more_leaves_nothing_behind(plane: DataPlane) -> None:
+def test_a_client_that_goes_while_it_waits_leaves_nothing_behind(plane: DataPlane) -> None:
     waiting = parked(plane, {("t", 0): 0})
-    waiting.cancel()
+    plane.connection.close()
+    assert waiting.cancelled()
     plane.pass_ms(1)
     assert plane.partition("t").watcher_count == 0
 

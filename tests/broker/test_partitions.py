@@ -11,6 +11,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ConfigResource, PartitionImage, ResourceType, TopicImage
+from barnabas.records import iter_batches
 from barnabas.storage.errors import LogError
 from barnabas.testing.sim.disk import SimulatedDisk
 from tests.broker.data_plane import DataPlane, batch, code_of, values_of, with_topic
@@ -146,7 +147,9 @@ def test_coordinators_append_wait_and_read(plane: DataPlane) -> None:
         return await plane.partitions.wait_for_high_watermark(T0, offset, 100)
 
     assert plane.run(wait()) is ErrorCode.NONE
-    assert [record.value for each in plane.partitions.read_all(T0) for record in each] == [b"a", b"b"]
+    plane.partitions.append_as_coordinator(T0, batch([b"c"]), plane.now_ms)
+    batches = [each for data in plane.partitions.read_all(T0) for each in iter_batches(data)]
+    assert [record.value for each in batches for record in each] == [b"a", b"b", b"c"]
     with pytest.raises(LogError, match="nope-0 has no replica on node 1") as refused:
         plane.partitions.append_as_coordinator(TopicPartition("nope", 0), batch([b"a"]), plane.now_ms)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

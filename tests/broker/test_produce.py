@@ -259,10 +259,11 @@ def test_deleting_the_topic_ends_the_waiting(plane: DataPlane) -> None:
     assert code_of(answer) == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_an_answer_that_nobody_wants_any_more_leaves_nothing_behind(plane: DataPlane) -> None:
+def test_a_client_that_goes_while_it_waits_leaves_nothing_behind(plane: DataPlane) -> None:
     plane.create_topic("r", replicas=(1, 2))
     waiting = plane.begin(produce_request({("r", 0): batch([b"a"])}), 12)
-    waiting.cancel()
+    plane.connection.close()
+    assert waiting.cancelled()
     plane.pass_ms(1)
     assert plane.partition("r").watcher_count == 0
 

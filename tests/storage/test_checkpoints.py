@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.storage.checkpoints import (
+    Checkpoint,
     read_clean_shutdown,
     read_epochs,
     read_offsets,
@@ -190,3 +192,36 @@ def test_kafka_writes_and_reads_the_same(tmp_path: Path) -> None:
     script = "\n".join(command for command, _ in expected)
     theirs = run_java("PartitionState.java", script, arguments=(str(tmp_path),)).splitlines()
     assert list(zip([command for command, _ in expected], theirs, strict=True)) == expected
+
+
+def test_an_older_state_never_replaces_a_newer_one() -> None:
+    written: list[int] = []
+    checkpoint: Checkpoint[int] = Checkpoint(written.append)
+    first, second, third = checkpoint.begin(1), checkpoint.begin(2), checkpoint.begin(3)
+    second()
+    first()
+    assert written == [2]
+    third()
+    assert written == [2, 3]
+
+
+def test_what_the_file_holds_is_not_written_again() -> None:
+    written: list[int] = []
+    is_broken = False
+
+    def write(content: int) -> None:
+        written.append(content)
+        if is_broken:
+            raise OSError(errno.EIO, "broken")
+
+    checkpoint: Checkpoint[int] = Checkpoint(write)
+    for content in (1, 1, 2, 2):
+        checkpoint.begin(content)()
+    assert written == [1, 2]
+    is_broken = True
+    with pytest.raises(OSError, match="broken"):
+        checkpoint.begin(3)()
+    is_broken = False
+    # After a failure nobody knows what the file holds.
+    checkpoint.begin(2)()
+    assert written == [1, 2, 3, 2]

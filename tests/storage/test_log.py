@@ -672,3 +672,14 @@ def test_a_batch_is_written_with_one_write_and_as_it_was_stamped() -> None:
     log.append(prepared, leader_epoch=0, now_ms=NOW_MS)
     assert writes == [FIRST_LOG]
     assert read_file(disk, FIRST_LOG).endswith(bytes(prepared.data))
+
+
+def test_where_batches_lay_before_a_truncation_is_forgotten() -> None:
+    log = open_log(new_disk())
+    for number in range(8):
+        lead(log, batch([b"%d" % number]))
+    log.truncate_to(5, NOW_MS)
+    lead(log, batch([b"a", b"b", b"c"]))
+    found = log.read(7, 10_000, end_offset=8).range
+    assert found is not None
+    assert [(each.base_offset, each.last_offset) for each in iter_batches(found.read())] == [(5, 7)]

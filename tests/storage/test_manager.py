@@ -362,3 +362,54 @@ def test_names_of_partitions(name: str, partition: TopicPartition | None) -> Non
 
 def test_names_of_deleted_partitions_fit() -> None:
     assert len(deleted_name(TopicPartition("x" * 249, 12345), Random(1))) == 255
+
+
+def test_a_log_that_belongs_to_nobody_is_set_aside_and_kept() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    append(logs.create(A), b"x")
+    logs.set_aside(A)
+    assert logs.get(A) is None
+    [name] = [name for name in disk.names("/one") if name.endswith("-stray")]
+    assert disk.size(f"/one/{name}/00000000000000000000.log") > 0
+    assert logs.create(A).next_offset == 0
+    asyncio.run(logs.remove_deleted())
+    asyncio.run(logs.stop())
+    assert set(started(disk).logs) == {A}
+    assert name in disk.names("/one")
+
+
+def test_logs_made_away_from_the_loop_are_spread_and_told_of_when_they_fail() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk, "/one", "/two")
+    disk.fail_next(errno.ENOSPC, path="/one/t-0/")
+    wanted = [(TopicPartition("t", number), TOPIC_ID) for number in range(4)]
+    asyncio.run(logs.create_many(wanted))
+    assert set(logs.logs) == {partition for partition, _ in wanted[1:]}
+    assert all(log.topic_id == TOPIC_ID for log in logs.logs.values())
+    asyncio.run(logs.create_many(wanted))
+    assert sorted(len(directory.logs) for directory in logs.directories) == [2, 2]
+
+
+def test_who_asks_is_told_of_partitions_that_go_offline() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk, "/one", "/two")
+    log_a = logs.create(A)
+    logs.create(B)
+    told: list[TopicPartition] = []
+    logs.on_offline = lambda partition, reason: told.append(partition)
+    logs.partition_failed(B, LogError(ErrorCode.KAFKA_STORAGE_ERROR, "corrupt"))
+    disk.fail_next(errno.EIO, path="/one/replication-offset-checkpoint")
+    append(log_a, b"x")
+    asyncio.run(logs.save_high_watermarks())
+    assert told == [B, A]
+
+
+def test_an_idle_node_does_not_write_its_checkpoints_again() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    append(logs.create(A), b"x")
+    asyncio.run(logs.save_high_watermarks())
+    operations = disk.operations
+    asyncio.run(logs.save_high_watermarks())
+    assert disk.operations == operations

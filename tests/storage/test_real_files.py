@@ -251,3 +251,47 @@ def test_the_lock_holds_between_processes_and_against_record_locks(tmp_path: Pat
 def test_at_least_one_descriptor_is_needed() -> None:
     with pytest.raises(ValueError, match="max_open_files=0"):
         RealFileSystem(max_open_files=0)
+
+
+def test_what_is_in_memory_is_read_without_waiting(tmp_path: Path) -> None:
+    files = RealFileSystem()
+    file = files.open(f"{tmp_path}/a", create=True)
+    file.write_at(0, b"0123456789")
+    file.read_at(0, 10)
+    assert file.read_now(2, 5) == b"23456"
+    assert file.read_now(8, 5) in (None, b"89")
+    file.close()
+    with pytest.raises(OSError, match="closed"):
+        file.read_now(0, 1)
+
+
+def test_where_nobody_can_tell_what_is_in_memory_reads_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not on this file system")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    files = RealFileSystem()
+    file = files.open(f"{tmp_path}/a", create=True)
+    file.write_at(0, b"0123456789")
+    assert file.read_now(2, 5) == b"23456"
+    assert not files.knows_cached
+
+
+def test_what_is_not_in_memory_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def would_block(*_: object) -> int:
+        raise BlockingIOError
+
+    files = RealFileSystem()
+    if not files.knows_cached:
+        pytest.skip("this system cannot tell what it has in memory")
+    monkeypatch.setattr(os, "preadv", would_block)
+    file = files.open(f"{tmp_path}/a", create=True)
+    file.write_at(0, b"0123456789")
+    assert file.read_now(2, 5) is None
+    monkeypatch.setattr(os, "preadv", lambda *_: 3)
+    assert file.read_now(2, 5) is None
+
+
+def test_a_disk_has_a_size(tmp_path: Path) -> None:
+    space = RealFileSystem().space(str(tmp_path))
+    assert 0 < space.usable_bytes <= space.total_bytes

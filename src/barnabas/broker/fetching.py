@@ -81,6 +81,7 @@ class Fetch:
         "_context",
         "_done",
         "_endpoints",
+        "_forget_client",
         "_isolation",
         "_loop",
         "_max_bytes",
@@ -207,7 +208,7 @@ class Fetch:
         self._done: asyncio.Future[FetchResponse] = self._loop.create_future()
         self._wait = FetchWait(self._isolation, self._on_ready)
         self._timers.append(self._loop.call_later(self._request.max_wait_ms / 1000, self._on_time_up))
-        # Also when the client has gone and the answer is not wanted any more.
+        self._forget_client = self._context.connection.on_close(self._on_client_gone)
         self._done.add_done_callback(self._stop_waiting)
         self._wait_on(look)
         return self._done
@@ -262,8 +263,12 @@ class Fetch:
         else:
             self._done.set_result(read.result())
 
+    def _on_client_gone(self) -> None:
+        self._done.cancel()
+
     def _stop_waiting(self, _: object) -> None:
         self._wait.stop()
+        self._forget_client()
         for timer in self._timers:
             timer.cancel()
 

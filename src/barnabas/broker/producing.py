@@ -202,9 +202,15 @@ class Produce:
             return done
         timer = loop.call_later(max(self.request.timeout_ms, 0) / 1000, finish)
 
+        def on_client_gone() -> None:
+            done.cancel()
+
         def clean_up(_: object) -> None:
             timer.cancel()
             wait.stop()
+            forget_client()
+
+        forget_client = self.context.connection.on_close(on_client_gone)
 
         done.add_done_callback(clean_up)
         return done
