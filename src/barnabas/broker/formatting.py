@@ -97,8 +97,8 @@ def refuse_larger_quorums(settings: BrokerSettings) -> None:
         )
     if not settings.voter_ids:
         raise SettingsError(
-            "controller.quorum.voters is not set: a quorum whose voters may change (--standalone) is not built yet; set "
-            f"controller.quorum.voters={settings.node_id}@host:port instead of controller.quorum.bootstrap.servers"
+            "controller.quorum.voters is not set: a quorum whose voters may change (--standalone) is not built yet; "
+            f"set controller.quorum.voters={settings.node_id}@host:port instead of controller.quorum.bootstrap.servers"
         )
     if len(settings.voter_ids) > 1:
         raise SettingsError(
