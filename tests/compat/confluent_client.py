@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.compat.brokers import unique
-from tests.compat.samples import TIMEOUT_S, Sample
+from tests.compat.samples import TIMEOUT_S, Sample, until
 
 ck = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 ck_admin = pytest.importorskip("confluent_kafka.admin", reason="confluent-kafka is not installed")
@@ -30,7 +30,18 @@ class Confluent:
     def topic(self, partitions: int = 1, config: Settings | None = None) -> str:
         name = unique("confluent")
         result_of(self.admin.create_topics([ck_admin.NewTopic(name, partitions, 1, config=dict(config or {}))]))
+        self.partitions_of(name, partitions)
         return name
+
+    def partitions_of(self, topic: str, count: int) -> dict[int, Any]:
+        """The partitions that a topic was told to have; brokers hear of them and of their leaders a little later."""
+
+        def found() -> dict[int, Any]:
+            partitions: dict[int, Any] = self.admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+            is_ready = len(partitions) == count and all(each.leader >= 0 for each in partitions.values())
+            return partitions if is_ready else {}
+
+        return until(found)
 
     def config_of(self, topic: str) -> dict[str, Any]:
         entries: dict[str, Any] = result_of(

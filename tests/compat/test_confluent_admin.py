@@ -42,21 +42,21 @@ def test_a_topic_is_only_validated(client: Confluent) -> None:
 def test_partitions_and_replication_default_to_the_brokers(client: Confluent) -> None:
     topic = unique("confluent")
     result_of(client.admin.create_topics([ck_admin.NewTopic(topic)]))
-    assert list(client.admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions) == [0]
+    assert list(client.partitions_of(topic, 1)) == [0]
 
 
 def test_partitions_are_placed_by_hand(client: Confluent) -> None:
     topic = unique("confluent")
     (broker,) = client.admin.list_topics(timeout=TIMEOUT_S).brokers
     result_of(client.admin.create_topics([ck_admin.NewTopic(topic, 2, replica_assignment=[[broker], [broker]])]))
-    partitions = client.admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+    partitions = client.partitions_of(topic, 2)
     assert {number: each.replicas for number, each in partitions.items()} == {0: [broker], 1: [broker]}
 
 
 def test_partitions_are_added_but_not_taken_away(client: Confluent) -> None:
     topic = client.topic(1)
     result_of(client.admin.create_partitions([ck_admin.NewPartitions(topic, 4)]))
-    assert until(lambda: len(client.admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions) == 4)
+    assert sorted(client.partitions_of(topic, 4)) == [0, 1, 2, 3]
     with pytest.raises(ck.KafkaException) as failure:
         result_of(client.admin.create_partitions([ck_admin.NewPartitions(topic, 2)]))
     assert code_of(failure) == "INVALID_PARTITIONS"
