@@ -120,19 +120,21 @@ def test_the_places_of_a_value_are_listed_from_strong_to_weak(node: AdminNode) -
     assert (config.value, config.config_source) == ("604800000", ConfigSource.DEFAULT)
 
 
-def test_what_stands_in_the_file_is_told_with_its_own_name() -> None:
+def test_a_coarser_unit_in_the_file_counts_but_is_not_told_as_in_kafka() -> None:
     node = AdminNode(node_settings(log_retention_hours="2", log_segment_bytes="2000000"))
     node.cluster.create(new_topic("t"))
     node.metadata.image = node.cluster.image
     config = described(node, TOPIC, "t", "retention.ms")
-    assert (config.value, config.config_source) == ("7200000", ConfigSource.STATIC_BROKER)
+    assert (config.value, config.config_source) == ("7200000", ConfigSource.DEFAULT)
+    assert places(config) == []
+    config = described(node, BROKER, "1", "log.retention.hours")
     assert places(config) == [("log.retention.hours", "2", 4), ("log.retention.hours", "168", 5)]
     config = described(node, BROKER, "1", "log.segment.bytes")
     assert places(config) == [("log.segment.bytes", "2000000", 4), ("log.segment.bytes", "1073741824", 5)]
 
 
 def test_new_topics_are_answered_with_the_same_values_and_sources() -> None:
-    node = AdminNode(node_settings(log_retention_hours="2"))
+    node = AdminNode(node_settings(log_index_interval_bytes="2"))
     change(node, BROKER, "", ("log.segment.bytes", SET, "3000000"))
     (created,) = node.cluster.create(new_topic("t", configs={"flush.ms": "5"}))
     node.metadata.image = node.cluster.image

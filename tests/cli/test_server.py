@@ -103,3 +103,13 @@ def test_there_may_be_nothing_to_stop(folder: Path) -> None:
     code, told = refused("server", "stop", "server.properties", folder=folder)
     assert code == 1
     assert told.startswith("barnabas: no node")
+
+
+def test_who_only_speaks_of_a_server_is_not_stopped(folder: Path) -> None:
+    waits = "read line; : barnabas server start server.properties"
+    speaker = subprocess.Popen(["sh", "-c", waits], cwd=folder, stdin=subprocess.PIPE)
+    try:
+        assert refused("server", "stop", "server.properties", folder=folder)[0] == 1
+        assert speaker.poll() is None
+    finally:
+        speaker.communicate(timeout=TIMEOUT_S)

@@ -8,7 +8,8 @@ the image; a node applies them with `effective_settings`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import dropwhile
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
@@ -27,6 +28,9 @@ _log = logging.getLogger("barnabas.broker")
 #: Kafka changes these at run time; here they steer nothing, and scripts that set them must not fail.
 _CHANGEABLE_WITHOUT_EFFECT: Final = (
     "background.threads",
+    "group.coordinator.cached.buffer.max.bytes",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.threads",
     "log.preallocate",
     "metric.reporters",
@@ -34,7 +38,16 @@ _CHANGEABLE_WITHOUT_EFFECT: Final = (
     "num.network.threads",
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
+    "transaction.partition.verification.enable",
 )
+_ROLL: Final = ("log.roll.ms", "log.roll.hours")
+_ROLL_JITTER: Final = ("log.roll.jitter.ms", "log.roll.jitter.hours")
+_RETENTION: Final = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+_FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+#: Settings that are told together, because they say one thing in several units.
+_SAME_THING: Final = {name: names for names in (_ROLL, _ROLL_JITTER, _RETENTION) for name in names} | {
+    _FLUSH[0]: _FLUSH
+}
 _CORDONED: Final = "cordoned.log.dirs"
 _CORDONED_METADATA_VERSION: Final = 30
 
@@ -123,17 +136,30 @@ def broker_synonyms(static: BrokerSettings, image: ClusterImage, node_id: int, n
     follow under their own names.
     """
     setting = BROKER_SETTINGS.get(name)
-    found = _dynamic_synonyms(image, node_id, name)
-    if setting is None:
-        if static.is_given(name):
-            found.append(Synonym(name, None, ConfigSource.STATIC_BROKER))
-        return found
-    for each in (setting, *(BROKER_SETTINGS[weaker] for weaker in setting.dependents)):
-        value = static.value_of(each.name)
-        if value != each.default or static.is_given(each.name):
-            found.append(Synonym(each.name, _text(each, value), ConfigSource.STATIC_BROKER))
-        if each.default is not None and not each.required:
-            found.append(Synonym(each.name, _text(each, each.default), ConfigSource.DEFAULT))
+    weaker = () if setting is None else setting.dependents
+    return _synonyms(static, image, node_id, (name, *weaker))
+
+
+def told_synonyms(static: BrokerSettings, image: ClusterImage, node_id: int, name: str) -> list[Synonym]:
+    """What DescribeConfigs tells of a broker setting: as Kafka does, nothing before the first under its own name."""
+    told = _synonyms(static, image, node_id, _SAME_THING.get(name, (name,)))
+    return list(dropwhile(lambda synonym: synonym.name != name, told))
+
+
+def _synonyms(static: BrokerSettings, image: ClusterImage, node_id: int, names: Iterable[str]) -> list[Synonym]:
+    found: list[Synonym] = []
+    for name in names:
+        found += _dynamic_synonyms(image, node_id, name)
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None:
+            if static.is_given(name):
+                found.append(Synonym(name, None, ConfigSource.STATIC_BROKER))
+            continue
+        value = static.value_of(name)
+        if value != setting.default or static.is_given(name):
+            found.append(Synonym(name, _text(setting, value), ConfigSource.STATIC_BROKER))
+        if setting.default is not None and not setting.required:
+            found.append(Synonym(name, _text(setting, setting.default), ConfigSource.DEFAULT))
     # The default of a finer unit is null, so the coarser one counts; one that is set in the file beats all defaults.
     return sorted(found, key=lambda synonym: synonym.source)
 

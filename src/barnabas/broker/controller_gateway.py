@@ -19,6 +19,7 @@ from barnabas.base.runtime import Clock
 from barnabas.broker.quorum_of_one import QuorumOfOne
 from barnabas.metadata.controller import Controller, Outcome
 from barnabas.metadata.options import ControllerOptions
+from barnabas.storage.errors import LogDirectoryError
 
 _log = logging.getLogger("barnabas.broker")
 
@@ -35,7 +36,8 @@ class ControllerGateway:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._being_created: set[str] = set()
         self._tasks: set[asyncio.Task[object]] = set()
-        self._is_closed = False
+        #: Why nothing is decided here any more.
+        self._refusal: str | None = None
 
     async def activate(self) -> None:
         """The quorum is led from here: let the controller write what a new leader must."""
@@ -51,20 +53,33 @@ class ControllerGateway:
     def set_options(self, options: ControllerOptions) -> None:
         self._controller.options = options
 
-    async def submit(self, operation: Callable[[Controller], Outcome[T]]) -> T:
-        """Let the controller decide; the answer comes once the decision holds on this node."""
-        if self._is_closed:
-            raise BrokerError(ErrorCode.NOT_CONTROLLER, "the node is stopping")
+    async def submit(self, operation: Callable[[Controller], Outcome[T]], *, timeout_ms: int | None = None) -> T:
+        """Let the controller decide; the answer comes once the decision holds on this node.
+
+        After `timeout_ms` who asked is told that it took too long; what was decided may still come to hold.
+        """
+        if self._refusal is not None:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, self._refusal)
+        if timeout_ms is not None and timeout_ms <= 0:
+            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"nothing was done within {timeout_ms} ms")
         outcome = operation(self._controller)
         if outcome.records:
-            last_offset = self._quorum.append(outcome.records)
+            try:
+                last_offset = self._quorum.append(outcome.records)
+            except LogDirectoryError as failure:
+                raise BrokerError(ErrorCode.NOT_CONTROLLER, f"the metadata log has failed: {failure}") from failure
             first_offset = last_offset - len(outcome.records) + 1
             for offset, record in enumerate(outcome.records, first_offset):
                 self._controller.replay(record, offset)
             self._controller.mark()
             applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((last_offset, applied))
-            await applied
+            try:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await applied
+            except TimeoutError:
+                late = f"the change was not in force after {timeout_ms} ms; it may still come into force"
+                raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, late) from None
         return outcome.response
 
     def applied(self, offset: int) -> None:
@@ -82,7 +97,7 @@ class ControllerGateway:
     def create_missing_topics(self, names: Sequence[str]) -> None:
         """Begin to create topics that clients asked for; who is first starts it, and all of them ask again."""
         wanted = [name for name in names if name not in self._being_created]
-        if wanted and not self._is_closed:
+        if wanted and self._refusal is None:
             self._being_created.update(wanted)
             task = asyncio.get_running_loop().create_task(self._create(wanted))
             self._tasks.add(task)
@@ -96,13 +111,16 @@ class ControllerGateway:
                     _log.warning("the topic %s was not created: %s", topic.name, topic.error_message)
         except BrokerError as failure:
             _log.warning("topics were not created: %s", failure)
+        except Exception:
+            _log.exception("the topics %s were not created", ", ".join(names))
         finally:
             self._being_created.difference_update(names)
 
-    def close(self) -> None:
+    def close(self, reason: str = "the node is stopping") -> None:
         """Nothing more is decided here; who waits hears that it may not have happened."""
-        self._is_closed = True
+        if self._refusal is None:
+            self._refusal = reason
         for _, waiting in self._waiting:
             if not waiting.done():
-                waiting.set_exception(BrokerError(ErrorCode.NOT_CONTROLLER, "the node is stopping"))
+                waiting.set_exception(BrokerError(ErrorCode.NOT_CONTROLLER, self._refusal))
         self._waiting.clear()

@@ -36,6 +36,14 @@ from barnabas.wire.messages.fetch import (
 _NONE: Final = -1
 _FIRST_WITH_STORAGE_ERRORS: Final = 6
 _FIRST_WITH_HINTS: Final = 16
+_NOT_LOOKED_AT: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
 #: How long a fetch waits that finds no memory for its answer, before it tries again.
 _NO_ROOM_SECONDS: Final = 0.02
 
@@ -366,7 +374,8 @@ class Fetch:
             partition_index=wanted.key[1],
             error_code=code,
             high_watermark=_NONE,
-            aborted_transactions=None,
+            # Kafka says "none" where it did not get as far as looking, and nothing where it did.
+            aborted_transactions=[] if code in _NOT_LOOKED_AT else None,
             records=b"",
         )
         if code in MISSED_LEADER and version >= _FIRST_WITH_HINTS:

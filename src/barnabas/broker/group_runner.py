@@ -88,22 +88,24 @@ class GroupRunner:
 
     async def load(self) -> None:
         """Read the partition. The shard is nobody else's until that is done, so another thread may do it."""
-        loaded = 0
         try:
-            for data in self._writer.read_all(self.partition):
-                loaded += len(memoryview(data))
-                await self._runtime.offload(lambda data=data: self._load(data))  # type: ignore[misc]
-                if self._phase is not _Phase.LOADING:
-                    return
+            await self._load_all()
         except Exception as failure:
             # Whatever it is: the other partitions are loaded, and this one is not served with half its groups.
             trace = None if isinstance(failure, BarnabasError) else failure
             _log.error(
                 "the groups of %s are not served, they cannot be loaded: %s", self.partition, failure, exc_info=trace
             )
-            if self._phase is _Phase.LOADING:
+            if self._phase is not _Phase.CLOSED:
                 self._phase = _Phase.FAILED
-            return
+
+    async def _load_all(self) -> None:
+        loaded = 0
+        for data in self._writer.read_all(self.partition):
+            loaded += len(memoryview(data))
+            await self._runtime.offload(lambda data=data: self._load(data))  # type: ignore[misc]
+            if self._phase is not _Phase.LOADING:
+                return
         if self._phase is not _Phase.LOADING:
             return
         self._phase = _Phase.ACTIVE

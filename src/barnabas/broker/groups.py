@@ -128,9 +128,11 @@ class GroupService:
 
     async def _load(self) -> None:
         """One after the other: together they would be no faster, and the first groups would wait for the last."""
-        while self._to_load:
-            await self._to_load.pop(0).load()
-        self._loader = None
+        try:
+            while self._to_load:
+                await self._to_load.pop(0).load()
+        finally:
+            self._loader = None
 
     def _give_up(self, index: int) -> None:
         self._runners.pop(index).close()

@@ -48,6 +48,8 @@ def log_options(settings: BrokerSettings) -> LogManagerOptions:
         log_retention_check_interval_ms=settings.log_retention_check_interval_ms,
         producer_id_expiration_check_interval_ms=settings.producer_id_expiration_check_interval_ms,
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        log_cleaner_enable=settings.log_cleaner_enable,
+        log_initial_task_delay_ms=settings.log_initial_task_delay_ms,
     )
 
 

@@ -199,6 +199,7 @@ class Node:
         services.settings = effective_settings(self._static_settings, image, services.node_id)
         services.controller.set_options(controller_options(self._static_settings, services.cluster_id, image))
         services.groups.configure(services.settings)
+        services.logs.configure(log_options(services.settings), cleaner_options(services.settings))
         self._server.set_limits(server_limits(services.settings))
 
     def _fail(self, failure: BaseException) -> None:
@@ -215,6 +216,8 @@ class Node:
 
     async def _leave(self, registration: Registration) -> None:
         self._broker_epoch = registration.epoch
+        if not self._static_settings.controlled_shutdown_enable:
+            return
         try:
             await registration.leave()
         except BarnabasError as failure:

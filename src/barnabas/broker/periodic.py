@@ -18,8 +18,10 @@ class Scheduler:
         self._running = [asyncio.get_running_loop().create_task(self._repeat(each), name=each.name) for each in tasks]
 
     async def _repeat(self, task: PeriodicTask) -> None:
+        delay_ms = task.interval_ms if task.first_delay_ms is None else task.first_delay_ms
         while True:
-            await asyncio.sleep(task.interval_ms / 1000)
+            await asyncio.sleep(delay_ms / 1000)
+            delay_ms = task.interval_ms
             try:
                 await task.run()
             except Exception:

@@ -45,6 +45,10 @@ _FIRST_WITH_ZSTD: Final = 7
 #: May write to internal topics: tools that repair them.
 _ADMIN_CLIENT: Final = "__admin_client"
 _CODEC_AT: Final = 22
+#: Errors for which Kafka does not look at the log, and so does not say where it starts.
+_UNREADABLE: Final = frozenset(
+    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
+)
 # From this size on a batch is checked away from the loop. Decompressing takes 2 to 9 ms for each compressed megabyte,
 # so what is left to the loop takes it half a millisecond at most; compressing anew takes several times as long.
 _COSTLY_COMPRESSED_BYTES: Final = 64 * 1024
@@ -244,12 +248,14 @@ class Produce:
     def _refused(self, partition: Partition, index: int, failure: LogError) -> PartitionProduceResponse:
         self.services.partitions.log_failed(partition, failure)
         answer = self._error(index, failure.code, str(failure), partition.name)
+        is_unreadable = failure.code in _UNREADABLE
         if isinstance(failure, AppendRefusedError):
             answer.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=message)
                 for number, message in failure.record_errors
             ]
-        if partition.log is not None:
+            is_unreadable = is_unreadable or (failure.code is ErrorCode.INVALID_RECORD and not failure.record_errors)
+        if partition.log is not None and not is_unreadable:
             answer.log_start_offset = partition.log.log_start_offset
         return answer
 

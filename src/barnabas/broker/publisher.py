@@ -29,7 +29,7 @@ class MetadataPublisher:
         self._apply = apply
         self._on_failure = on_failure
         self._to_apply: deque[tuple[ClusterImage, ClusterDelta]] = deque()
-        self._is_started = False
+        self._is_applying = False
         self._task: asyncio.Task[None] | None = None
 
     # What the metadata log calls
@@ -45,7 +45,7 @@ class MetadataPublisher:
         for record in batch.records:
             builder.replay(record)
         self.committed = builder.build(batch.last_offset, batch.epoch)
-        if self._is_started:
+        if self._is_applying:
             self._to_apply.append((self.committed, builder.delta))
             if self._task is None:
                 self._task = asyncio.get_running_loop().create_task(self._apply_all(), name="apply metadata")
@@ -59,7 +59,7 @@ class MetadataPublisher:
 
     async def start(self) -> None:
         """Apply what was committed by now as a whole; from here on each batch is applied as it comes."""
-        self._is_started = True
+        self._is_applying = True
         await self._apply(self.committed, everything(self.committed))
 
     async def _apply_all(self) -> None:
@@ -71,9 +71,11 @@ class MetadataPublisher:
         self._task = None
         if not task.cancelled() and (failure := task.exception()) is not None:
             # Going on would let the node act by something that was never decided.
+            self._is_applying = False
+            self._to_apply.clear()
             self._on_failure(failure)
 
     async def stop(self) -> None:
-        self._is_started = False
+        self._is_applying = False
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)

@@ -361,8 +361,9 @@ class QuorumOfOne:
         place = len(self._timers)
 
         def run() -> None:
-            action()
+            # First, so that an action that fails does not end the others.
             self._timers[place] = loop.call_later(interval_ms / 1000, run)
+            action()
 
         self._timers.append(loop.call_later(interval_ms / 1000, run))
 

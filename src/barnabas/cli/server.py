@@ -10,13 +10,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import click
 
 from barnabas.base.errors import BarnabasError
-
-_STARTED_AS: Final = ("barnabas", "server", "start")
 
 
 @click.group()
@@ -102,23 +99,31 @@ def stop(properties: str | None, timeout_s: float) -> None:
 
 
 def _running_nodes(properties: str | None) -> list[int]:
-    """The processes of this user whose command line starts a server, as `ps` tells them."""
+    """The processes of this user that run a server, as `ps` tells them."""
     told = subprocess.run(["ps", "-x", "-ww", "-o", "pid=,command="], capture_output=True, text=True, check=True).stdout
     found = []
     for line in told.splitlines():
         process_id, _, command = line.strip().partition(" ")
-        words = command.split()
-        places = [place for place in range(len(words) - 2) if _is_server_start(words[place : place + 3])]
-        if not places or int(process_id) == os.getpid() or "--daemon" in words or "-daemon" in words:
+        arguments = _arguments_of_barnabas(command.split())
+        if arguments[:2] != ["server", "start"] or "--daemon" in arguments or "-daemon" in arguments:
             continue
-        files = [word for word in words[places[0] + 3 :] if word.endswith(".properties")]
+        files = [word for word in arguments if word.endswith(".properties")]
         if properties is None or any(_path_of(int(process_id), each) == properties for each in files):
             found.append(int(process_id))
     return found
 
 
-def _is_server_start(words: list[str]) -> bool:
-    return (os.path.basename(words[0]), *words[1:]) == _STARTED_AS
+def _arguments_of_barnabas(words: list[str]) -> list[str]:
+    """What follows the command, if it is the process's own: a shell whose text mentions it must not be stopped."""
+    program = [os.path.basename(word) for word in words[:3]]
+    if program[:1] == ["barnabas"]:
+        return words[1:]
+    if program and program[0].startswith("python"):
+        if program[1:2] == ["barnabas"]:
+            return words[2:]
+        if words[1:3] == ["-m", "barnabas"]:
+            return words[3:]
+    return []
 
 
 def _path_of(process_id: int, path: str) -> str:

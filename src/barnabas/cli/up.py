@@ -9,36 +9,13 @@ from typing import Final
 import click
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.ids import Uuid
-from barnabas.base.properties import Properties, parse_overrides
-from barnabas.base.runtime import Runtime
-from barnabas.broker.formatting import format_directories, is_formatted
-from barnabas.broker.settings import BrokerSettings
+from barnabas.base.properties import parse_overrides
+from barnabas.broker.single_node import format_if_new, single_node_settings
 from barnabas.cli.running import log_to_stderr, run_node
 from barnabas.storage.files import FileSystem
 
 DEFAULT_DIRECTORY: Final = "barnabas-data"
 _IN_MEMORY: Final = "/memory"
-
-
-def settings_for(host: str, port: int, directory: str, overrides: Properties) -> BrokerSettings:
-    """A broker and controller in one, with the replication that a cluster of one can have."""
-    shown = f"[{host}]" if ":" in host else host
-    return BrokerSettings.load(
-        {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": "1@localhost:9093",
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{shown}:{port},CONTROLLER://127.0.0.1:0",
-            "log.dirs": directory,
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
-        },
-        overrides,
-    )
 
 
 @click.command()
@@ -72,15 +49,10 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
     host, port = _address(listen)
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     directory = _IN_MEMORY if ephemeral else data_dir or DEFAULT_DIRECTORY
-    settings = settings_for(host, port, directory, parse_overrides(overrides))
+    settings = single_node_settings(host, port, directory, parse_overrides(overrides))
     files = _memory() if ephemeral else _disk()
 
-    def format_once(runtime: Runtime) -> None:
-        if not is_formatted(files, settings):
-            cluster_id = str(Uuid.random(runtime.randomness))
-            format_directories(files, settings, cluster_id, runtime.randomness, now_ms=runtime.clock.now_ms())
-
-    run_node(settings, files, format_once)
+    run_node(settings, files, lambda runtime: format_if_new(files, settings, runtime))
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -141,7 +141,7 @@ class PartitionLog:
         self.next_offset = next_offset
         self.recovery_point = recovery_point
         self.high_watermark = log_start_offset
-        self._producer_expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = producer_expiration_ms
         self._randomness = randomness
         self._jitter_ms = self._pick_jitter()
         self._active_since_ms = now_ms
@@ -615,7 +615,7 @@ class PartitionLog:
     def reload_producers(self, now_ms: int) -> None:
         """Learn anew what the log says of its producers: from the newest snapshot, and the batches after it."""
         known_until = self.snapshots.restore(self.producers, self.log_start_offset, self.next_offset)
-        self.producers.expire(now_ms, self._producer_expiration_ms)
+        self.producers.expire(now_ms, self.producer_expiration_ms)
         if known_until < self.next_offset:
             # Also of a batch that begins before the log does: its transaction may be open.
             for batch in self.batches(known_until):
@@ -624,7 +624,7 @@ class PartitionLog:
         self.producers.on_high_watermark(self.high_watermark)
 
     def expire_producers(self, now_ms: int) -> int:
-        return self.producers.expire(now_ms, self._producer_expiration_ms)
+        return self.producers.expire(now_ms, self.producer_expiration_ms)
 
     # Compaction swaps segments; see `cleaner`.
 

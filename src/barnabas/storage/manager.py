@@ -19,7 +19,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.storage.checkpoints import write_topic_id
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.cleaner import CleanerOptions, LogCleaner
 from barnabas.storage.directories import LogDirectory, deleted_name, stray_name
 from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, join
@@ -43,15 +43,18 @@ class LogManagerOptions:
     log_retention_check_interval_ms: int = 5 * MINUTE_MS
     producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
     producer_id_expiration_ms: int = DAY_MS
+    log_cleaner_enable: bool = True
+    log_initial_task_delay_ms: int = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """Something to be done every `interval_ms`."""
+    """Something to be done every `interval_ms`; for the first time after `first_delay_ms`, if that is given."""
 
     name: str
     interval_ms: int
     run: Callable[[], Awaitable[None]]
+    first_delay_ms: int | None = None
 
 
 class LogManager:
@@ -345,27 +348,39 @@ class LogManager:
     def tasks(self) -> list[PeriodicTask]:
         """What a scheduler must run while the node is up."""
         options = self._options
-        return [
-            PeriodicTask("flush logs", min(options.log_flush_scheduler_interval_ms, MINUTE_MS), self.flush_due_logs),
-            PeriodicTask(
-                "checkpoint recovery points", options.log_flush_offset_checkpoint_interval_ms, self.save_recovery_points
-            ),
-            PeriodicTask(
-                "checkpoint log starts", options.log_flush_start_offset_checkpoint_interval_ms, self.save_log_starts
-            ),
+        first_ms = options.log_initial_task_delay_ms
+        flush_ms = min(options.log_flush_scheduler_interval_ms, MINUTE_MS)
+        recovery_ms = options.log_flush_offset_checkpoint_interval_ms
+        starts_ms = options.log_flush_start_offset_checkpoint_interval_ms
+        retention_ms = options.log_retention_check_interval_ms
+        tasks = [
+            PeriodicTask("flush logs", flush_ms, self.flush_due_logs, first_ms),
+            PeriodicTask("checkpoint recovery points", recovery_ms, self.save_recovery_points, first_ms),
+            PeriodicTask("checkpoint log starts", starts_ms, self.save_log_starts, first_ms),
             PeriodicTask(
                 "checkpoint high watermarks",
                 options.replica_high_watermark_checkpoint_interval_ms,
                 self.save_high_watermarks,
             ),
-            PeriodicTask("delete old segments", options.log_retention_check_interval_ms, self.delete_old_segments),
-            PeriodicTask("remove deleted files", MINUTE_MS, self.remove_deleted),
+            PeriodicTask("delete old segments", retention_ms, self.delete_old_segments, first_ms),
+            PeriodicTask("remove deleted files", MINUTE_MS, self.remove_deleted, first_ms),
             PeriodicTask("free indexes", MINUTE_MS, self.free_indexes),
-            PeriodicTask("compact logs", self._cleaner.options.log_cleaner_backoff_ms, self.compact_logs),
             PeriodicTask(
                 "forget silent producers", options.producer_id_expiration_check_interval_ms, self.expire_producers
             ),
         ]
+        if options.log_cleaner_enable:
+            tasks.append(
+                PeriodicTask("compact logs", self._cleaner.options.log_cleaner_backoff_ms, self.compact_logs)
+            )
+        return tasks
+
+    def configure(self, options: LogManagerOptions, cleaner: CleanerOptions) -> None:
+        """Other settings while it runs. How often tasks run stays as it was."""
+        self._options = options
+        self._cleaner.options = cleaner
+        for log in self.logs.values():
+            log.producer_expiration_ms = options.producer_id_expiration_ms
 
     async def flush_due_logs(self) -> None:
         """Flush what the settings ask for, and without being asked the segments that were rolled, as Kafka does."""

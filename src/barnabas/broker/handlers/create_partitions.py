@@ -17,5 +17,5 @@ async def handle(
         return services.authorizer.is_allowed(context, Operation.ALTER, Resource.TOPIC, name)
 
     return await services.controller.submit(
-        lambda controller: controller.create_partitions(request, may_alter=may_alter)
+        lambda controller: controller.create_partitions(request, may_alter=may_alter), timeout_ms=request.timeout_ms
     )

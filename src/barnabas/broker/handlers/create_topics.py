@@ -24,5 +24,6 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
         return authorizer.is_allowed(context, Operation.DESCRIBE_CONFIGS, Resource.TOPIC, name)
 
     return await services.controller.submit(
-        lambda controller: controller.create_topics(request, may_create=may_create, may_see_configs=may_see_configs)
+        lambda controller: controller.create_topics(request, may_create=may_create, may_see_configs=may_see_configs),
+        timeout_ms=request.timeout_ms,
     )

@@ -22,5 +22,6 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
     return await services.controller.submit(
         lambda controller: controller.delete_topics(
             request, context.version, may_describe=may_describe, may_delete=may_delete
-        )
+        ),
+        timeout_ms=request.timeout_ms,
     )

@@ -15,11 +15,11 @@ from barnabas.base.settings import Setting, Type
 from barnabas.broker import logger_levels
 from barnabas.broker.config_resources import (
     Synonym,
-    broker_synonyms,
     declaration,
     is_changeable,
     is_secret,
     resolved_topic_defaults,
+    told_synonyms,
 )
 from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
 from barnabas.broker.services import Services
@@ -132,7 +132,7 @@ class _Description:
                 continue
             synonyms = [Synonym(name, own[name], ConfigSource.TOPIC)] if name in own else []
             if setting is not None and setting.server_default is not None:
-                synonyms += broker_synonyms(self.static, self.image, self.node_id, setting.server_default)
+                synonyms += told_synonyms(self.static, self.image, self.node_id, setting.server_default)
             if name in own:
                 value: str | None = own[name]
             elif name in defaults:
@@ -150,9 +150,8 @@ class _Description:
             setting = declaration(name)
             if setting is not None and setting.internal:
                 continue
-            synonyms = broker_synonyms(self.static, self.image, self.node_id, name)
-            # What a weaker setting of another name says is a synonym, but not the value of this one.
-            value = next((each.value for each in synonyms if each.name == name), None)
+            synonyms = told_synonyms(self.static, self.image, self.node_id, name)
+            value = synonyms[0].value if synonyms else None
             yield self._result(
                 name, value, synonyms, setting, read_only=not is_changeable(name), secret=is_secret(name)
             )

@@ -6,11 +6,12 @@ A page ends at the limit of the request or of the node, whichever is lower; the 
 from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
-from barnabas.broker.context import Operation, RequestContext, Resource, authorized_operations
+from barnabas.broker.context import NOT_ASKED, Operation, RequestContext, Resource, authorized_operations
 from barnabas.broker.services import Services
 from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from barnabas.metadata.topic_names import is_internal
+from barnabas.metadata.topic_names import is_internal, what_is_wrong_with_name
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -31,7 +32,13 @@ def handle(
     names = sorted(set(image.topics) if asks_for_all else {topic.name for topic in request.topics})
     first_name, first_partition = "", 0
     if request.cursor is not None:
-        first_name, first_partition = request.cursor.topic_name, max(0, request.cursor.partition_index)
+        first_name, first_partition = request.cursor.topic_name, request.cursor.partition_index
+        if first_partition < 0:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"the cursor points to the partition {first_partition}")
+        if not asks_for_all and first_name not in names:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"the cursor points to {first_name!r}, which was not asked for"
+            )
         names = [name for name in names if name >= first_name]
     room = max(1, min(request.response_partition_limit, services.settings.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse(topics=[])
@@ -40,20 +47,19 @@ def handle(
             if not asks_for_all:
                 response.topics.append(_missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
+        operations = authorized_operations(services.authorizer, context, Resource.TOPIC, name)
         topic = image.topics.get(name)
         if topic is None:
-            response.topics.append(_missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            is_valid = what_is_wrong_with_name(name) is None
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+            response.topics.append(_missing(name, code, operations))
             continue
         start = first_partition if name == first_name else 0
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=start)
             break
         shown = topic.partitions[start : start + room]
-        described = _described(image, topic, start, shown)
-        described.topic_authorized_operations = authorized_operations(
-            services.authorizer, context, Resource.TOPIC, name
-        )
-        response.topics.append(described)
+        response.topics.append(_described(image, topic, start, shown, operations))
         room -= len(shown)
         if start + len(shown) < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=start + len(shown))
@@ -61,14 +67,19 @@ def handle(
     return response
 
 
-def _missing(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def _missing(name: str, code: ErrorCode, operations: int = NOT_ASKED) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_id=Uuid.ZERO, is_internal=is_internal(name), partitions=[]
+        error_code=code,
+        name=name,
+        topic_id=Uuid.ZERO,
+        is_internal=is_internal(name),
+        partitions=[],
+        topic_authorized_operations=operations,
     )
 
 
 def _described(
-    image: ClusterImage, topic: TopicImage, start: int, shown: tuple[PartitionImage, ...]
+    image: ClusterImage, topic: TopicImage, start: int, shown: tuple[PartitionImage, ...], operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     alive = {broker.broker_id for broker in image.brokers.values() if not broker.is_fenced}
     return DescribeTopicPartitionsResponseTopic(
@@ -89,4 +100,5 @@ def _described(
             )
             for number, each in enumerate(shown, start)
         ],
+        topic_authorized_operations=operations,
     )

@@ -46,9 +46,14 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
         is_allowed = services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.TOPIC, topic.name)
         answers = []
         for each in topic.partitions:
+            count = asked[topic.name, each.partition_index]
             if not is_allowed:
                 answer = _error(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif asked[topic.name, each.partition_index] > 1:
+            elif count != 1:
+                # Asked for twice, it is refused once.
+                asked[topic.name, each.partition_index] = 0
+                if not count:
+                    continue
                 answer = _error(each, ErrorCode.INVALID_REQUEST)
             else:
                 answer = _look_up(services, context, topic.name, each, isolation)

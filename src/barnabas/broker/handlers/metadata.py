@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
 from barnabas.broker.context import (
     CLUSTER_NAME,
@@ -34,10 +35,14 @@ from barnabas.wire.messages.metadata import (
 API_KEY = ApiKey.METADATA
 
 _FIRST_WITH_LISTENER_ERROR: Final = 6
-_FIRST_WITH_IDS: Final = 10
+_FIRST_BY_ID: Final = 12
 
 
 def handle(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    if context.version < _FIRST_BY_ID and any(
+        asked.name is None or asked.topic_id != Uuid.ZERO for asked in request.topics or ()
+    ):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Metadata v{context.version} asks by name, not by id")
     answer = _Answer(services, context, request)
     asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
     topics = answer.all_topics() if asks_for_all else answer.asked_topics()
@@ -86,15 +91,12 @@ class _Answer:
         return [self._described(topic) for topic in self.image.topics.values() if self._may(Operation.DESCRIBE, topic)]
 
     def asked_topics(self) -> list[MetadataResponseTopic]:
-        answers: list[MetadataResponseTopic] = []
-        seen: set[str | Uuid] = set()
-        for asked in self.request.topics or ():
-            key = asked.topic_id if asked.name is None else asked.name
-            if key in seen:
-                continue
-            seen.add(key)
-            answers.append(self._by_id(asked.topic_id) if asked.name is None else self._by_name(asked.name))
-        return answers
+        """Each once. As soon as one is asked for by id, all are, whatever names stand beside the ids."""
+        asked = self.request.topics or ()
+        ids = dict.fromkeys(each.topic_id for each in asked if each.topic_id != Uuid.ZERO)
+        if ids:
+            return [self._by_id(topic_id) for topic_id in ids]
+        return [self._by_name(name) for name in dict.fromkeys(each.name or "" for each in asked)]
 
     def _may(self, operation: Operation, topic: TopicImage) -> bool:
         return self.services.authorizer.is_allowed(self.context, operation, Resource.TOPIC, topic.name)

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.base.settings import (
-    HIGH,
-    LIVE,
-    MEDIUM,
-    NO_EFFECT,
-    NOT_BUILT,
-    Int,
-    Long,
-    Names,
-    Settings,
-    Short,
-    rule,
-    setting,
-)
+from barnabas.base.settings import HIGH, MEDIUM, NO_EFFECT, NOT_BUILT, Int, Long, Names, Settings, Short, rule, setting
 from barnabas.base.settings.allowed import at_least, between, items, one_of_in_any_case
 from barnabas.base.settings.units import INT_MAX, KIB, MIB, MINUTE_MS
 
@@ -57,6 +44,8 @@ class GroupSettings(Settings, title="Groups", importance=HIGH):
         default=("classic", "consumer", "streams"),
         allowed=items("consumer", "classic", "share", "streams", at_least_one=True),
         importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
     )
     group_min_session_timeout_ms: Int = setting(
         "The shortest session timeout that a member may ask for.", default=6000, importance=MEDIUM
@@ -93,7 +82,7 @@ class GroupSettings(Settings, title="Groups", importance=HIGH):
         default=1_048_588,
         allowed=at_least(512 * KIB),
         importance=MEDIUM,
-        state=LIVE,
+        state=NO_EFFECT,
     )
     offset_metadata_max_bytes: Int = setting(
         "The longest text that a consumer may store with an offset.", default=4 * KIB

@@ -25,10 +25,18 @@ class NodeSettings(Settings, title="Node", importance=HIGH):
         importance=MEDIUM,
     )
     initial_broker_registration_timeout_ms: Int = setting(
-        "How long a starting broker tries to register before it gives up.", default=60_000, importance=MEDIUM
+        "How long a starting broker tries to register before it gives up.",
+        default=60_000,
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
     )
     broker_heartbeat_interval_ms: Int = setting(
-        "How often a broker tells the controller that it is alive.", default=2000, importance=MEDIUM
+        "How often a broker tells the controller that it is alive.",
+        default=2000,
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
     )
     broker_session_timeout_ms: Int = setting(
         "After how much silence the controller takes a broker for dead.", default=9000, importance=MEDIUM
@@ -42,11 +50,15 @@ class NodeSettings(Settings, title="Node", importance=HIGH):
         allowed=at_least(0),
         importance=MEDIUM,
         internal=True,
+        state=NOT_BUILT,
+        refused=False,
     )
     early_start_listeners: Names | None = setting(
         "Listeners that open before the node is ready; null means those of the controller.",
         default=None,
         allowed=items(),
+        state=NOT_BUILT,
+        refused=False,
     )
     unstable_api_versions_enable: bool = setting(
         "Whether versions of the protocol that may still change are offered.",
@@ -152,6 +164,8 @@ class NetworkSettings(Settings, title="Network"):
         default=100,
         allowed=at_least(0),
         importance=LOW,
+        state=NOT_BUILT,
+        refused=False,
     )
     queued_max_requests: Int = setting(
         "How many requests may wait before the network stops reading.",

@@ -8,6 +8,7 @@ from barnabas.base.settings import (
     LOW,
     MEDIUM,
     NO_EFFECT,
+    NOT_BUILT,
     READ_AT_START,
     Double,
     Int,
@@ -43,6 +44,8 @@ class LogDirectorySettings(Settings, title="Log directories", importance=HIGH):
         default=30_000,
         allowed=at_least(1),
         importance=LOW,
+        state=NOT_BUILT,
+        refused=False,
     )
     num_recovery_threads_per_data_dir: Int = setting(
         "Threads for recovery in Kafka; here a bounded pool is shared.", default=2, allowed=at_least(1), state=NO_EFFECT
@@ -194,13 +197,18 @@ class CleanerSettings(Settings, title="Log cleaner", state=LIVE):
         state=NO_EFFECT,
     )
     log_cleaner_io_max_bytes_per_second: Double = setting(
-        "How many bytes per second the cleaner may read and write together.", default=1.7976931348623157e308
+        "How many bytes per second the cleaner may read and write together.",
+        default=1.7976931348623157e308,
+        state=NO_EFFECT,
     )
     log_cleaner_dedupe_buffer_size: Long = setting(
         "Memory for the table of keys, over all cleaner threads.", default=128 * MIB
     )
     log_cleaner_io_buffer_size: Int = setting(
-        "Memory for reading and writing, over all cleaner threads.", default=512 * KIB, allowed=at_least(0)
+        "Memory for reading and writing, over all cleaner threads.",
+        default=512 * KIB,
+        allowed=at_least(0),
+        state=NO_EFFECT,
     )
     log_cleaner_io_buffer_load_factor: Double = setting(
         "How full the table of keys may get, as a share of its size.", default=0.9
@@ -234,8 +242,12 @@ class TopicCreationSettings(Settings, title="Topics", importance=HIGH):
         "How many replicas a partition gets when nobody says.", default=1, importance=MEDIUM
     )
     create_topic_policy_class_name: Plugin | None = setting(
-        "A plug-in that may refuse the creation of a topic.", default=None, importance=LOW
+        "A plug-in that may refuse the creation of a topic.",
+        default=None,
+        importance=LOW,
+        state=NOT_BUILT,
+        refused=True,
     )
     alter_config_policy_class_name: Plugin | None = setting(
-        "A plug-in that may refuse a change of settings.", default=None, importance=LOW
+        "A plug-in that may refuse a change of settings.", default=None, importance=LOW, state=NOT_BUILT, refused=True
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.base.settings import HIGH, LOW, MEDIUM, NO_EFFECT, Int, Long, Names, Settings, setting
+from barnabas.base.settings import HIGH, LOW, MEDIUM, NO_EFFECT, NOT_BUILT, Int, Long, Names, Settings, setting
 from barnabas.base.settings.allowed import HOSTS_AND_PORTS, at_least, items_like
 from barnabas.base.settings.units import DAY_MS, GIB, HOUR_MS, MIB
 
@@ -19,31 +19,72 @@ class QuorumSettings(Settings, title="Quorum", importance=HIGH):
         "Where to find controllers whose set may change: host:port.", default=(), allowed=HOSTS_AND_PORTS
     )
     controller_quorum_election_timeout_ms: Int = setting(
-        "How long a candidate waits for votes before it tries again.", default=1000, allowed=at_least(0)
+        "How long a candidate waits for votes before it tries again.",
+        default=1000,
+        allowed=at_least(0),
+        state=NOT_BUILT,
+        refused=False,
     )
     controller_quorum_fetch_timeout_ms: Int = setting(
-        "How long a follower goes without its leader before it calls an election.", default=2000, allowed=at_least(0)
+        "How long a follower goes without its leader before it calls an election.",
+        default=2000,
+        allowed=at_least(0),
+        state=NOT_BUILT,
+        refused=False,
     )
     controller_quorum_election_backoff_max_ms: Int = setting(
-        "The longest pause between elections that found no winner.", default=1000, allowed=at_least(0)
+        "The longest pause between elections that found no winner.",
+        default=1000,
+        allowed=at_least(0),
+        state=NOT_BUILT,
+        refused=False,
     )
     controller_quorum_append_linger_ms: Int = setting(
-        "How long the leader gathers records before it writes them.", default=25, allowed=at_least(0), importance=MEDIUM
+        "How long the leader gathers records before it writes them.",
+        default=25,
+        allowed=at_least(0),
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
     )
     controller_quorum_request_timeout_ms: Int = setting(
-        "How long a controller waits for another to answer.", default=2000, allowed=at_least(0), importance=MEDIUM
+        "How long a controller waits for another to answer.",
+        default=2000,
+        allowed=at_least(0),
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
     )
     controller_quorum_retry_backoff_ms: Int = setting(
-        "How long a controller waits before it asks again.", default=20, allowed=at_least(0), importance=LOW
+        "How long a controller waits before it asks again.",
+        default=20,
+        allowed=at_least(0),
+        importance=LOW,
+        state=NOT_BUILT,
+        refused=False,
     )
     controller_quorum_auto_join_enable: bool = setting(
-        "Whether a new controller joins the voters by itself.", default=False, importance=LOW
+        "Whether a new controller joins the voters by itself.",
+        default=False,
+        importance=LOW,
+        state=NOT_BUILT,
+        refused=False,
     )
     controller_quorum_fetch_snapshot_max_bytes: Int = setting(
-        "How many bytes of a snapshot one request fetches.", default=MIB, allowed=at_least(1), importance=LOW
+        "How many bytes of a snapshot one request fetches.",
+        default=MIB,
+        allowed=at_least(1),
+        importance=LOW,
+        state=NOT_BUILT,
+        refused=False,
     )
     controller_quorum_fetch_max_bytes: Int = setting(
-        "How many bytes of the metadata log one request fetches.", default=MIB, allowed=at_least(1), importance=LOW
+        "How many bytes of the metadata log one request fetches.",
+        default=MIB,
+        allowed=at_least(1),
+        importance=LOW,
+        state=NOT_BUILT,
+        refused=False,
     )
 
 

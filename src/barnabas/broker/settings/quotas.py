@@ -11,28 +11,48 @@ class QuotaSettings(Settings, title="Quotas", importance=LOW):
     """Over which time rates are measured."""
 
     quota_window_num: Int = setting(
-        "How many samples the rate of a client is measured over.", default=11, allowed=at_least(1)
+        "How many samples the rate of a client is measured over.",
+        default=11,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
     )
     quota_window_size_seconds: Int = setting(
-        "How long one sample of a client's rate is.", default=1, allowed=at_least(1)
+        "How long one sample of a client's rate is.", default=1, allowed=at_least(1), state=NOT_BUILT, refused=False
     )
     replication_quota_window_num: Int = setting(
-        "How many samples the rate of replication is measured over.", default=11, allowed=at_least(1)
+        "How many samples the rate of replication is measured over.",
+        default=11,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
     )
     replication_quota_window_size_seconds: Int = setting(
-        "How long one sample of the replication rate is.", default=1, allowed=at_least(1)
+        "How long one sample of the replication rate is.",
+        default=1,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
     )
     alter_log_dirs_replication_quota_window_num: Int = setting(
-        "How many samples the rate of moves between directories is measured over.", default=11, allowed=at_least(1)
+        "How many samples the rate of moves between directories is measured over.",
+        default=11,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
     )
     alter_log_dirs_replication_quota_window_size_seconds: Int = setting(
-        "How long one sample of that rate is.", default=1, allowed=at_least(1)
+        "How long one sample of that rate is.", default=1, allowed=at_least(1), state=NOT_BUILT, refused=False
     )
     controller_quota_window_num: Int = setting(
-        "How many samples the rate of changes at the controller is measured over.", default=11, allowed=at_least(1)
+        "How many samples the rate of changes at the controller is measured over.",
+        default=11,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
     )
     controller_quota_window_size_seconds: Int = setting(
-        "How long one sample of that rate is.", default=1, allowed=at_least(1)
+        "How long one sample of that rate is.", default=1, allowed=at_least(1), state=NOT_BUILT, refused=False
     )
     client_quota_callback_class: Plugin | None = setting(
         "A plug-in that decides the quotas of clients.", default=None, state=NOT_BUILT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.base.settings import HIGH, LIVE, MEDIUM, NO_EFFECT, Int, Long, Settings, setting
+from barnabas.base.settings import HIGH, LIVE, MEDIUM, NO_EFFECT, NOT_BUILT, Int, Long, Settings, setting
 from barnabas.base.settings.allowed import at_least
 from barnabas.base.settings.units import KIB, MIB, MINUTE_MS
 
@@ -22,31 +22,63 @@ class ReplicationSettings(Settings, title="Replication", importance=HIGH):
         allowed=at_least(1),
         importance=MEDIUM,
         internal=True,
+        state=NOT_BUILT,
+        refused=False,
     )
     replica_lag_time_max_ms: Long = setting(
-        "How long a follower may lag before it leaves the in-sync replicas.", default=30_000
+        "How long a follower may lag before it leaves the in-sync replicas.",
+        default=30_000,
+        state=NOT_BUILT,
+        refused=False,
     )
-    replica_socket_timeout_ms: Int = setting("How long a fetch of a follower may take on the network.", default=30_000)
+    replica_socket_timeout_ms: Int = setting(
+        "How long a fetch of a follower may take on the network.", default=30_000, state=NOT_BUILT, refused=False
+    )
     replica_socket_receive_buffer_bytes: Int = setting(
         "Size of the receive buffer of a follower's socket.", default=64 * KIB, state=NO_EFFECT
     )
     replica_fetch_max_bytes: Int = setting(
-        "How many bytes per partition a follower asks for.", default=MIB, allowed=at_least(0), importance=MEDIUM
+        "How many bytes per partition a follower asks for.",
+        default=MIB,
+        allowed=at_least(0),
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
     )
     replica_fetch_wait_max_ms: Int = setting(
-        "How long the leader may hold a follower's fetch until data arrives.", default=500
+        "How long the leader may hold a follower's fetch until data arrives.",
+        default=500,
+        state=NOT_BUILT,
+        refused=False,
     )
     replica_fetch_backoff_ms: Int = setting(
-        "How long a follower waits after a failed fetch.", default=1000, allowed=at_least(0), importance=MEDIUM
+        "How long a follower waits after a failed fetch.",
+        default=1000,
+        allowed=at_least(0),
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
     )
     replica_fetch_min_bytes: Int = setting(
-        "How many bytes must be there before a follower's fetch is answered early.", default=1
+        "How many bytes must be there before a follower's fetch is answered early.",
+        default=1,
+        state=NOT_BUILT,
+        refused=False,
     )
     replica_fetch_response_max_bytes: Int = setting(
-        "How many bytes in all a follower asks for.", default=10 * MIB, allowed=at_least(0), importance=MEDIUM
+        "How many bytes in all a follower asks for.",
+        default=10 * MIB,
+        allowed=at_least(0),
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=False,
     )
     replica_selector_class: str | None = setting(
-        "A plug-in that picks the replica from which a consumer reads.", default=None, importance=MEDIUM
+        "A plug-in that picks the replica from which a consumer reads.",
+        default=None,
+        importance=MEDIUM,
+        state=NOT_BUILT,
+        refused=True,
     )
     replica_high_watermark_checkpoint_interval_ms: Long = setting(
         "How often high watermarks are written down.", default=5000
@@ -63,10 +95,10 @@ class ReplicationSettings(Settings, title="Replication", importance=HIGH):
         state=NO_EFFECT,
     )
     auto_leader_rebalance_enable: bool = setting(
-        "Whether leadership is moved back to preferred replicas.", default=True
+        "Whether leadership is moved back to preferred replicas.", default=True, state=NOT_BUILT, refused=False
     )
     leader_imbalance_check_interval_seconds: Long = setting(
-        "How often the balance of leaders is checked.", default=300, allowed=at_least(1)
+        "How often the balance of leaders is checked.", default=300, allowed=at_least(1), state=NOT_BUILT, refused=False
     )
     fetch_max_bytes: Int = setting(
         "The most bytes that one fetch response carries.", default=55 * MIB, allowed=at_least(KIB), importance=MEDIUM

@@ -11,10 +11,18 @@ class TransactionSettings(Settings, title="Transactions", importance=HIGH):
     """Transactions, and what is remembered about producers."""
 
     transaction_max_timeout_ms: Int = setting(
-        "The longest timeout that a producer may ask for.", default=15 * MINUTE_MS, allowed=at_least(1)
+        "The longest timeout that a producer may ask for.",
+        default=15 * MINUTE_MS,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
     )
     transactional_id_expiration_ms: Int = setting(
-        "After how long without use a transactional id is forgotten.", default=7 * DAY_MS, allowed=at_least(1)
+        "After how long without use a transactional id is forgotten.",
+        default=7 * DAY_MS,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
     )
     transaction_state_log_replication_factor: Short = setting(
         "How many replicas the transaction topic has; a cluster with fewer nodes cannot create it.",
@@ -31,25 +39,34 @@ class TransactionSettings(Settings, title="Transactions", importance=HIGH):
         "The segment size of the transaction topic; small segments load faster.", default=100 * MIB, allowed=at_least(1)
     )
     transaction_state_log_load_buffer_size: Int = setting(
-        "How many bytes are read at a time when transactions are loaded.", default=5 * MIB, allowed=at_least(1)
+        "How many bytes are read at a time when transactions are loaded.",
+        default=5 * MIB,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: Int = setting(
         "How often transactions that ran out of time are searched for.",
         default=10_000,
         allowed=at_least(1),
         importance=LOW,
+        state=NOT_BUILT,
+        refused=False,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: Int = setting(
         "How often transactional ids that nobody uses are searched for.",
         default=HOUR_MS,
         allowed=at_least(1),
         importance=LOW,
+        state=NOT_BUILT,
+        refused=False,
     )
     transaction_partition_verification_enable: bool = setting(
         "Whether a partition checks that a transaction includes it before it takes records.",
         default=True,
         importance=LOW,
-        state=LIVE,
+        state=NOT_BUILT,
+        refused=False,
     )
     transaction_two_phase_commit_enable: bool = setting(
         "Whether producers may leave the end of a transaction to another system.",
@@ -58,10 +75,18 @@ class TransactionSettings(Settings, title="Transactions", importance=HIGH):
         state=NOT_BUILT,
     )
     add_partitions_to_txn_retry_backoff_ms: Int = setting(
-        "How long a partition leader waits before it asks the coordinator again.", default=20, allowed=at_least(1)
+        "How long a partition leader waits before it asks the coordinator again.",
+        default=20,
+        allowed=at_least(1),
+        state=NOT_BUILT,
+        refused=False,
     )
     add_partitions_to_txn_retry_backoff_max_ms: Int = setting(
-        "How long in all a partition leader keeps asking the coordinator.", default=100, allowed=at_least(0)
+        "How long in all a partition leader keeps asking the coordinator.",
+        default=100,
+        allowed=at_least(0),
+        state=NOT_BUILT,
+        refused=False,
     )
     producer_id_expiration_ms: Int = setting(
         "After how long without records a producer id is forgotten.",

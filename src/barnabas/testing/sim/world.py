@@ -23,6 +23,7 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from barnabas.broker.single_node import format_if_new, single_node_settings
 from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.testing.sim.loop import SimulationError, VirtualTimeLoop
@@ -30,7 +31,7 @@ from barnabas.testing.sim.network import Link, Network
 from barnabas.testing.sim.process import Process, ProcessState
 from barnabas.testing.sim.runtime import SimulatedClock, SimulatedRuntime
 from barnabas.testing.sim.trace import Trace
-from barnabas.testing.single_node import format_if_new, single_node_settings
+from barnabas.testing.single_node import TEST_DEFAULTS
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
@@ -249,7 +250,14 @@ class SimulatedNode:
     def __init__(self, host: Host, overrides: Mapping[str, object], keywords: Mapping[str, object]) -> None:
         self.host = host
         self.settings: BrokerSettings = single_node_settings(
-            host.address, BROKER_PORT, DATA_DIRECTORY, overrides, controller_port=CONTROLLER_PORT, **keywords
+            host.address,
+            BROKER_PORT,
+            DATA_DIRECTORY,
+            TEST_DEFAULTS,
+            overrides,
+            controller_host=host.address,
+            controller_port=CONTROLLER_PORT,
+            **keywords,
         )
         self.node: Node | None = None
 
@@ -267,7 +275,7 @@ class SimulatedNode:
         from barnabas.broker.node import Node
 
         files, runtime = self.host.disk, self.host.runtime()
-        format_if_new(files, self.settings, runtime.randomness)
+        format_if_new(files, self.settings, runtime)
         self.node = Node(self.settings, files=files, runtime=runtime)
         await self.node.start()
 
