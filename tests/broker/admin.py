@@ -59,7 +59,7 @@ class AdminNode:
         self.controller = self
         self._apply()
 
-    async def submit(self, operation: Callable[[Controller], Outcome[T]]) -> T:
+    async def submit(self, operation: Callable[[Controller], Outcome[T]], *, timeout_ms: int | None = None) -> T:
         response = self.cluster.do(operation(self.cluster.controller))
         self._apply()
         return response

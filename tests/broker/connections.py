@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from barnabas.wire.compiler import Buffer
 
@@ -21,7 +22,9 @@ class FakeConnection:
         self.unanswered = 0
         self.muted_ms: list[int] = []
         self.closed: str | None = None
-        self._on_close: list[Callable[[], None]] = []
+        self._on_close: dict[object, Callable[[], object]] = {}
+
+        self.expected_bytes = 0
 
     def respond(self, parts: Sequence[Buffer]) -> None:
         self.answers.append(b"".join(bytes(part) for part in parts))
@@ -32,11 +35,18 @@ class FakeConnection:
     def mute_for(self, throttle_ms: int) -> None:
         self.muted_ms.append(throttle_ms)
 
-    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        self._on_close.append(callback)
-        return lambda: self._on_close.remove(callback)
+    def expect_response(self, size_bytes: int) -> None:
+        self.expected_bytes += size_bytes
+
+    def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
+        token = object()
+        self._on_close[token] = callback
+        return lambda: cast(None, self._on_close.pop(token, None))
+
+    def park(self, give_up: Callable[[], object]) -> Callable[[], None]:
+        return self.on_close(give_up)
 
     def close(self, reason: str | None = None) -> None:
         self.closed = reason or ""
-        for callback in list(self._on_close):
+        for callback in list(self._on_close.values()):
             callback()

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.context import AllowEverything, NoQuotas, RequestContext
+from barnabas.broker.fetching import WaitingFetches
 from barnabas.broker.partitions import PartitionSet
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.services import MetadataCache, Services
@@ -101,6 +102,7 @@ class DataPlane:
             fetch_sessions=FetchSessionCache(
                 self.settings.max_incremental_fetch_session_cache_slots, runtime.randomness
             ),
+            waiting_fetches=WaitingFetches(),
             groups=nothing,
             producer_ids=ProducerIdPool(self.allocate),
             endpoints={},

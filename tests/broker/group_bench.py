@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
 from random import Random
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.runtime import Runtime
 from barnabas.broker.context import AllowEverything, RequestContext
 from barnabas.broker.groups import GroupService
 from barnabas.broker.services import MetadataCache
@@ -22,6 +23,7 @@ from barnabas.storage.errors import LogError
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.runtime import SimulatedRuntime
 from barnabas.wire.apis import ApiKey
+from tests.broker.connections import FakeConnection
 
 T = TypeVar("T")
 NODE_ID = 1
@@ -63,10 +65,11 @@ class MemoryLog:
         for _, outcome in reversed(waits):
             settle(outcome, ErrorCode.NONE)
 
-    def read_all(self, partition: TopicPartition) -> Iterator[bytes]:
+    async def read_all(self, partition: TopicPartition, max_bytes: int, runtime: Runtime) -> AsyncIterator[bytes]:
         if self.load_failure is not None:
             raise self.load_failure
-        yield from self.batches.get(partition, [])
+        for each in self.batches.get(partition, []):
+            yield each
 
     @property
     def batch_count(self) -> int:
@@ -138,7 +141,7 @@ class ServiceBench:
         assert self.groups.list_groups([], []).error_code == ErrorCode.NONE
 
     def context(self, key: ApiKey, version: int, client_id: str = "app") -> RequestContext:
-        connection: Any = SimpleNamespace(listener="PLAINTEXT", principal="User:ANONYMOUS", peer_host="127.0.0.1")
+        connection: Any = FakeConnection()
         return RequestContext(key, version, 1, client_id, connection)
 
     async def call(self, handler: Any, request: Any, version: int) -> Any:

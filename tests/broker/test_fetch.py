@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from random import Random
 from typing import Any
 
@@ -11,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import Uuid
+from barnabas.storage.cleaner import CleaningJob, plan_for
+from barnabas.storage.log import PartitionLog
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.wire.messages.fetch import ForgottenTopic
+from tests.broker.connections import FakeConnection
 from tests.broker.data_plane import (
     DataPlane,
     batch,
@@ -444,6 +448,52 @@ def test_what_is_not_in_memory_is_read_elsewhere(plane: DataPlane, monkeypatch: 
     assert plane.logs.directories[0].is_online
 
 
+def cold_segments(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch, **settings: Any
+) -> tuple[asyncio.Future[Any], PartitionLog]:
+    """A fetch from the start of a log of several segments that waits for the disk."""
+    plane.create_topic("s", segment_bytes="1048576", file_delete_delay_ms="0", **settings)
+    for each in range(30):
+        plane.append("s", b"%d" % (each % 3) * 100_000)
+    log = plane.partition("s").led_log()
+    assert len(log.segments) > 2
+    monkeypatch.setattr(type(log.active_segment.file), "read_now", lambda file, position, size_bytes: None)
+    answer = plane.begin(fetch_request({("s", 0): 0}), 12)
+    assert isinstance(answer, asyncio.Future)
+    return answer, log
+
+
+def test_records_that_are_deleted_while_they_are_read(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, log = cold_segments(plane, monkeypatch)
+    log.advance_log_start(25)
+    log.delete_old_segments(plane.now_ms)
+    log.remove_deleted(plane.now_ms)
+    assert code_of(only(plane.run(answer))) == "OFFSET_OUT_OF_RANGE"
+    assert plane.logs.directories[0].is_online
+    assert values_of(plane.fetch("s", 29)) == [b"2" * 100_000]
+
+
+def test_records_that_are_compacted_while_they_are_read(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, log = cold_segments(plane, monkeypatch, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+    job = CleaningJob(log, plan_for(log, None, plane.now_ms), 1 << 20, plane.now_ms)
+    assert job.apply_to(log, job.run(), plane.now_ms)
+    log.remove_deleted(plane.now_ms)
+    data = only(plane.run(answer))
+    assert code_of(data) == "NONE"
+    assert batches_of(data)[0].base_offset > 0, "what compaction left of it"
+    assert plane.logs.directories[0].is_online
+
+
+def test_a_disk_that_fails_a_read_elsewhere_takes_its_partitions_offline(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, log = cold_segments(plane, monkeypatch)
+    assert isinstance(plane.files, SimulatedDisk)
+    plane.files.fail_next(errno.EIO, name="read_at", path=log.segments[0].file.path)
+    assert code_of(only(plane.run(answer))) == "KAFKA_STORAGE_ERROR"
+    assert not plane.logs.directories[0].is_online
+
+
 def test_on_a_real_disk(tmp_path: Any) -> None:
     plane = DataPlane(RealFileSystem(), log_dirs=str(tmp_path))
     plane.create_topic("t")
@@ -523,3 +573,47 @@ def test_every_record_arrives_once_and_in_order(data: st.DataObject) -> None:
         fetch(0)
     assert seen == written
     assert [plane.partition("t", number).watcher_count for number in range(3)] == [0, 0, 0]
+
+
+# Memory
+
+
+@pytest.mark.parametrize("cold_reads", [0.0, 1.0])
+def test_fetches_that_are_read_together_leave_room_for_each_other(cold_reads: float) -> None:
+    plane = DataPlane(SimulatedDisk(Random(1), cold_reads=cold_reads))
+    plane.create_topic("t")
+    connections = [FakeConnection() for _ in range(3)]
+    plane.services.response_room = lambda: 5000 - sum(each.expected_bytes for each in connections)
+    # Waiting fetches that one append wakes, or fetches of what is not in memory.
+    values = [bytes([number]) * 3000 for number in range(4)]
+    if cold_reads:
+        for value in values:
+            plane.append("t", value)
+    request = fetch_request({("t", 0): 0}, max_wait_ms=100)
+    waiting = [plane.begin(request, 12, connection=each) for each in connections]
+    if not cold_reads:
+        plane.produce({("t", 0): batch(values)})
+    answers = [values_of(only(over_the_wire(plane.run(each), 12))) for each in waiting]
+    assert [bool(each) for each in answers] == [True, False, False], "no room for the others before their time is up"
+    assert [each.expected_bytes > 0 for each in connections] == [True, False, False]
+
+
+def test_a_node_that_stops_answers_with_what_is_there(plane: DataPlane) -> None:
+    plane.append("t", b"a")
+    waiting = parked(plane, {("t", 0): 0}, min_bytes=10_000, max_wait_ms=60_000)
+    plane.services.waiting_fetches.close()
+    assert values_of(only(over_the_wire(waiting.result(), 12))) == [b"a"]
+    assert only(plane.begin(fetch_request({("t", 0): 1}, max_wait_ms=60_000), 12)).error_code == 0
+    assert plane.partition("t").watcher_count == 0
+
+
+def test_a_client_that_goes_while_its_answer_is_read_does_not_disturb(plane: DataPlane) -> None:
+    plane = DataPlane(SimulatedDisk(Random(1), cold_reads=1.0))
+    plane.create_topic("t")
+    waiting = parked(plane, {("t", 0): 0})
+    plane.append("t", b"a")
+    plane.pass_ms(0)
+    assert not waiting.done()
+    plane.connection.close()
+    plane.services.waiting_fetches.close()
+    assert values_of(only(over_the_wire(plane.run(waiting), 12))) == [b"a"]

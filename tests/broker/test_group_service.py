@@ -23,7 +23,9 @@ from barnabas.broker.handlers import (
     offset_fetch,
     sync_group,
 )
+from barnabas.coordinator.effects import Now
 from barnabas.coordinator.routing import java_string_hash, partition_for
+from barnabas.coordinator.shard import GroupShard
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.records.batch import BatchView
 from barnabas.storage.errors import LogError
@@ -212,6 +214,27 @@ def test_a_partition_that_cannot_be_read_is_not_served() -> None:
         assert (await bench.call(list_groups, ListGroupsRequest(), 5)).groups == []
 
     play(story, log)
+
+
+def test_a_shard_that_fails_at_the_end_of_its_loading_keeps_no_other_from_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    finish_loading = GroupShard.finish_loading
+
+    def fail_once(shard: GroupShard, now: Now) -> None:
+        monkeypatch.setattr(GroupShard, "finish_loading", finish_loading)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(GroupShard, "finish_loading", fail_once)
+
+    async def story(bench: ServiceBench) -> None:
+        await bench.start(2)
+        groups = {bench.groups.partition_for(name): name for name in ("a", "b", "c", "d", "e")}
+        assert (await bench.call(join_group, join(groups[0]), 9)).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await bench.call(join_group, join(groups[1]), 9)).error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+    play(story)
+    assert "ZeroDivisionError" in caplog.text
 
 
 # Time

@@ -11,8 +11,8 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ConfigResource, PartitionImage, ResourceType, TopicImage
-from barnabas.records import iter_batches
-from barnabas.storage.errors import LogError
+from barnabas.records import BatchView, iter_batches
+from barnabas.storage.errors import CorruptLogError, LogError
 from barnabas.testing.sim.disk import SimulatedDisk
 from tests.broker.data_plane import DataPlane, batch, code_of, values_of, with_topic
 
@@ -139,6 +139,11 @@ def test_periodic_work_that_meets_a_failed_disk_takes_partitions_offline() -> No
 # Coordinators
 
 
+async def everything_in(plane: DataPlane, name: TopicPartition, max_bytes: int = 1 << 20) -> list[BatchView]:
+    pieces = plane.partitions.read_all(name, max_bytes, plane.services.runtime)
+    return [each async for data in pieces for each in iter_batches(data)]
+
+
 def test_coordinators_append_wait_and_read(plane: DataPlane) -> None:
     offset = plane.partitions.append_as_coordinator(T0, batch([b"a", b"b"]), plane.now_ms)
     assert offset == 2
@@ -148,7 +153,7 @@ def test_coordinators_append_wait_and_read(plane: DataPlane) -> None:
 
     assert plane.run(wait()) is ErrorCode.NONE
     plane.partitions.append_as_coordinator(T0, batch([b"c"]), plane.now_ms)
-    batches = [each for data in plane.partitions.read_all(T0) for each in iter_batches(data)]
+    batches = plane.run(everything_in(plane, T0))
     assert [record.value for each in batches for record in each] == [b"a", b"b", b"c"]
     with pytest.raises(LogError, match="nope-0 has no replica on node 1") as refused:
         plane.partitions.append_as_coordinator(TopicPartition("nope", 0), batch([b"a"]), plane.now_ms)
@@ -175,3 +180,56 @@ def test_coordinators_wait_for_replicas_and_hear_of_time_and_leaders(plane: Data
     assert plane.run(waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert plane.partition("r").watcher_count == 0
     assert plane.run(wait(5)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_coordinators_read_on_when_retention_or_compaction_takes_files_away(plane: DataPlane) -> None:
+    plane.create_topic("s", segment_bytes="1048576", file_delete_delay_ms="0", cleanup_policy="compact,delete")
+    for each in range(30):
+        plane.append("s", b"%d" % each * 50_000)
+    log = plane.partition("s").led_log()
+    reading = plane.loop.create_task(everything_in(plane, TopicPartition("s", 0), max_bytes=200_000))
+    plane.pass_ms(1)
+    assert not reading.done()
+    log.advance_log_start(25)
+    log.delete_old_segments(plane.now_ms)
+    log.remove_deleted(plane.now_ms)
+    found = [batch.base_offset for batch in plane.run(reading)]
+    assert found[-5:] == [25, 26, 27, 28, 29]
+    assert plane.logs.directories[0].is_online
+
+
+def test_coordinators_read_away_from_the_loop(plane: DataPlane) -> None:
+    plane.append("t", b"a")
+    disk = plane.files
+    assert isinstance(disk, SimulatedDisk)
+    disk.fail_next(errno.EIO, name="read_at", path="/one/t-0/00000000000000000000.log")
+    plane.partition("t").led_log().read(0, 1000, end_offset=1)
+    with pytest.raises(LogError, match="log directory /one"):
+        plane.run(everything_in(plane, T0))
+    assert not plane.logs.directories[0].is_online
+
+
+def test_topics_are_deleted_beforehand_away_from_the_loop(plane: DataPlane) -> None:
+    plane.append("t", b"old")
+    old = plane.image.topics["t"]
+    new = TopicImage("t", Uuid(bytes(range(16))), old.partitions)
+    image = ClusterImage(brokers=plane.image.brokers, topics={"t": new}, topic_names={new.topic_id: "t"})
+    delta = ClusterDelta(topics_deleted=(old,), topics_created=("t",), partitions_changed=(T0,))
+    plane.run(plane.partitions.prepare(image, delta))
+    made = plane.logs.get(T0)
+    assert made is not None
+    assert (made.topic_id, made.next_offset) == (new.topic_id, 0)
+    plane.apply(image, topics_deleted=(old,), topics_created=("t",), partitions_changed=(T0,))
+    assert plane.partition("t").log is made
+    assert plane.append("t", b"new").base_offset == 0
+    names = [name for name in plane.files.names("/one") if name.startswith("t-0")]
+    assert sorted(name.rpartition("-")[2] for name in names) == ["0", "delete"]
+
+
+def test_a_topic_that_is_deleted_while_it_is_offline_begins_anew(plane: DataPlane) -> None:
+    plane.append("t", b"old")
+    plane.logs.partition_failed(T0, CorruptLogError("/one/t-0/x", 0, "torn"))
+    plane.delete_topic("t")
+    plane.create_topic("t")
+    assert plane.append("t", b"new").base_offset == 0
+    assert values_of(plane.fetch("t")) == [b"new"]

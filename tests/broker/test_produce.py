@@ -12,6 +12,7 @@ import pytest
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records import Codec
 from barnabas.records.batch import CRC_AT
+from barnabas.replication.partition import Partition
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.testing.sim.runtime import EPOCH_MS
 from tests.broker.connections import FakeConnection
@@ -298,6 +299,17 @@ def test_a_large_batch_of_a_topic_that_goes_meanwhile_is_refused(plane: DataPlan
     assert code_of(told) == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
+def test_little_that_becomes_much_is_checked_away_from_the_loop(plane: DataPlane) -> None:
+    values = [bytes(900_000)] * 3
+    data = batch(values, codec=Codec.GZIP)
+    assert len(data) < 10_000
+    answer = plane.begin(produce_request({("t", 0): data}), 12)
+    assert isinstance(answer, asyncio.Future)
+    [told] = answers_of(over_the_wire(plane.run(answer), 12)).values()
+    assert code_of(told) == "NONE"
+    assert values_of(plane.fetch("t")) == values
+
+
 def test_a_topic_with_a_codec_of_its_own_recompresses(plane: DataPlane) -> None:
     plane.create_topic("zipped", compression_type="gzip")
     values = [b"%06d" % each for each in range(5000)]
@@ -372,3 +384,42 @@ def test_strays_are_set_aside_once_all_is_known() -> None:
     assert again.partitions.set_aside_strays(again.image) == [TopicPartition("gone", 0)]
     assert [name.partition(".")[0] for name in disk.names("/one") if name.endswith("-stray")] == ["gone-0"]
     assert again.append("kept", b"x").base_offset == 0
+
+
+# What nobody had thought of
+
+
+def large(seed: int) -> bytearray:
+    return batch([Random(each).randbytes(500) * 2 for each in range(seed, seed + 200)], codec=Codec.LZ4)
+
+
+def test_a_large_batch_of_a_topic_that_goes_meanwhile_is_refused_by_its_id(plane: DataPlane) -> None:
+    topic_id = plane.image.topics["t"].topic_id
+    answer = plane.begin(produce_request({(topic_id, 0): large(1)}), 13)
+    plane.delete_topic("t")
+    [told] = answers_of(over_the_wire(plane.run(answer), 13)).values()
+    assert code_of(told) == "UNKNOWN_TOPIC_ID"
+
+
+def test_waiting_for_replicas_of_a_topic_that_goes_ends_with_its_id(plane: DataPlane) -> None:
+    topic_id = plane.create_topic("r", replicas=(1, 2)).topic_id
+    answer = plane.begin(produce_request({(topic_id, 0): batch([b"x"])}), 13)
+    plane.delete_topic("r")
+    [told] = answers_of(over_the_wire(plane.run(answer), 13)).values()
+    assert code_of(told) == "UNKNOWN_TOPIC_ID"
+
+
+def test_a_large_batch_that_fails_unexpectedly_fails_alone(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    append = Partition.append
+
+    def fail(partition: Partition, *arguments: Any, **options: Any) -> Any:
+        if partition.name.partition == 0:
+            raise ZeroDivisionError
+        return append(partition, *arguments, **options)
+
+    monkeypatch.setattr(Partition, "append", fail)
+    answers = plane.produce({("t", 0): large(1), ("t", 1): large(2)})
+    assert [code_of(each) for each in answers.values()] == ["UNKNOWN_SERVER_ERROR", "NONE"]
+    assert "ZeroDivisionError" in caplog.text

@@ -486,3 +486,25 @@ def test_a_missing_snapshot_is_told_of_and_not_made_up_for() -> None:
             MetadataLog(disk, settings, InlineRuntime())
 
     run(story())
+
+
+def test_what_happens_by_itself_goes_on_after_it_failed() -> None:
+    async def story() -> None:
+        running = await started(formatted_disk())
+        times: list[float] = []
+        twice = asyncio.Event()
+        failures: list[object] = []
+
+        def fail() -> None:
+            times.append(asyncio.get_running_loop().time())
+            if len(times) == 2:
+                twice.set()
+            raise ZeroDivisionError
+
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context["exception"]))
+        running.quorum._every(1, fail)
+        await asyncio.wait_for(twice.wait(), 10)
+        await running.quorum.stop()
+        assert all(isinstance(each, ZeroDivisionError) for each in failures)
+
+    run(story())

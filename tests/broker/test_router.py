@@ -215,3 +215,14 @@ def test_heartbeats_are_urgent_and_data_is_not() -> None:
     assert is_urgent(bytearray(heartbeat))
     assert not is_urgent(bytearray(b"".join(encode_request(ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9, 1))))
     assert not is_urgent(bytearray())
+
+
+def test_an_unexpected_failure_without_acks_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: Any) -> Answer:
+        raise ZeroDivisionError
+
+    to = router(handler(ApiKey.PRODUCE, fail))
+    connection = send(to, ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), 9)
+    assert (connection.answers, connection.closed) == ([], "its request with acks=0 failed")
+    assert "ZeroDivisionError" in caplog.text
+    assert send(to, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9).answers

@@ -86,7 +86,7 @@ class StubConnection:
         return self.name
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("hold_back", "read_on", "memory_granted", "admit"):
+        if name in ("hold_back", "read_on", "memory_granted", "admit", "finish_without_response"):
             return lambda: self.log.append(name)
         raise AttributeError(name)
 

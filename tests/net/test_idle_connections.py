@@ -129,3 +129,20 @@ def test_the_limit_can_change_and_a_negative_one_means_never() -> None:
         await server.stop(100)
 
     run_simulated(story)
+
+
+def test_waiting_for_others_is_silence_from_the_request_on() -> None:
+    async def story() -> None:
+        desk = Desk(is_patient=True)
+        server = await started(desk, connections_max_idle_ms=60_000)
+        peer = await Peer.connect(server)
+        await asyncio.sleep(50)
+        began_s = now_s()
+        peer.send(b"long poll")
+        await desk.arrived(1)
+        desk.requests[0][0].park(lambda: None)
+        await peer.closed()
+        assert now_s() - began_s == pytest.approx(60, abs=0.1)
+        await server.stop(100)
+
+    run_simulated(story)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from barnabas.net import Connection, ListenerSpec
 from barnabas.net.memory import MemoryBudget
 from tests.net.hand_loop import HandLoop, StubConnection
 from tests.net.worlds import KIB, MIB, Desk, Peer, Story, all_of, eventually, run_simulated, started
@@ -220,3 +222,100 @@ def test_peers_that_never_read_are_cut_off_when_they_hold_too_much() -> None:
         await server.stop(100)
 
     run_simulated(story)
+
+
+def test_a_request_keeps_its_memory_until_it_is_done_with_also_when_its_connection_is_gone(run: Run) -> None:
+    async def story() -> None:
+        desk = Desk(is_patient=True)
+        server = await started(desk, queued_max_request_bytes=MIB)
+        quick, patient = await Peer.connect(server), await Peer.connect(server)
+        for count in (1, 2):
+            quick.send(b"x" * (600 * KIB))
+            await desk.arrived(count)
+            (connection, _) = desk.requests[-1]
+            connection.abort("as if it broke")
+            await quick.closed()
+            assert server.reserved_bytes == 600 * KIB, "somebody still works on it"
+            desk.answer_next()
+            assert server.reserved_bytes == 0
+            quick = await Peer.connect(server)
+        patient.send(b"x" * (600 * KIB))
+        await desk.arrived(3)
+        desk.requests[-1][0].close("it makes no sense")
+        assert server.reserved_bytes == 0
+        await server.stop(100)
+
+    run(story)
+
+
+def test_a_request_that_was_never_taken_up_gives_its_memory_back() -> None:
+    async def story() -> None:
+        desk = Desk()
+        server = await started(desk, queued_max_request_bytes=MIB)
+        peer = await Peer.connect(server)
+        peer.send(b"x" * (600 * KIB))
+        await eventually(lambda: server.reserved_bytes > 0)
+        (connection,) = server.connections
+        submit = connection._lanes.submit
+
+        def closed_first(connection: Connection, frame: bytearray) -> None:
+            submit(connection, frame)
+            connection.abort("it was closed in the same turn")
+
+        connection._lanes = SimpleNamespace(submit=closed_first, forget=lambda _: None)  # type: ignore[assignment]
+        await peer.closed()
+        await eventually(lambda: server.reserved_bytes == 0)
+        assert not desk.requests
+        await server.stop(100)
+
+    run_simulated(story)
+
+
+def test_a_response_counts_from_the_moment_that_it_is_being_made(run: Run) -> None:
+    async def story() -> None:
+        desk = Desk(is_patient=True)
+        server = await started(desk, outgoing_max_bytes=MIB)
+        answered, gone = await Peer.connect(server), await Peer.connect(server)
+        answered.send(b"fetch")
+        await desk.arrived(1)
+        gone.send(b"fetch")
+        await desk.arrived(2)
+        for connection, _ in desk.requests:
+            connection.expect_response(700 * KIB)
+        assert (server.outgoing_bytes, server.room_for_responses()) == (1400 * KIB, 0)
+        desk.requests[1][0].abort("as if it broke")
+        await gone.closed()
+        desk.answer_next()
+        await answered.answers(1)
+        assert server.outgoing_bytes == 700 * KIB, "the other one is still being read"
+        desk.answer_next()
+        assert server.outgoing_bytes == 0
+        await server.stop(100)
+
+    run(story)
+
+
+def test_nodes_of_the_cluster_have_memory_of_their_own_and_a_bound(run: Run) -> None:
+    async def story() -> None:
+        desk = Desk(is_patient=True)
+        specs = [
+            ListenerSpec("PLAINTEXT", "127.0.0.1", 0),
+            ListenerSpec("CONTROLLER", "127.0.0.1", 0, is_privileged=True),
+        ]
+        server = await started(desk, *specs, queued_max_request_bytes=MIB, socket_request_max_bytes=MIB)
+        client = await Peer.connect(server)
+        nodes = [await Peer.connect(server, "CONTROLLER") for _ in range(3)]
+        client.send(b"x" * MIB)
+        await desk.arrived(1)
+        for node in nodes:
+            node.send(b"x" * (600 * KIB))
+        await desk.arrived(2)
+        assert server.reserved_bytes == 1624 * KIB, "one of them at a time, beside the client"
+        for count in (3, 4):
+            desk.open.pop()
+            desk.requests[-1][0].respond([b"done"])
+            await desk.arrived(count)
+        assert server.reserved_bytes == 1624 * KIB
+        await server.stop(100)
+
+    run(story)

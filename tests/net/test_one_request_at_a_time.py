@@ -255,7 +255,7 @@ def test_the_end_is_told_once_to_all_who_asked(run: Run, caplog: pytest.LogCaptu
         await peer.ask(b"hello")
         (connection,) = server.connections
         connection.on_close(partial(told.append, "first"))
-        connection.on_close(lambda: 1 // 0)  # type: ignore[arg-type]
+        connection.on_close(lambda: 1 // 0)
         forget = connection.on_close(partial(told.append, "never"))
         connection.on_close(partial(told.append, "last"))
         forget()
@@ -292,6 +292,52 @@ def test_a_response_leaves_before_the_connection_is_closed(run: Run) -> None:
         await peer.closed()
         assert [len(frame) for frame in peer.frames] == [10 * MIB]
         assert desk.frames == [b"first"]
+        await server.stop(100)
+
+    run(story)
+
+
+def test_who_shuts_down_its_side_while_it_waits_for_others_is_gone(run: Run) -> None:
+    async def story() -> None:
+        gone: list[str] = []
+        desk = Desk(is_patient=True)
+        server = await started(desk)
+        early, late = await Peer.connect(server), await Peer.connect(server)
+        early.send(b"wait")
+        await desk.arrived(1)
+        desk.requests[0][0].park(partial(gone.append, "early"))
+        early.transport.write_eof()
+        await early.closed()
+        late.send(b"ready", b"wait")
+        late.transport.write_eof()
+        await desk.arrived(2)
+        desk.requests[1][0].respond([b"ready"])
+        await desk.arrived(3)
+        desk.requests[2][0].park(partial(gone.append, "late"))
+        await late.closed()
+        assert late.frames == [b"ready"]
+        await eventually(lambda: gone == ["early", "late"])
+        await server.stop(100)
+
+    run(story)
+
+
+def test_a_wait_that_is_over_is_not_given_up(run: Run) -> None:
+    async def story() -> None:
+        gone: list[str] = []
+        desk = Desk(is_patient=True)
+        server = await started(desk)
+        peer = await Peer.connect(server)
+        peer.send(b"wait")
+        await desk.arrived(1)
+        (connection,) = server.connections
+        go_on = connection.park(partial(gone.append, "gone"))
+        go_on()
+        peer.transport.write_eof()
+        await eventually(lambda: connection._is_half_closed)
+        desk.answer_next()
+        await peer.closed()
+        assert (peer.frames, gone) == ([b"wait"], [])
         await server.stop(100)
 
     run(story)

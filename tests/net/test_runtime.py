@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import platform
+import subprocess
 import sys
 import threading
 
@@ -55,3 +57,27 @@ def test_uvloop_is_used_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> No
     loop = new_event_loop()
     assert type(loop).__module__.startswith("asyncio")
     loop.close()
+
+
+_FAULTS_OF_LARGE_BUFFERS = """
+import resource
+from barnabas.net.runtime import reuse_large_buffers
+
+assert reuse_large_buffers()
+several = [bytearray(3 << 20) for _ in range(4)]
+del several
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(50):
+    several = [bytearray(3 << 20) for _ in range(4)]
+    del several
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have no such setting")
+def test_memory_of_large_buffers_is_used_again() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", _FAULTS_OF_LARGE_BUFFERS], capture_output=True, text=True, check=True, timeout=60
+    )
+    pages = 50 * 4 * (3 << 20) // 4096
+    assert int(told.stdout) < pages // 10

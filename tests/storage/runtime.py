@@ -13,12 +13,24 @@ T = TypeVar("T")
 
 
 class InlineRuntime:
+    """`before` and `after` are called once, while work waits for its thread, or while its result waits for the loop."""
+
     def __init__(self, seed: int = 1) -> None:
         self.clock = ManualClock(NOW_MS)
         self.randomness = Random(seed)
+        self.before: Callable[[], object] | None = None
+        self.after: Callable[[], object] | None = None
 
     def offload(self, work: Callable[[], T]) -> Awaitable[T]:
         async def done() -> T:
-            return work()
+            before, self.before = self.before, None
+            if before is not None:
+                before()
+            try:
+                return work()
+            finally:
+                after, self.after = self.after, None
+                if after is not None:
+                    after()
 
         return done()

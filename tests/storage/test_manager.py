@@ -7,43 +7,18 @@ import errno
 import os
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.ids import TopicPartition
 from barnabas.storage.directories import deleted_name, parse_partition_name
 from barnabas.storage.errors import CorruptLogError, DirectoryInUseError, LogDirectoryError, LogError
-from barnabas.storage.files import FileSystem
-from barnabas.storage.log import PartitionLog
-from barnabas.storage.manager import LogManager
 from barnabas.storage.real_files import RealFileSystem
-from barnabas.storage.validation import prepare_from_client
 from barnabas.testing.sim.disk import SimulatedCrash, SimulatedDisk
-from tests.storage.logs import NOW_MS, batch, check_consistency, read_all, topic_settings
+from tests.storage.logs import check_consistency, read_all
+from tests.storage.managers import TOPIC_ID, A, B, C, append, started
 from tests.storage.runtime import InlineRuntime
-
-A, B, C = TopicPartition("a", 0), TopicPartition("b-with-dash", 12), TopicPartition("c", 1)
-TOPIC_ID = Uuid(bytes(range(16)))
-
-
-def manager(files: FileSystem, *directories: str, runtime: InlineRuntime | None = None, **settings: Any) -> LogManager:
-    return LogManager(
-        files, directories or ("/one",), lambda topic: topic_settings(**settings), runtime or InlineRuntime()
-    )
-
-
-def started(files: FileSystem, *directories: str, **how: Any) -> LogManager:
-    logs = manager(files, *directories, **how)
-    asyncio.run(logs.start())
-    return logs
-
-
-def append(log: PartitionLog, *values: bytes) -> None:
-    for value in values:
-        log.append(prepare_from_client(batch([value]), log.settings, NOW_MS), leader_epoch=0, now_ms=NOW_MS)
-    log.set_high_watermark(log.next_offset)
 
 
 def test_logs_are_there_after_a_restart() -> None:
@@ -278,6 +253,16 @@ def test_a_process_killed_within_a_truncation_leaves_no_hole() -> None:
         offsets = [offset for data in read_all(recovered) for offset in [int.from_bytes(data[:8], "big")]]
         assert offsets == list(range(recovered.next_offset))
     assert operation > 10
+
+
+def test_too_many_open_files_take_nothing_offline() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    disk.fail_next(errno.EMFILE, name="sync_directory")
+    with pytest.raises(LogError, match="as many files open as it may"):
+        logs.create(A)
+    assert logs.directories[0].is_online
+    append(logs.create(A), b"goes on")
 
 
 def test_a_full_disk_takes_nothing_offline() -> None:

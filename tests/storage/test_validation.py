@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.records import BatchView, Codec, TimestampType, emptied
+from barnabas.records import BatchBuilder, BatchView, Codec, TimestampType, emptied
+from barnabas.records.compression import DecompressionLimitError
 from barnabas.storage.errors import AppendRefusedError
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import prepare_from_client, prepare_from_coordinator, prepare_from_leader
@@ -249,3 +250,22 @@ def test_offsets_from_the_leader_must_be_ones_that_can_be(offset: int) -> None:
     data[:8] = offset.to_bytes(8, "big", signed=True)
     with pytest.raises(AppendRefusedError, match=f"there is no offset {offset}"):
         prepare_from_leader(data)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD, Codec.LZ4], ids=lambda codec: codec.name)
+def test_little_that_becomes_much_can_be_left_to_those_who_have_time(codec: Codec) -> None:
+    builder = BatchBuilder(2_000_000, codec=codec)
+    for _ in range(3):
+        builder.append(bytes(300_000), b"key", NOW_MS)
+    data, topic = builder.build(), topic_settings(max_message_bytes=10_000, internal_segment_bytes=100_000)
+    assert len(data) < 10_000
+    with pytest.raises(DecompressionLimitError):
+        prepare_from_client(data, topic, NOW_MS, limit_bytes=500_000)
+    assert prepare_from_client(data, topic, NOW_MS).batches[0].record_count == 3
+
+
+def test_a_refusal_does_not_hold_on_to_what_was_decompressed() -> None:
+    view = BatchView(batch([b"v" * 100], codec=Codec.GZIP))
+    view.data[61:65] = b"????"
+    view.stamp_producer(producer_id=-1, producer_epoch=-1, base_sequence=-1)  # makes the CRC right
+    assert refusal(bytes(view.data)).__context__ is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 from pathlib import Path
@@ -203,3 +204,32 @@ def test_planned_faults_can_be_taken_back_and_must_make_sense() -> None:
             broker.faults.fail_next(ApiKey.PRODUCE, error=ErrorCode.UNKNOWN_SERVER_ERROR, close=True)
         with pytest.raises(ValueError, match="at least 1"):
             broker.faults.fail_next(ApiKey.PRODUCE, close=True, times=0)
+
+
+# Failures of the node itself
+
+
+def break_metadata_log(broker: AsyncEmbeddedBroker) -> None:
+    def fail() -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    broker.node.services.quorum.log.begin_sync = fail  # type: ignore[method-assign]
+
+
+def test_what_made_the_node_fail_is_raised_where_it_is_asked_for_something() -> None:
+    async def story() -> None:
+        broker = AsyncEmbeddedBroker()
+        await broker.start()
+        break_metadata_log(broker)
+        with pytest.raises(BarnabasError, match="the disk is broken") as raised:
+            await broker.create_topic("orders")
+        assert not isinstance(raised.value, BrokerError)
+        with pytest.raises(BarnabasError, match="the disk is broken"):
+            await broker.stop()
+        assert not broker.is_running
+        await broker.stop()
+        await broker.start()
+        await broker.create_topic("payments")
+        await broker.stop()
+
+    asyncio.run(asyncio.wait_for(story(), TIMEOUT_S))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from barnabas.net import Connection
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -24,6 +27,14 @@ def once(answer: T | asyncio.Future[T], then: Callable[[T], U]) -> U | asyncio.F
 
     answer.add_done_callback(finish)
     return result
+
+
+def parked(answer: T | asyncio.Future[T], connection: Connection) -> T | asyncio.Future[T]:
+    """An answer that may wait for other clients. If its own is gone first it is given up: nobody listens."""
+    if isinstance(answer, asyncio.Future):
+        go_on = connection.park(answer.cancel)
+        answer.add_done_callback(lambda _: go_on())
+    return answer
 
 
 def all_of(answers: Sequence[T | asyncio.Future[T]], then: Callable[[list[T]], U]) -> U | asyncio.Future[U]:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
@@ -24,6 +24,9 @@ from barnabas.storage.errors import LogDirectoryError
 _log = logging.getLogger("barnabas.broker")
 
 T = TypeVar("T")
+
+#: Kafka's timeout covers the way to the decision, not the commit: with 1 ms it still creates topics.
+_LEAST_COMMIT_WAIT_MS: Final = 1000
 
 
 class ControllerGateway:
@@ -56,7 +59,8 @@ class ControllerGateway:
     async def submit(self, operation: Callable[[Controller], Outcome[T]], *, timeout_ms: int | None = None) -> T:
         """Let the controller decide; the answer comes once the decision holds on this node.
 
-        After `timeout_ms` who asked is told that it took too long; what was decided may still come to hold.
+        Without any time nothing is decided. After `timeout_ms`, or a second if that is longer, who asked is told that
+        it takes too long; what was decided may still come to hold.
         """
         if self._refusal is not None:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, self._refusal)
@@ -74,11 +78,12 @@ class ControllerGateway:
             self._controller.mark()
             applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((last_offset, applied))
+            wait_ms = None if timeout_ms is None else max(timeout_ms, _LEAST_COMMIT_WAIT_MS)
             try:
-                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
                     await applied
             except TimeoutError:
-                late = f"the change was not in force after {timeout_ms} ms; it may still come into force"
+                late = f"the change was not in force after {wait_ms} ms; it may still come into force"
                 raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, late) from None
         return outcome.response
 

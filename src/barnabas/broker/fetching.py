@@ -22,6 +22,7 @@ from barnabas.replication.waiting import FetchWait
 from barnabas.storage.aborted import AbortedTransaction as TransactionRange
 from barnabas.storage.errors import LogError
 from barnabas.storage.log import PartitionLog
+from barnabas.storage.segment import FileRange
 from barnabas.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -48,6 +49,29 @@ _NOT_LOOKED_AT: Final = frozenset(
 _NO_ROOM_SECONDS: Final = 0.02
 
 Buffer = bytes | bytearray | memoryview
+
+
+class WaitingFetches:
+    """The fetches that wait. A node that stops answers them with what is there, rather than wait for them."""
+
+    __slots__ = ("_fetches", "is_closed")
+
+    def __init__(self) -> None:
+        # In the order of their beginning, which a set would not keep.
+        self._fetches: dict[Fetch, None] = {}
+        self.is_closed = False
+
+    def add(self, fetch: Fetch) -> None:
+        self._fetches[fetch] = None
+
+    def discard(self, fetch: Fetch) -> None:
+        self._fetches.pop(fetch, None)
+
+    def close(self) -> None:
+        """From now on no fetch waits."""
+        self.is_closed = True
+        for fetch in list(self._fetches):
+            fetch.answer_now()
 
 
 class _Found(NamedTuple):
@@ -89,7 +113,7 @@ class Fetch:
         "_context",
         "_done",
         "_endpoints",
-        "_forget_client",
+        "_is_completing",
         "_isolation",
         "_loop",
         "_max_bytes",
@@ -99,6 +123,7 @@ class Fetch:
         "_services",
         "_session",
         "_timers",
+        "_unpark",
         "_wait",
     )
 
@@ -120,10 +145,11 @@ class Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._endpoints: dict[int, NodeEndpoint] = {}
         self._timers: list[asyncio.TimerHandle] = []
+        self._is_completing = False
 
     def answer(self) -> FetchResponse | Awaitable[FetchResponse]:
         look = self._look()
-        if self._is_enough(look) or self._request.max_wait_ms <= 0:
+        if self._is_enough(look) or self._request.max_wait_ms <= 0 or self._services.waiting_fetches.is_closed:
             return self._respond(look)
         return self._park(look)
 
@@ -215,8 +241,9 @@ class Fetch:
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[FetchResponse] = self._loop.create_future()
         self._wait = FetchWait(self._isolation, self._on_ready)
-        self._timers.append(self._loop.call_later(self._request.max_wait_ms / 1000, self._on_time_up))
-        self._forget_client = self._context.connection.on_close(self._on_client_gone)
+        self._timers.append(self._loop.call_later(self._request.max_wait_ms / 1000, self.answer_now))
+        self._unpark = self._context.connection.park(self._done.cancel)
+        self._services.waiting_fetches.add(self)
         self._done.add_done_callback(self._stop_waiting)
         self._wait_on(look)
         return self._done
@@ -232,7 +259,7 @@ class Fetch:
         self._loop.call_soon(self._look_again)
 
     def _look_again(self) -> None:
-        if self._done.done():
+        if self._done.done() or self._is_completing:
             return
         try:
             look = self._look()
@@ -243,8 +270,9 @@ class Fetch:
         except Exception as failure:
             self._done.set_exception(failure)
 
-    def _on_time_up(self) -> None:
-        if self._done.done():
+    def answer_now(self) -> None:
+        """The time is up."""
+        if self._done.done() or self._is_completing:
             return
         self._wait.stop()
         try:
@@ -253,8 +281,13 @@ class Fetch:
             self._done.set_exception(failure)
 
     def _complete(self, look: _Look) -> None:
+        # From here on it is we who take time, not the client.
+        self._unpark()
+        self._is_completing = True
         answer = self._respond(look)
         if isinstance(answer, FetchResponse):
+            # It leaves in a later turn of the loop; others that look before that must know of it.
+            self._context.connection.expect_response(look.size_bytes)
             self._done.set_result(answer)
         else:
             for timer in self._timers:
@@ -271,12 +304,10 @@ class Fetch:
         else:
             self._done.set_result(read.result())
 
-    def _on_client_gone(self) -> None:
-        self._done.cancel()
-
     def _stop_waiting(self, _: object) -> None:
         self._wait.stop()
-        self._forget_client()
+        self._unpark()
+        self._services.waiting_fetches.discard(self)
         for timer in self._timers:
             timer.cancel()
 
@@ -294,28 +325,46 @@ class Fetch:
                 except (OSError, LogError):
                     is_cold = True  # it is read again there, and the error looked at
             buffers.append(buffer)
-        return self._respond_cold(look, buffers) if is_cold else self._response(look, buffers)
+        if not is_cold:
+            return self._response(look, buffers)
+        self._context.connection.expect_response(look.size_bytes)
+        return self._respond_cold(look, buffers)
 
     async def _respond_cold(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
         """Read what is not in memory, away from the loop."""
         for place, (wanted, partition, outcome) in enumerate(look.found):
-            if buffers[place] is None and isinstance(outcome, PartitionRead) and outcome.range is not None:
+            while buffers[place] is None and isinstance(outcome, PartitionRead) and outcome.range is not None:
                 assert partition is not None
                 log = partition.log
                 try:
                     buffers[place] = await self._services.runtime.offload(outcome.range.read)
                 except (OSError, LogError) as failure:
-                    error = self._read_failure(partition, log, failure)
-                    look.found[place] = _Found(wanted, partition, error)
+                    outcome = self._read_failure(wanted, partition, log, outcome.range, failure)
+                    look.found[place] = _Found(wanted, partition, outcome)
         return self._response(look, buffers)
 
-    def _read_failure(self, partition: Partition, log: PartitionLog | None, failure: OSError | LogError) -> LogError:
+    def _read_failure(
+        self,
+        wanted: WantedPartition,
+        partition: Partition,
+        log: PartitionLog | None,
+        data: FileRange,
+        failure: OSError | LogError,
+    ) -> PartitionRead | LogError:
+        """What to say, or to read, in place of what could not be read."""
         if log is None or partition.log is not log:
             # Deleted, or offline, meanwhile: then closed files say nothing of the disk.
             return partition.unusable()
-        error = failure if isinstance(failure, LogError) else log.failed(failure)
-        self._services.partitions.log_failed(partition, error)
-        return error
+        try:
+            if log.holds(data):
+                raise failure if isinstance(failure, LogError) else log.failed(failure)
+            # The file went while it was read, by retention or compaction. What it held may be in another.
+            return partition.read(
+                wanted.fetch_offset, data.size_bytes, self._isolation, leader_epoch=wanted.leader_epoch
+            )
+        except LogError as error:
+            self._services.partitions.log_failed(partition, error)
+            return error
 
     def _response(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
         session = self._session

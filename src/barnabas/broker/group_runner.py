@@ -93,15 +93,18 @@ class GroupRunner:
         except Exception as failure:
             # Whatever it is: the other partitions are loaded, and this one is not served with half its groups.
             trace = None if isinstance(failure, BarnabasError) else failure
-            _log.error(
-                "the groups of %s are not served, they cannot be loaded: %s", self.partition, failure, exc_info=trace
-            )
+            # A partition that is not led here any more is given up in a moment; nobody need hear of it.
+            is_given_up = getattr(failure, "code", None) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            level = logging.DEBUG if is_given_up else logging.ERROR
+            text = "the groups of %s are not served, they cannot be loaded: %s"
+            _log.log(level, text, self.partition, failure, exc_info=trace)
             if self._phase is not _Phase.CLOSED:
                 self._phase = _Phase.FAILED
 
     async def _load_all(self) -> None:
         loaded = 0
-        for data in self._writer.read_all(self.partition):
+        buffer_bytes = self.settings.offsets_load_buffer_size
+        async for data in self._writer.read_all(self.partition, buffer_bytes, self._runtime):
             loaded += len(memoryview(data))
             await self._runtime.offload(lambda data=data: self._load(data))  # type: ignore[misc]
             if self._phase is not _Phase.LOADING:

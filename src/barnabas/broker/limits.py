@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.settings import BrokerSettings
 from barnabas.net import ListenerLimits, ListenerSpec, ServerLimits
 from barnabas.storage.cleaner import CleanerOptions
 from barnabas.storage.manager import LogManagerOptions
+
+_BACKLOG: Final = 1024
 
 
 def server_limits(settings: BrokerSettings) -> ServerLimits:
@@ -19,9 +23,15 @@ def server_limits(settings: BrokerSettings) -> ServerLimits:
         max_connections_per_ip_overrides=settings.connection_limits,
         max_connection_creation_rate=settings.max_connection_creation_rate,
         connections_max_idle_ms=settings.connections_max_idle_ms,
-        socket_listen_backlog_size=settings.socket_listen_backlog_size,
+        socket_listen_backlog_size=_backlog(settings),
         listeners={each.listener: _listener_limits(settings, each.listener) for each in settings.endpoints},
     )
+
+
+def _backlog(settings: BrokerSettings) -> int:
+    """Kafka has threads that do nothing but accept; one event loop accepts between requests, so bursts must wait."""
+    name = "socket.listen.backlog.size"
+    return settings.socket_listen_backlog_size if settings.is_given(name) else _BACKLOG
 
 
 def _listener_limits(settings: BrokerSettings, listener: str) -> ListenerLimits:

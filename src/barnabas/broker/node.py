@@ -17,6 +17,7 @@ from barnabas.base.runtime import Runtime
 from barnabas.broker.config_resources import controller_options, effective_settings
 from barnabas.broker.context import AllowEverything, NoQuotas
 from barnabas.broker.controller_gateway import ControllerGateway
+from barnabas.broker.fetching import WaitingFetches
 from barnabas.broker.formatting import NodeIdentity, read_identity, refuse_larger_quorums
 from barnabas.broker.groups import GroupService
 from barnabas.broker.handlers import all_handlers
@@ -37,6 +38,7 @@ from barnabas.metadata.image import ClusterImage, ResourceType
 from barnabas.net import Server
 from barnabas.replication.fetch_sessions import FetchSessionCache
 from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.directories import LogDirectory
 from barnabas.storage.files import FileSystem
 from barnabas.storage.manager import LogManager
 from barnabas.storage.settings import TopicSettings
@@ -49,7 +51,7 @@ _DRAIN_TIMEOUT_MS: Final = 5000
 class Node:
     """A broker and controller in one process, on one event loop.
 
-    `start` raises one clear error or leaves a node that answers; `stop` may be called at any time after it began.
+    `start` raises one clear error or leaves a node that answers; `stop` may be called at any time, also during that.
     """
 
     def __init__(self, settings: BrokerSettings, *, files: FileSystem, runtime: Runtime) -> None:
@@ -59,6 +61,9 @@ class Node:
         self._router = Router(all_handlers(), settings.controller_listeners)
         self._server = Server(self._router.dispatch, is_urgent, server_limits(settings))
         self._started = AsyncExitStack()
+        self._starting: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Lock()
+        self._is_stopped = False
         self._services: Services | None = None
         self._failure: asyncio.Future[BarnabasError] | None = None
         self._broker_epoch = -1
@@ -91,6 +96,11 @@ class Node:
     def interceptor(self, interceptor: Interceptor | None) -> None:
         self._router.interceptor = interceptor
 
+    @property
+    def failure(self) -> BarnabasError | None:
+        """Why the node cannot go on; None while it can."""
+        return self._failure.result() if self._failure is not None and self._failure.done() else None
+
     async def failed(self) -> BarnabasError:
         """Waits until the node cannot go on, and says why; the caller then stops it."""
         if self._failure is None:
@@ -100,6 +110,17 @@ class Node:
     # Start
 
     async def start(self) -> None:
+        if self._starting is not None or self._is_stopped:
+            raise BarnabasError("a node is started once")
+        self._starting = asyncio.get_running_loop().create_task(self._start_or_clean_up(), name="start the node")
+        try:
+            await self._starting
+        except asyncio.CancelledError:
+            if self._is_stopped:
+                raise BarnabasError("the node was stopped before it was ready") from None
+            raise
+
+    async def _start_or_clean_up(self) -> None:
         try:
             await self._start()
         except BaseException:
@@ -122,6 +143,7 @@ class Node:
         publisher = MetadataPublisher(self._apply, self._fail)
         quorum = QuorumOfOne(self._files, settings, identity, runtime)
 
+        logs.on_directory_failed = self._on_directory_failed
         logs.open_directories()
         self._started.push_async_callback(self._stop_logs, logs)
         # Before the slow part of the start, so that a port that is taken is told at once.
@@ -144,9 +166,12 @@ class Node:
         self._started.callback(services.producer_ids.close)
         scheduler = Scheduler(logs.tasks())
         self._started.push_async_callback(scheduler.stop)
+        if self.failure is not None:
+            raise self.failure
         self._router.open(services)
-        # When the node stops: those who wait for a group are told first, so that the others need not wait for them.
+        # When the node stops: who waits for a group or for records is answered first, so that nobody waits for them.
         self._started.push_async_callback(self._server.stop, _DRAIN_TIMEOUT_MS)
+        self._started.callback(services.waiting_fetches.close)
         self._started.push_async_callback(services.groups.stop)
         _log.info("node %d of cluster %s is ready at %s", identity.node_id, identity.cluster_id, self.bootstrap)
 
@@ -171,6 +196,7 @@ class Node:
             quorum=quorum,
             partitions=partitions,
             fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
+            waiting_fetches=WaitingFetches(),
             groups=GroupService(effective, runtime, identity.node_id, partitions),
             producer_ids=ProducerIdPool(gateway.allocate_producer_ids),
             endpoints=self.endpoints,
@@ -202,17 +228,33 @@ class Node:
         services.logs.configure(log_options(services.settings), cleaner_options(services.settings))
         self._server.set_limits(server_limits(services.settings))
 
+    def _on_directory_failed(self, directory: LogDirectory, is_last: bool) -> None:
+        """With one directory less the node serves what lies in the others, if it knows what to serve."""
+        if directory.path == self._static_settings.metadata_dir:
+            self._fail(BarnabasError(f"{directory.failure}; no node can do without the metadata log, which is there"))
+        elif is_last:
+            self._fail(BarnabasError(f"{directory.failure}; it was the last log directory that could be used"))
+
     def _fail(self, failure: BaseException) -> None:
         if self._failure is not None and not self._failure.done():
             known = failure if isinstance(failure, BarnabasError) else BarnabasError(f"the node failed: {failure!r}")
             self._failure.set_result(known)
-            _log.critical("the node cannot go on", exc_info=failure)
+            trace = None if known is failure else failure
+            _log.critical("the node cannot go on: %s", known, exc_info=trace)
+            if self._services is not None:
+                self._services.controller.close(f"the node cannot go on: {known}")
 
     # Stop
 
     async def stop(self) -> None:
         """Answer what was asked, hand over, bring everything to disk. Nothing happens if the node is not started."""
-        await self._started.aclose()
+        self._is_stopped = True
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+        # Who comes second waits for the first, and then finds nothing to do.
+        async with self._stopping:
+            await self._started.aclose()
 
     async def _leave(self, registration: Registration) -> None:
         self._broker_epoch = registration.epoch

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, SettingsError
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.runtime import Runtime
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ResourceType
 from barnabas.records.reading import iter_entries
@@ -23,12 +24,11 @@ from barnabas.replication.waiting import CommitWait
 from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.manager import LogManager
+from barnabas.storage.segment import FileRange
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import Buffer, prepare_from_coordinator
 
 _log = logging.getLogger("barnabas.broker")
-
-_LOAD_BYTES: Final = 1024 * 1024
 
 
 class PartitionSet:
@@ -79,7 +79,12 @@ class PartitionSet:
     # Following the metadata log
 
     async def prepare(self, image: ClusterImage, delta: ClusterDelta) -> None:
-        """Make the logs of new partitions away from the event loop, so that `apply` finds them; may be left out."""
+        """Do away from the event loop what `apply` would do on it: delete logs, and make new ones. May be left out."""
+        leaving = self._leaving(image, delta)
+        if leaving:
+            for partition in leaving.values():
+                self._forget(partition)
+            await self._logs.delete_many(leaving)
         missing = []
         for name in delta.partitions_changed:
             state, topic = image.partition(*name), image.topics.get(name.topic)
@@ -96,25 +101,33 @@ class PartitionSet:
 
     def apply(self, image: ClusterImage, delta: ClusterDelta) -> None:
         """Bring the partitions to the state of `image`, of which `delta` says what is new."""
-        for topic in delta.topics_deleted:
-            for number in range(len(topic.partitions)):
-                partition = self.index.get((topic.topic_id, number))
-                if partition is not None:
-                    self._remove(partition)
+        leaving = self._leaving(image, delta)
+        for partition in leaving.values():
+            self._forget(partition)
+        self._logs.delete(*leaving)
         for name in delta.partitions_changed:
             self._update(image, name)
         self._apply_settings(image, delta)
 
+    def _leaving(self, image: ClusterImage, delta: ClusterDelta) -> dict[TopicPartition, Partition]:
+        """Partitions that are not this node's any more, perhaps because another topic has taken their name."""
+        found = [
+            self.index.get((each.topic_id, number))
+            for each in delta.topics_deleted
+            for number in range(len(each.partitions))
+        ]
+        for name in delta.partitions_changed:
+            partition, topic, state = self._by_name.get(name), image.topics.get(name.topic), image.partition(*name)
+            is_same = partition is not None and topic is not None and partition.topic_id == topic.topic_id
+            if not is_same or state is None or self._node_id not in state.replicas:
+                found.append(partition)
+        return {partition.name: partition for partition in found if partition is not None}
+
     def _update(self, image: ClusterImage, name: TopicPartition) -> None:
         state, topic = image.partition(*name), image.topics.get(name.topic)
-        partition = self._by_name.get(name)
         if state is None or topic is None or self._node_id not in state.replicas:
-            if partition is not None:
-                self._remove(partition)
             return
-        if partition is not None and partition.topic_id != topic.topic_id:
-            self._remove(partition)
-            partition = None
+        partition = self._by_name.get(name)
         if partition is None:
             partition = Partition(name, topic.topic_id, self._node_id)
             self._by_name[name] = partition
@@ -144,15 +157,11 @@ class PartitionSet:
             self._logs.adopt(log, topic_id)
         return log
 
-    def _remove(self, partition: Partition) -> None:
+    def _forget(self, partition: Partition) -> None:
         del self._by_name[partition.name]
         del self.index[partition.name]
         del self.index[partition.topic_id, partition.name.partition]
         partition.delete()
-        try:
-            self._logs.delete(partition.name)
-        except LogError as failure:
-            self.log_failed(partition, failure)
 
     def _apply_settings(self, image: ClusterImage, delta: ClusterDelta) -> None:
         topics = {each.name for each in delta.configs_changed if each.type == ResourceType.TOPIC}
@@ -182,8 +191,7 @@ class PartitionSet:
             is_ours = topic is not None and state is not None and self._node_id in state.replicas
             if not is_ours or (topic is not None and log.topic_id not in (None, topic.topic_id)):
                 strays.append(name)
-        for name in strays:
-            self._logs.set_aside(name)
+        self._logs.set_aside(*strays)
         return strays
 
     # When logs fail
@@ -242,20 +250,32 @@ class PartitionSet:
             outcome.add_done_callback(clean_up)
         return outcome
 
-    def read_all(self, name: TopicPartition) -> Iterator[bytes]:
-        """All that is committed in a partition, as buffers of whole batches, for those who must know all of it."""
+    async def read_all(self, name: TopicPartition, max_bytes: int, runtime: Runtime) -> AsyncIterator[bytes]:
+        """All that is committed in a partition, for those who must know all of it."""
         partition = self._existing(name)
         log = partition.led_log()
-        offset = log.log_start_offset
+        offset = 0
         try:
-            while (found := log.read(offset, _LOAD_BYTES, end_offset=log.high_watermark).range) is not None:
-                data = found.read()
-                yield data
-                offset = max(entry.next_offset for entry in iter_entries(data))
+            while True:
+                offset = max(offset, log.log_start_offset)
+                found = log.read(offset, max_bytes, end_offset=log.high_watermark).range
+                if found is None:
+                    return
+                try:
+                    data, offset = await runtime.offload(partial(_read_batches, found))
+                except (OSError, LogError) as failure:
+                    if log.holds(found):
+                        raise (failure if isinstance(failure, LogError) else log.failed(failure)) from None
+                    # The file went while it was read, by retention or compaction. What it held may be in another.
+                else:
+                    yield data
         except LogError as failure:
-            self.log_failed(partition, failure)
+            if partition.log is log:
+                self.log_failed(partition, failure)
             raise
-        except OSError as failure:
-            problem = log.failed(failure)
-            self.log_failed(partition, problem)
-            raise problem from failure
+
+
+def _read_batches(found: FileRange) -> tuple[bytes, int]:
+    """Batches, and the offset after them."""
+    data = found.read()
+    return data, max(entry.next_offset for entry in iter_entries(data))

@@ -7,6 +7,7 @@ the loop and appended after the others.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from functools import partial
 from typing import Final
@@ -18,7 +19,7 @@ from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
 from barnabas.metadata.topic_names import is_internal
 from barnabas.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
-from barnabas.records.compression import Codec
+from barnabas.records.compression import Codec, DecompressionLimitError
 from barnabas.replication.fetch_sessions import PartitionKey
 from barnabas.replication.partition import Partition, PartitionError
 from barnabas.replication.waiting import CommitWait
@@ -37,6 +38,8 @@ from barnabas.wire.messages.produce import (
     TopicProduceResponse,
 )
 
+_log = logging.getLogger("barnabas.broker")
+
 _ALL: Final = -1
 _NONE: Final = -1
 _FIRST_BY_ID: Final = 13
@@ -53,6 +56,8 @@ _UNREADABLE: Final = frozenset(
 # so what is left to the loop takes it half a millisecond at most; compressing anew takes several times as long.
 _COSTLY_COMPRESSED_BYTES: Final = 64 * 1024
 _COSTLY_RECODED_BYTES: Final = 16 * 1024
+# What may come out of a compressed batch that is checked on the loop. Four kilobytes can hold a hundred megabytes.
+_INLINE_LIMIT_BYTES: Final = 1024 * 1024
 NO_TRANSACTIONS: Final = "transactions are not served by this node: its transaction coordinator is not built"
 
 
@@ -131,14 +136,24 @@ class Produce:
             log = partition.log
             if log is None or not partition.is_leader:
                 raise partition.unusable()
-            if len(records) > _COSTLY_RECODED_BYTES and _is_costly(records, log.settings):
-                answer = PartitionProduceResponse(index=data.index, base_offset=_NONE)
-                self.costly.append((partition, records, log.settings, answer))
-                return answer
-            prepared = prepare_from_client(records, log.settings, self.now_ms)
+            settings = log.settings
+            if len(records) > _COSTLY_RECODED_BYTES and _is_costly(records, settings):
+                return self._put_off(partition, records, settings, data.index)
+            prepared = prepare_from_client(records, settings, self.now_ms, limit_bytes=_INLINE_LIMIT_BYTES)
             return self._append_prepared(partition, prepared, data.index)
+        except DecompressionLimitError:
+            # Little that becomes much.
+            return self._put_off(partition, records, settings, data.index)
         except LogError as failure:
             return self._refused(partition, data.index, failure)
+
+    def _put_off(
+        self, partition: Partition, records: Buffer, settings: TopicSettings, index: int
+    ) -> PartitionProduceResponse:
+        """Have a batch checked away from the loop; the answer is replaced when that is done."""
+        answer = PartitionProduceResponse(index=index, base_offset=_NONE)
+        self.costly.append((partition, records, settings, answer))
+        return answer
 
     def _append_prepared(self, partition: Partition, prepared: PreparedAppend, index: int) -> PartitionProduceResponse:
         attributes = prepared.batches[0].attributes
@@ -170,6 +185,11 @@ class Produce:
                 outcome = self._append_prepared(partition, await check, answer.index)
             except LogError as failure:
                 outcome = self._refused(partition, answer.index, failure)
+            except Exception:
+                # The others may be in their logs already, and their clients must hear of it.
+                _log.exception("a batch for %s was not appended", partition.name)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+                outcome = self._error(answer.index, code, code.text)
             self._replace(response, answer, outcome)
         if self.uncommitted:
             return await self._wait(response)
@@ -193,6 +213,7 @@ class Produce:
                 for partition, _, answer in self.uncommitted:
                     outcome = wait.outcomes[partition]
                     if outcome and not answer.error_code:
+                        outcome = self._code_for(partition, outcome)
                         self.error_count += 1
                         answer.error_code = outcome
                         answer.error_message = f"{partition.name}: {outcome.text}"
@@ -247,7 +268,7 @@ class Produce:
 
     def _refused(self, partition: Partition, index: int, failure: LogError) -> PartitionProduceResponse:
         self.services.partitions.log_failed(partition, failure)
-        answer = self._error(index, failure.code, str(failure), partition.name)
+        answer = self._error(index, self._code_for(partition, failure.code), str(failure), partition.name)
         is_unreadable = failure.code in _UNREADABLE
         if isinstance(failure, AppendRefusedError):
             answer.record_errors = [
@@ -258,6 +279,11 @@ class Produce:
         if partition.log is not None and not is_unreadable:
             answer.log_start_offset = partition.log.log_start_offset
         return answer
+
+    def _code_for(self, partition: Partition, code: ErrorCode) -> ErrorCode:
+        """Who names topics by id is told that of a topic that was deleted meanwhile."""
+        is_gone = partition.is_deleted and self.context.version >= _FIRST_BY_ID
+        return ErrorCode.UNKNOWN_TOPIC_ID if is_gone else code
 
     def _error(
         self, index: int, code: ErrorCode, message: str, key: PartitionKey | None = None

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from struct import Struct
 from types import ModuleType
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from barnabas.wire.compiler import Buffer
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.message import Listeners, Request, Response
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from barnabas.wire.messages.produce import ProduceRequest
 
 _log = logging.getLogger("barnabas.broker")
 
@@ -48,9 +50,24 @@ _ADVERTISED_LOWEST: Final = {ApiKey.PRODUCE: 0}
 #: On the controllers' listener this asks for the metadata log, which a quorum of one sends to nobody.
 _NOT_FOR_CONTROLLERS: Final = frozenset({ApiKey.FETCH})
 
+_KEY_AND_VERSION: Final = Struct(">hh")
+#: Key, version and correlation id, which every header has.
+_SHORTEST_BYTES: Final = 8
+#: What is too short to ask for anything: no API has this key.
+_NO_REQUEST: Final = (-1, -1)
+
 
 def is_urgent(frame: Buffer) -> bool:
     return int.from_bytes(frame[:2], "big", signed=True) in URGENT_KEYS
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What surrounds the body in one version of an API."""
+
+    request_header_version: int
+    #: What follows the correlation id in the header of a response.
+    response_header_end: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +76,19 @@ class Route:
 
     api: Api
     handle: Handler
+    #: By version, of all that are served.
+    forms: dict[int, Form]
+
+    @classmethod
+    def of(cls, module: ModuleType) -> Route:
+        served = api(module.API_KEY)
+        forms = {
+            version: Form(
+                served.request_header_version(version), b"\0" if served.response_header_version(version) else b""
+            )
+            for version in served.served
+        }
+        return cls(served, module.handle, forms)
 
     @property
     def advertised(self) -> ApiVersion:
@@ -73,8 +103,10 @@ class Router:
     def __init__(self, handlers: Iterable[ModuleType], controller_listeners: Iterable[str]) -> None:
         self._routes: dict[int, Route] = {}
         for module in handlers:
-            self._routes[module.API_KEY] = Route(api(module.API_KEY), module.handle)
+            self._routes[module.API_KEY] = Route.of(module)
         self._controller_listeners = frozenset(controller_listeners)
+        # By listener, the routes that are served there: looked up for every request.
+        self._served: dict[str, dict[int, Route]] = {}
         self._services: Services | None = None
         self._waiting: list[tuple[Connection, bytearray]] = []
         self.interceptor: Interceptor | None = None
@@ -87,9 +119,14 @@ class Router:
 
     def advertised(self, listener: str) -> list[ApiVersion]:
         """What ApiVersions tells on a listener, by key."""
-        return [
-            route.advertised for key, route in sorted(self._routes.items()) if self._is_served_on(route.api, listener)
-        ]
+        return [route.advertised for _, route in sorted(self._routes_on(listener).items())]
+
+    def _routes_on(self, listener: str) -> dict[int, Route]:
+        served = self._served.get(listener)
+        if served is None:
+            served = {key: route for key, route in self._routes.items() if self._is_served_on(route.api, listener)}
+            self._served[listener] = served
+        return served
 
     def _is_served_on(self, wanted: Api, listener: str) -> bool:
         if listener in self._controller_listeners:
@@ -102,17 +139,17 @@ class Router:
         if services is None:
             self._waiting.append((connection, frame))
             return
-        key = int.from_bytes(frame[:2], "big", signed=True)
-        version = int.from_bytes(frame[2:4], "big", signed=True)
-        route = self._routes.get(key)
-        if len(frame) < 8 or route is None or not self._is_served_on(route.api, connection.listener):
+        key, version = _KEY_AND_VERSION.unpack_from(frame) if len(frame) >= _SHORTEST_BYTES else _NO_REQUEST
+        route = self._routes_on(connection.listener).get(key)
+        if route is None:
             connection.close(f"it asked for the API {key}, which is not served on {connection.listener}")
             return
-        if version not in route.api.served:
+        form = route.forms.get(version)
+        if form is None:
             self._refuse_version(connection, route, version, frame)
             return
         try:
-            header, start = RequestHeader.decode_prefix(frame, route.api.request_header_version(version))
+            header, start = RequestHeader.decode_prefix(frame, form.request_header_version)
             # Bytes after the last field are passed over, as Kafka does: librdkafka's Metadata v13 has some.
             request, _ = route.api.request.decode_prefix(memoryview(frame), version, start)
         except RemoteProtocolError as error:
@@ -168,7 +205,7 @@ class Router:
 
     def _send(self, context: RequestContext, response: Response, version: int | None = None) -> None:
         version = context.version if version is None else version
-        header_end = b"\0" if api(context.api_key).response_header_version(version) else b""
+        header_end = self._routes[context.api_key].forms[version].response_header_end
         header = context.correlation_id.to_bytes(4, "big", signed=True) + header_end
         context.connection.respond([header, *response.encode_parts(version)])
 
@@ -179,6 +216,10 @@ class Router:
             code, message = failure.code, failure.message
         else:
             _log.error("a %s request v%d failed", context.api_key.camel_name, context.version, exc_info=failure)
+        if isinstance(request, ProduceRequest) and not request.acks:
+            # It gets no answer, so the end of the connection is the only way to tell.
+            context.connection.close("its request with acks=0 failed")
+            return
         try:
             self._answer(services, context, request, error_response(context, request, code, message))
         except Exception:

@@ -15,6 +15,7 @@ from barnabas.wire.messages.api_versions import ApiVersion
 
 if TYPE_CHECKING:
     from barnabas.broker.controller_gateway import ControllerGateway
+    from barnabas.broker.fetching import WaitingFetches
     from barnabas.broker.groups import GroupService
     from barnabas.broker.partitions import PartitionSet
     from barnabas.broker.producer_ids import ProducerIdPool
@@ -47,6 +48,7 @@ class Services:
     quorum: QuorumOfOne
     partitions: PartitionSet
     fetch_sessions: FetchSessionCache
+    waiting_fetches: WaitingFetches
     groups: GroupService
     producer_ids: ProducerIdPool
     #: Where each listener is bound.

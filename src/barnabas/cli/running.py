@@ -19,6 +19,7 @@ from barnabas.net.runtime import SystemRuntime, run
 from barnabas.storage.files import FileSystem
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_WANTED_FILES: Final = 65_536
 
 
 def log_to_stderr(level: int) -> None:
@@ -31,6 +32,7 @@ def run_node(
     settings: BrokerSettings, files: FileSystem, prepare: Callable[[SystemRuntime], None] = lambda runtime: None
 ) -> None:
     """Start, say `ready`, wait for SIGINT or SIGTERM, stop. Raises what the start raises."""
+    _allow_many_files()
     runtime = SystemRuntime()
     prepare(runtime)
     try:
@@ -65,3 +67,15 @@ async def _serve(node: Node) -> None:
     if failing.done():
         raise failing.result()
     failing.cancel()
+
+
+def _allow_many_files() -> None:
+    """Connections and segments each take a descriptor, and what a shell allows by default is soon used up."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

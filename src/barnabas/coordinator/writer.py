@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Protocol
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.runtime import Runtime
 from barnabas.wire.compiler import Buffer
 
 
@@ -25,6 +26,7 @@ class PartitionWriter(Protocol):
         """Done when everything below `offset` is committed, or with the reason why that will not be known."""
         ...
 
-    def read_all(self, partition: TopicPartition) -> Iterable[Buffer]:
-        """Everything in the log, from its start, as buffers of whole batches."""
+    def read_all(self, partition: TopicPartition, max_bytes: int, runtime: Runtime) -> AsyncIterator[Buffer]:
+        """Everything in the log, from its start, as buffers of about `max_bytes`; the last batch of one may be cut off,
+        and comes whole with the next. The reading happens away from the event loop."""
         ...

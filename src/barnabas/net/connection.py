@@ -21,11 +21,11 @@ from barnabas.net.admission import Admission
 from barnabas.net.errors import address_text
 from barnabas.net.idle import IdleWatch
 from barnabas.net.lanes import Lanes
-from barnabas.net.limits import PROGRESS_BYTES, READ_AHEAD_BYTES, SMALL_FRAME_BYTES, ServerLimits
+from barnabas.net.limits import JOINED_BYTES, PROGRESS_BYTES, READ_AHEAD_BYTES, SMALL_FRAME_BYTES, ServerLimits
 from barnabas.net.memory import MemoryBudget
 from barnabas.net.sockets import tune
 from barnabas.wire.compiler import Buffer
-from barnabas.wire.frames import FrameReceiver, frame_parts
+from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
 
 _log = logging.getLogger("barnabas.net")
 
@@ -57,6 +57,8 @@ class Surroundings:
     limits: ServerLimits
     lanes: Lanes
     memory: MemoryBudget
+    #: Of nodes of the cluster: what clients hold must not keep them waiting.
+    cluster_memory: MemoryBudget
     idle: IdleWatch
     admission: Admission
     #: Where bytes arrive before it is known what they belong to. Emptied before anything else happens.
@@ -77,12 +79,15 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_admission",
         "_ahead",
+        "_answer",
         "_around",
         "_close_callbacks",
         "_ending",
         "_has_arrived",
         "_holds_memory",
         "_idle",
+        "_is_half_closed",
+        "_is_parked",
         "_lanes",
         "_loop",
         "_memory",
@@ -120,21 +125,26 @@ class Connection(asyncio.BufferedProtocol):
         self._around = around
         self._loop = around.loop
         self._lanes = around.lanes
-        self._memory = around.memory
+        self._memory = around.cluster_memory if is_privileged else around.memory
         self._idle = around.idle
         self._receiver = FrameReceiver(around.scratch, self._max_frame_bytes())
         self._transport = cast(asyncio.Transport, None)
         #: Whole frames that arrived while the connection was muted.
         self._ahead: deque[bytearray] = deque()
+        #: A small response that leaves at the end of this turn of the lanes. Until then its request is in process.
+        self._answer: bytes | None = None
         self._mutes = _NOT_ADMITTED
         self._pauses = 0
+        #: For a large request, or for the response that is being made to it.
         self._holds_memory = False
+        self._is_parked = False
+        self._is_half_closed = False
         self._has_arrived = False
         #: Why the connection closes once what was asked is answered.
         self._ending: str | None = None
         self._throttle_timer: asyncio.TimerHandle | None = None
         self._unsent_seen_bytes = 0
-        self._close_callbacks: dict[object, Callable[[], None]] = {}
+        self._close_callbacks: dict[object, Callable[[], object]] = {}
 
     # ---- for those who answer requests
 
@@ -145,20 +155,64 @@ class Connection(asyncio.BufferedProtocol):
     def respond(self, parts: Sequence[Buffer]) -> None:
         """Send the response to the request in process; its size is put in front here.
 
-        The parts must not change before they have left. On a closed connection nothing happens.
+        The parts must not change before they have left. On a closed connection nothing is sent.
         """
         if self.is_closed:
+            self._give_back()
             return
-        check(self._mutes & _IN_PROCESS, "a response without a request in process")
-        self._transport.writelines(frame_parts(parts))
+        check(self._mutes & _IN_PROCESS and self._answer is None, "a response without a request in process")
+        size_bytes = sum(map(len, parts))
+        if not 0 < size_bytes <= JOINED_BYTES:
+            self._transport.writelines(frame_parts(parts))
+            self._finish()
+            return
+        self._answer = b"".join((size_bytes.to_bytes(SIZE_BYTES, "big"), *parts))
+        if not self._lanes.send_later(self):
+            self.send_answer()
+
+    def send_answer(self) -> None:
+        """Send the response that was kept back until the end of the turn, unless it has left meanwhile."""
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return
+        if self.is_closed:
+            self._give_back()
+            return
+        self._transport.write(answer)
         self._finish()
 
     def finish_without_response(self) -> None:
         """The request in process gets no answer: the peer said that it wants none."""
         if self.is_closed:
+            self._give_back()
             return
-        check(self._mutes & _IN_PROCESS, "a request was finished that is not in process")
+        check(self._mutes & _IN_PROCESS and self._answer is None, "a request was finished that is not in process")
         self._finish()
+
+    def expect_response(self, size_bytes: int) -> None:
+        """A large response to the request in process is being made: it counts as sent, so that others make less."""
+        if self._mutes & _IN_PROCESS and size_bytes:
+            self._holds_memory = True
+            self._memory.expect_response(self, size_bytes)
+
+    def park(self, give_up: Callable[[], object]) -> Callable[[], None]:
+        """The request in process waits for what others do; `give_up` is called if its client is gone before that.
+
+        What is returned is to be called when the wait is over. A client that waits is silent: its connection may be
+        closed for being idle, and ends when it shuts down its side. Neither happens to a request that we work on.
+        """
+        forget = self.on_close(give_up)
+        if not self.is_closed:
+            self._is_parked = True
+            self._idle.touch(self)
+            if self._is_half_closed:
+                self.close("the peer ended it")
+
+        def go_on() -> None:
+            self._is_parked = False
+            forget()
+
+        return go_on
 
     def mute_for(self, throttle_ms: int) -> None:
         """Take up no request for a while after the one in process. To be called before `respond`."""
@@ -173,12 +227,15 @@ class Connection(asyncio.BufferedProtocol):
         self._throttle_timer = self._loop.call_later(throttle_ms / 1000, self._unthrottle)
 
     def close(self, reason: str | None = None) -> None:
-        """Close; a response that was handed over before still leaves first."""
+        """Close; a response that was handed over before still leaves first. The request in process is done with."""
+        self.send_answer()
         if self.is_closed:
+            self._give_back()
             return
         if self._mutes & _SENDING:
             self.close_after_response(reason or "it was to be closed")
             return
+        self._mutes &= ~_IN_PROCESS
         self._shut(reason)
         self._transport.close()
 
@@ -193,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ahead.clear()
         self._end(reason)
 
-    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Have `callback` called when the connection has ended, whoever ended it; what is returned undoes this."""
         if self.is_closed:
             self._loop.call_soon(callback)
@@ -227,6 +284,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_idle(self) -> bool:
         """Whether it is the peer that lets time pass. Asked now and then: taking a response bit by bit is activity."""
+        if self._is_parked:
+            return True
         if self._mutes & _IN_PROCESS or self._pauses & (_NO_MEMORY | _HELD_BACK):
             return False
         if self._mutes & _SENDING:
@@ -300,11 +359,12 @@ class Connection(asyncio.BufferedProtocol):
             self._reserve()
 
     def eof_received(self) -> bool:
-        if self._mutes & (_IN_PROCESS | _SENDING) or self._ahead:
-            # What was asked before is still answered, as for those who send a request and shut down their side.
-            self._ending = "the peer ended it"
-            return True
-        return False
+        if self._is_parked or not (self._mutes & (_IN_PROCESS | _SENDING) or self._ahead):
+            return False
+        # What was asked before is still answered, as for those who send a request and shut down their side.
+        self._is_half_closed = True
+        self._ending = "the peer ended it"
+        return True
 
     def pause_writing(self) -> None:
         self._mutes |= _SENDING
@@ -374,8 +434,6 @@ class Connection(asyncio.BufferedProtocol):
             self._pause(_AHEAD)
 
     def _reserve(self) -> None:
-        if self.is_privileged:
-            return
         if self._memory.reserve(self, self._receiver.announced_bytes):
             self._holds_memory = True
         else:
@@ -417,9 +475,15 @@ class Connection(asyncio.BufferedProtocol):
         self._ahead.clear()
         self._idle.remove(self)
         self._lanes.forget(self)
-        self._holds_memory = False
-        self._memory.release(self)
+        if not self._mutes & _IN_PROCESS:
+            self._give_back()
         self._memory.outgoing_ended(self)
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
             self._throttle_timer = None
+
+    def _give_back(self) -> None:
+        """The connection has ended, and nobody works on its request any more."""
+        self._mutes &= ~_IN_PROCESS
+        self._holds_memory = False
+        self._memory.release(self)

@@ -37,6 +37,7 @@ class Lanes:
         "_is_urgent",
         "_loop",
         "_normal",
+        "_outbox",
         "_urgent",
         "max_waiting",
     )
@@ -57,6 +58,8 @@ class Lanes:
         self._urgent: deque[tuple[Connection, bytearray]] = deque()
         self._normal: deque[tuple[Connection, bytearray]] = deque()
         self._is_awake = False
+        # Who was answered in this turn; None between turns.
+        self._outbox: list[Connection] | None = None
         #: Connections that do not read until the lane is shorter, in the order in which they stopped.
         self._held_back: dict[Connection, None] = {}
 
@@ -77,12 +80,43 @@ class Lanes:
             self._is_awake = True
             self._loop.call_soon(self._drain)
 
+    def send_later(self, connection: Connection) -> bool:
+        """Have `connection.send_answer` called at the end of this turn; false if none is under way.
+
+        Small responses leave together: a peer with several connections, or a machine with several peers, is woken once
+        and finds them all, which costs both sides half of what one wake-up for each does. None waits longer than a
+        turn takes.
+        """
+        if self._outbox is None:
+            return False
+        self._outbox.append(connection)
+        return True
+
     def forget(self, connection: Connection) -> None:
         self._held_back.pop(connection, None)
 
     def _drain(self) -> None:
+        end_s = self._loop.time() + self._budget_s
+        has_time = True
+        # Answering may bring up the next request of the same connection.
+        while has_time and (self._urgent or self._normal):
+            outbox = self._outbox = []
+            has_time = self._dispatch_until(end_s)
+            self._outbox = None
+            for connection in outbox:
+                try:
+                    connection.send_answer()
+                except Exception:
+                    _log.exception("an answer to %s could not be sent", connection.peer)
+                    connection.abort("its answer could not be sent")
+        if self._urgent or self._normal:
+            self._loop.call_soon(self._drain)
+        else:
+            self._is_awake = False
+
+    def _dispatch_until(self, end_s: float) -> bool:
+        """Dispatch what waits; false if the time was over before, or just when, all was done."""
         now_s = self._loop.time
-        end_s = now_s() + self._budget_s
         urgent, normal = self._urgent, self._normal
         while urgent or normal:
             if urgent:
@@ -92,6 +126,7 @@ class Lanes:
                 if self._held_back and len(normal) <= self.max_waiting // 2:
                     self._let_read()
             if connection.is_closed:
+                connection.finish_without_response()
                 continue
             try:
                 self._dispatch(connection, frame)
@@ -99,11 +134,8 @@ class Lanes:
                 _log.exception("a request from %s could not be dispatched", connection.peer)
                 connection.close("its request could not be dispatched")
             if now_s() >= end_s:
-                break
-        if urgent or normal:
-            self._loop.call_soon(self._drain)
-        else:
-            self._is_awake = False
+                return False
+        return True
 
     def _let_read(self) -> None:
         held_back, self._held_back = self._held_back, {}

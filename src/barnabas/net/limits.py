@@ -12,6 +12,8 @@ MIB: Final = 1024 * KIB
 
 #: What is received at once, and the largest frame that needs no reservation: heartbeats live when memory is short.
 SMALL_FRAME_BYTES: Final = 64 * KIB
+#: Responses up to this size are put in one piece and leave together at the end of a turn; larger ones are not copied.
+JOINED_BYTES: Final = 16 * KIB
 #: What may be read of later requests while one is in process.
 READ_AHEAD_BYTES: Final = 16 * KIB
 #: Fewer bytes than these in `stall_timeout_ms` are no progress: who trickles holds as much as who stands still.
@@ -61,6 +63,11 @@ class ServerLimits:
         if self.queued_max_request_bytes > 0:
             return self.queued_max_request_bytes
         return max(512 * MIB, 2 * self.socket_request_max_bytes)
+
+    @property
+    def cluster_memory_bytes(self) -> int:
+        """The same for nodes of the cluster, who have a bound of their own: one request of the largest size."""
+        return self.socket_request_max_bytes
 
     def for_listener(self, name: str) -> ListenerLimits:
         return self.listeners.get(name, _NO_LISTENER_LIMITS)

@@ -1,8 +1,8 @@
 """The bound on what all connections together keep in memory, held by not reading.
 
 A frame above 64 KiB needs a reservation before more than its beginning is read; who gets none waits in line. Responses
-that peers are slow to take are counted, so that those who make large ones can stop. Nobody holds either for ever: who
-makes no progress while memory is short is cut off.
+that are being made, or that peers are slow to take, are counted, so that those who make large ones can stop. Nobody
+holds either for ever: who makes no progress while memory is short is cut off.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class MemoryBudget:
     """
 
     __slots__ = (
+        "_expected",
         "_holders",
         "_loop",
         "_outgoing",
@@ -67,12 +68,13 @@ class MemoryBudget:
         self.outgoing_limit_bytes = outgoing_limit_bytes
         self.stall_timeout_s = stall_timeout_s
         self.reserved_bytes = 0
-        #: Responses, or what is left of them, that peers have not taken when they were handed over.
+        #: Responses that are being made, and what peers have not taken when they were handed over.
         self.outgoing_bytes = 0
         self._loop = loop
         self._holders: dict[Connection, _Progress] = {}
         self._waiters: dict[Connection, int] = {}
         self._outgoing: dict[Connection, _Progress] = {}
+        self._expected: dict[Connection, int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -99,6 +101,7 @@ class MemoryBudget:
         held = self._holders.pop(connection, None)
         if held is not None:
             self.reserved_bytes -= held.size_bytes
+        self.outgoing_bytes -= self._expected.pop(connection, 0)
         self.grant_waiting()
 
     def grant_waiting(self) -> None:
@@ -109,6 +112,11 @@ class MemoryBudget:
             del self._waiters[connection]
             self._grant(connection, size_bytes)
             connection.memory_granted()
+
+    def expect_response(self, connection: Connection, size_bytes: int) -> None:
+        """Count a response that is being made, until `release`."""
+        self.outgoing_bytes += size_bytes
+        self._expected[connection] = self._expected.get(connection, 0) + size_bytes
 
     def outgoing_began(self, connection: Connection, size_bytes: int) -> None:
         """A peer has not taken a response at once."""

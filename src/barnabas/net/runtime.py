@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
@@ -16,6 +18,12 @@ T = TypeVar("T")
 _SEED_BYTES: Final = 32
 #: Enough for a sync to go on beside a compaction and a compression; more threads only fight for the same cores.
 _MAX_THREADS: Final = 4
+# Of glibc's mallopt: from which size on memory comes fresh from the kernel, and how much is kept when it is freed.
+# Larger buffers than these are rare, and would leave holes that nobody fills.
+_MALLOPT_TRIM_THRESHOLD: Final = -1
+_MALLOPT_MMAP_THRESHOLD: Final = -3
+_REUSED_BYTES: Final = 8 * 1024 * 1024
+_KEPT_BYTES: Final = 32 * 1024 * 1024
 
 
 class SystemRuntime:
@@ -51,8 +59,23 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+def reuse_large_buffers() -> bool:
+    """Have memory for frames and reads used again instead of returned; whether this machine's allocator can be told.
+
+    By default glibc takes each buffer of a megabyte or so from the kernel, which clears every page of it, and gives it
+    back at once: that costs twice as much as all else that a large fetch needs. What is kept is bounded.
+    """
+    if sys.platform != "linux":
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if mallopt is None:
+        return False
+    return bool(mallopt(_MALLOPT_MMAP_THRESHOLD, _REUSED_BYTES) and mallopt(_MALLOPT_TRIM_THRESHOLD, _KEPT_BYTES))
+
+
 def run(main: Awaitable[Any]) -> None:
     """Run to the end on an event loop of our own, then close it with all that is left on it."""
+    reuse_large_buffers()
 
     async def whole() -> None:
         await main

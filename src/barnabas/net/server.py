@@ -72,9 +72,11 @@ class Server:
         around.limits = limits
         around.lanes.max_waiting = limits.queued_max_requests
         around.memory.limit_bytes = limits.request_memory_bytes
-        around.memory.outgoing_limit_bytes = limits.outgoing_max_bytes
-        around.memory.stall_timeout_s = limits.stall_timeout_ms / 1000
-        around.memory.grant_waiting()
+        around.cluster_memory.limit_bytes = limits.cluster_memory_bytes
+        for memory in (around.memory, around.cluster_memory):
+            memory.outgoing_limit_bytes = limits.outgoing_max_bytes
+            memory.stall_timeout_s = limits.stall_timeout_ms / 1000
+            memory.grant_waiting()
         around.idle.set_limit(limits.connections_max_idle_ms)
         around.admission.set_limits(limits)
         for connection in around.connections.values():
@@ -82,7 +84,7 @@ class Server:
 
     @property
     def outgoing_bytes(self) -> int:
-        """Responses that peers have not taken yet."""
+        """Responses to clients that are being made or were not taken yet."""
         return self._around.memory.outgoing_bytes if self._around else 0
 
     def room_for_responses(self) -> int:
@@ -92,7 +94,8 @@ class Server:
     @property
     def reserved_bytes(self) -> int:
         """Memory of large requests that are being received or processed."""
-        return self._around.memory.reserved_bytes if self._around else 0
+        around = self._around
+        return around.memory.reserved_bytes + around.cluster_memory.reserved_bytes if around else 0
 
     async def stop(self, timeout_ms: int = 5000) -> None:
         """Accept nothing more, let requests in process be answered for a while, then close all connections."""
@@ -110,18 +113,19 @@ class Server:
         await self._wait_until_empty(timeout_s=1.0)
         around.idle.close()
         around.memory.close()
+        around.cluster_memory.close()
 
     def _surroundings(self) -> Surroundings:
         loop, limits = asyncio.get_running_loop(), self._limits
+        outgoing_bytes, stall_timeout_s = limits.outgoing_max_bytes, limits.stall_timeout_ms / 1000
         return Surroundings(
             loop=loop,
             limits=limits,
             lanes=Lanes(
                 loop, self._dispatch, self._is_urgent, limits.queued_max_requests, limits.dispatch_budget_ms / 1000
             ),
-            memory=MemoryBudget(
-                loop, limits.request_memory_bytes, limits.outgoing_max_bytes, limits.stall_timeout_ms / 1000
-            ),
+            memory=MemoryBudget(loop, limits.request_memory_bytes, outgoing_bytes, stall_timeout_s),
+            cluster_memory=MemoryBudget(loop, limits.cluster_memory_bytes, outgoing_bytes, stall_timeout_s),
             idle=IdleWatch(loop, limits.connections_max_idle_ms),
             admission=Admission(loop, limits, self._make_room),
             scratch=bytearray(SMALL_FRAME_BYTES),

@@ -96,8 +96,12 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTE
             return _decompress_frames(cramjam.zstd.decompress_into, codec, view, frames, limit_bytes)
 
 
+class DecompressionLimitError(RemoteProtocolError):
+    """More came out of compressed data than was allowed for."""
+
+
 def _too_large(codec: Codec, limit_bytes: int) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the {codec.name.lower()} data decompresses to more than {limit_bytes} bytes")
+    return DecompressionLimitError(f"the {codec.name.lower()} data decompresses to more than {limit_bytes} bytes")
 
 
 def _malformed(codec: Codec, what: str, position: int) -> RemoteProtocolError:

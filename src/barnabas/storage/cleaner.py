@@ -148,6 +148,10 @@ class CleaningJob:
                 )
             new.append(entry.data, entry.last_offset, entry.max_timestamp_ms)
 
+    def is_current(self, log: PartitionLog) -> bool:
+        """Whether the log has all segments that it had when the job was made, as they were."""
+        return self._seen <= {(id(segment), segment.cut_count) for segment in log.segments[:-1]}
+
     def apply_to(self, log: PartitionLog, cleaned: CleaningRound, now_ms: int) -> bool:
         """Put the new segments in the place of the old ones; false if the log has changed, and nothing was done."""
         present = {(id(segment), segment.cut_count) for segment in log.segments[:-1]} & self._seen
@@ -207,6 +211,10 @@ class LogCleaner:
         #: Logs that could not be compacted, and why. They stay as they are and can be read.
         self.uncleanable: dict[TopicPartition, BarnabasError] = {}
 
+    def forget(self, partition: TopicPartition) -> None:
+        """A log is gone; another one of the same name begins without its faults."""
+        self.uncleanable.pop(partition, None)
+
     async def clean_dirtiest(self, directory: LogDirectory) -> bool:
         """Compact the log of a directory that needs it most; false if none does."""
         now_ms, logs = self._runtime.clock.now_ms(), directory.logs
@@ -222,15 +230,24 @@ class LogCleaner:
         return await self._clean(logs[partition], plans[partition], directory)
 
     async def _clean(self, log: PartitionLog, plan: CleaningPlan, directory: LogDirectory) -> bool:
+        job = None
         try:
             job = CleaningJob(log, plan, self.options.key_limit_bytes, self._runtime.clock.now_ms())
             cleaned = await self._runtime.offload(job.run)
-            if job.apply_to(log, cleaned, self._runtime.clock.now_ms()):
+            if directory.logs.get(log.partition) is not log:
+                # Deleted or offline by now; its directory went with all that is in it.
+                for group in cleaned.groups:
+                    group.new.close()
+            elif job.apply_to(log, cleaned, self._runtime.clock.now_ms()):
                 directory.save_cleaner_offset(log.partition, cleaned.end_offset)
-        except CorruptLogError as problem:
-            _log.error("%s is not compacted any more: %s", log.partition, problem)
-            self.uncleanable[log.partition] = problem
-        except OSError as failure:
+        except (CorruptLogError, OSError) as failure:
+            if job is not None and (directory.logs.get(log.partition) is not log or not job.is_current(log)):
+                # Files that were taken away while they were read say nothing of the disk.
+                return True
+            if isinstance(failure, CorruptLogError):
+                _log.error("%s is not compacted any more: %s", log.partition, failure)
+                self.uncleanable[log.partition] = failure
+                return True
             reason = log.failed(failure)
             if isinstance(reason, LogDirectoryError):
                 raise reason from failure

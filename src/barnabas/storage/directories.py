@@ -7,15 +7,18 @@ being deleted, `…-stray` for one that the cluster does not know any more. Stra
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.ids import TopicPartition
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -24,11 +27,12 @@ from barnabas.storage.checkpoints import (
     Checkpoint,
     read_clean_shutdown,
     read_offsets,
+    read_topic_id,
     remove_clean_shutdown,
     write_clean_shutdown,
     write_offsets,
 )
-from barnabas.storage.errors import DISK_FULL, CorruptLogError, DirectoryInUseError, LogDirectoryError, LogError
+from barnabas.storage.errors import PASSING, CorruptLogError, DirectoryInUseError, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, Lock, Space, directory_of, join
 from barnabas.storage.log import PartitionLog
 
@@ -65,6 +69,16 @@ def _moved_name(partition: TopicPartition, randomness: Random, kind: str) -> str
     return str(partition)[: _MAX_NAME_LENGTH - len(suffix)] + suffix
 
 
+class Leaving(NamedTuple):
+    """Partitions of a directory that are out of use. `move` gives their directories their new `paths`, and may be
+    called in another thread; readers need `delay_ms` to let go of the files."""
+
+    directory: LogDirectory
+    paths: list[str]
+    delay_ms: int
+    move: Callable[[], None]
+
+
 class LogDirectory:
     """One of the places where a node keeps its logs. It may fail by itself."""
 
@@ -72,6 +86,10 @@ class LogDirectory:
         self._files = files
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        #: Why a partition that lies here cannot be used, for those that cannot.
+        self.offline: dict[TopicPartition, BarnabasError] = {}
+        #: Whether every partition here is in `logs` or in `offline`.
+        self.is_loaded = False
         self._lock: Lock | None = None
         #: Why the directory cannot be used any more.
         self.failure: LogDirectoryError | None = None
@@ -139,17 +157,74 @@ class LogDirectory:
 
         def remove() -> None:
             for name in self._files.names(path):
-                self._files.remove(join(path, name))
-            self._files.remove_directory(path)
+                # A compaction that has just noticed that its log is gone takes its own files away.
+                with suppress(FileNotFoundError):
+                    self._files.remove(join(path, name))
+            try:
+                self._files.remove_directory(path)
+            except OSError as failure:
+                # Or it has just begun another one; the next start removes that.
+                if failure.errno != errno.ENOTEMPTY:
+                    raise
 
         self.guard(remove)
+
+    def take_offline(self, partition: TopicPartition, reason: BarnabasError) -> PartitionLog | None:
+        """Note that a partition cannot be used any more; its log, if it was open.
+
+        What the checkpoints say of it is kept: the next start goes by it, and may find the partition well again.
+        """
+        self.offline[partition] = reason
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            self.recovery_points[partition] = log.recovery_point
+            self.log_starts[partition] = log.log_start_offset
+            self.high_watermarks[partition] = log.high_watermark
+            log.abandon()
+        return log
+
+    def begin_moving(self, names: Mapping[TopicPartition, str]) -> Leaving:
+        """Take partitions out of use, and give their directories other names, with one sync for all.
+
+        The checkpoints forget them for certain: partitions of the same names that are made next must not go by them.
+        """
+        delay_ms = 0
+        for partition, name in names.items():
+            self.offline.pop(partition, None)
+            self.cleaner_offsets.pop(partition, None)
+            log = self.logs.pop(partition, None)
+            if log is not None:
+                delay_ms = max(delay_ms, log.settings.file_delete_delay_ms)
+                log.abandon()
+                log.directory = join(self.path, name)
+        checkpoints = [*self._begin_all(), self._begin_checkpoint(CLEANER_FILE, self.cleaner_offsets)]
+
+        def move() -> None:
+            for partition, name in names.items():
+                path = join(self.path, str(partition))
+                if self._files.exists(path):
+                    self._files.rename(path, join(self.path, name))
+            self._files.sync_directory(self.path)
+
+        def run() -> None:
+            self.guard(move)
+            for save in checkpoints:
+                save()
+
+        return Leaving(self, [join(self.path, name) for name in names.values()], delay_ms, run)
+
+    def holds_another(self, partition: TopicPartition, topic_id: Uuid) -> bool:
+        """Whether the place of a partition is taken by one of another topic, which once had the same name."""
+        try:
+            return read_topic_id(self._files, join(self.path, str(partition))) not in (None, topic_id)
+        except CorruptLogError:
+            return True
 
     # Each of these takes what is to be written; what it returns writes, and may be called in another thread.
 
     def begin_recovery_points(self) -> Callable[[], None]:
-        return self._begin_checkpoint(
-            RECOVERY_POINT_FILE, {each: log.recovery_point for each, log in self.logs.items()}
-        )
+        points = {each: log.recovery_point for each, log in self.logs.items()}
+        return self._begin_checkpoint(RECOVERY_POINT_FILE, points | self._of_offline(self.recovery_points))
 
     def begin_log_starts(self) -> Callable[[], None]:
         """Only of the logs whose files do not say it themselves."""
@@ -158,31 +233,31 @@ class LogDirectory:
             for each, log in self.logs.items()
             if log.log_start_offset > log.first_segment_offset
         }
-        return self._begin_checkpoint(LOG_START_FILE, starts)
+        return self._begin_checkpoint(LOG_START_FILE, starts | self._of_offline(self.log_starts))
 
     def begin_high_watermarks(self) -> Callable[[], None]:
-        return self._begin_checkpoint(
-            HIGH_WATERMARK_FILE, {each: log.high_watermark for each, log in self.logs.items()}
-        )
+        high_watermarks = {each: log.high_watermark for each, log in self.logs.items()}
+        return self._begin_checkpoint(HIGH_WATERMARK_FILE, high_watermarks | self._of_offline(self.high_watermarks))
+
+    def _of_offline(self, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {each: known[each] for each in self.offline if each in known}
 
     def _begin_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
         write = self._checkpoints[name].begin(dict(offsets))
         return lambda: self.guard(write)
 
-    def save_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
-        """Note up to where a log is clean; None once it is gone."""
-        if offset is None:
-            if self.cleaner_offsets.pop(partition, None) is None:
-                return
-        else:
-            self.cleaner_offsets[partition] = offset
+    def save_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
+        """Note up to where a log is clean."""
+        self.cleaner_offsets[partition] = offset
         self._begin_checkpoint(CLEANER_FILE, self.cleaner_offsets)()
 
     def checkpoint_all(self) -> None:
         """Save all checkpoints that recovery and the next start go by."""
-        self.begin_recovery_points()()
-        self.begin_log_starts()()
-        self.begin_high_watermarks()()
+        for save in self._begin_all():
+            save()
+
+    def _begin_all(self) -> list[Callable[[], None]]:
+        return [self.begin_recovery_points(), self.begin_log_starts(), self.begin_high_watermarks()]
 
     def space(self) -> Space:
         """Of the disk. That it cannot be told is no reason to take the directory offline."""
@@ -196,18 +271,19 @@ class LogDirectory:
         try:
             return work()
         except OSError as failure:
-            if failure.errno in DISK_FULL:
+            if failure.errno in PASSING:
                 # Space may come back; what failed is tried again.
-                raise LogError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path}: the disk is full"
-                ) from failure
+                reason = PASSING[failure.errno]
+                raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path}: {reason}") from failure
             self.failure = LogDirectoryError(self.path, str(failure))
             raise self.failure from failure
 
     def close(self, *, broker_epoch: int = -1, is_clean: bool) -> None:
         """Give the directory back. `is_clean`: all logs were closed, so the next start may trust what it finds."""
-        if is_clean and self.is_online:
-            self.guard(lambda: write_clean_shutdown(self._files, self.path, broker_epoch))
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        try:
+            if is_clean and self.is_online:
+                self.guard(lambda: write_clean_shutdown(self._files, self.path, broker_epoch))
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None

@@ -43,8 +43,13 @@ class CorruptLogError(LogError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}, {unit} {position}: {reason}")
 
 
-#: A full disk is not a broken one.
-DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+#: What passes, and says nothing of the disk itself: a full disk is not a broken one.
+PASSING: Final = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk is full",
+    errno.EMFILE: "the process has as many files open as it may",
+    errno.ENFILE: "the machine has as many files open as it can",
+}
 
 
 class LogDirectoryError(LogError):

@@ -41,15 +41,25 @@ class LeaderEpochs:
     truncates again.
     """
 
-    __slots__ = ("_epochs", "_latest_start", "_starts", "dirty", "latest_epoch")
+    __slots__ = ("_epochs", "_latest_start", "_saved_version", "_starts", "latest_epoch", "version")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        #: Rises with every change.
+        self.version = 0
         self._note_latest()
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
-        self.dirty = False
+        self._saved_version = self.version
+
+    @property
+    def dirty(self) -> bool:
+        return self._saved_version < self.version
+
+    def saved(self, version: int) -> None:
+        """The file holds what was there at `version`; may be told from any thread."""
+        self._saved_version = max(self._saved_version, version)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` has a record at `start_offset`; true if that was news. What contradicts it is forgotten."""
@@ -126,7 +136,7 @@ class LeaderEpochs:
         return True
 
     def _changed(self) -> None:
-        self.dirty = True
+        self.version += 1
         self._note_latest()
 
     def _note_latest(self) -> None:
@@ -149,7 +159,7 @@ def save_leader_epochs(files: FileSystem, directory: str, epochs: LeaderEpochs) 
     """Bring the file up to date, if it is not."""
     if epochs.dirty:
         write_leader_epochs(files, directory, epochs.entries)
-        epochs.dirty = False
+        epochs.saved(epochs.version)
 
 
 def write_leader_epochs(files: FileSystem, directory: str, entries: Iterable[EpochEntry]) -> None:

@@ -24,7 +24,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records.batch import BatchView
 from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.checkpoints import Checkpoint
-from barnabas.storage.errors import DISK_FULL, LogDirectoryError, LogError
+from barnabas.storage.errors import PASSING, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, directory_of
 from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochs, write_leader_epochs
 from barnabas.storage.producer_snapshot import ProducerSnapshots
@@ -146,7 +146,11 @@ class PartitionLog:
         self._jitter_ms = self._pick_jitter()
         self._active_since_ms = now_ms
         self._last_flush_ms = now_ms
-        self._names_changed = True
+        # How often files got names or lost them, and how much of that is certain to outlast a crash of the machine.
+        self._name_changes = 1
+        self._synced_name_changes = 0
+        # What flushes that are not finished make safe. One that never ran must not be missed by the next.
+        self._unfinished_syncs: list[Callable[[], None]] = []
         self._truncation_count = 0
         # Files renamed to `.deleted`, and when they may go: readers that hold them need a while to finish.
         self._to_remove: list[tuple[int, Segment]] = []
@@ -218,21 +222,19 @@ class PartitionLog:
         return Appended(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
 
     def _write(self, prepared: PreparedAppend, now_ms: int) -> None:
-        batches = prepared.batches
-        last_offset = batches[-1].last_offset
-        epochs = self.epochs
+        data, batches, max_timestamp_ms, _, _ = prepared
+        first, last = batches[0], batches[-1]
+        first_offset, last_offset = first.base_offset, last.last_offset
         try:
-            if batches[-1].leader_epoch != epochs.latest_epoch or len(batches) > 1:
+            if last.leader_epoch != self.epochs.latest_epoch or last is not first:
                 self._note_epochs(batches)
-            segment = self._segment_for(
-                len(prepared.data), batches[0].base_offset, last_offset, prepared.max_timestamp_ms, now_ms
-            )
+            segment = self._segment_for(len(data), first_offset, last_offset, max_timestamp_ms, now_ms)
             position = segment.size_bytes
-            if len(batches) == 1:
-                segment.append(prepared.data, last_offset, prepared.max_timestamp_ms)
-                segment.remember(batches[0].base_offset, position, len(prepared.data), last_offset)
+            if last is first:
+                segment.append(data, last_offset, max_timestamp_ms)
+                segment.remember(first_offset, position, len(data), last_offset)
             else:
-                segment.append_batches(prepared.data, batches)
+                segment.append_batches(data, batches)
             try:
                 for batch in batches:
                     if batch.producer_id >= 0:
@@ -262,15 +264,15 @@ class PartitionLog:
         epochs = self.epochs
         if not epochs.dirty:
             return None
-        epochs.dirty = False
+        version = epochs.version
         write = self._epoch_file.begin(epochs.entries)
 
         def save() -> None:
             try:
                 write()
             except OSError as failure:
-                epochs.dirty = True
                 raise self.failed(failure) from failure
+            epochs.saved(version)
 
         return save
 
@@ -287,11 +289,12 @@ class PartitionLog:
     ) -> Segment:
         segment = self._segments[-1]
         settings = self.settings
-        if segment.size_bytes > settings.segment_limit_bytes - size_bytes or segment.is_index_full:
+        old_bytes = segment.size_bytes
+        if old_bytes > settings.segment_limit_bytes - size_bytes or segment.is_index_full:
             return self.roll(now_ms)
         if not segment.can_hold(last_offset):
             return self.roll(now_ms, first_offset)
-        if segment.size_bytes:
+        if old_bytes:
             first_ms = segment.first_timestamp_ms
             # The age of data is told by data: a log that is filled from an archive rolls as it did when it was live.
             age_ms = (
@@ -316,13 +319,13 @@ class PartitionLog:
             # Neither a later flush nor recovery will look at this segment again.
             old.write_indexes(sync=True)
         self.snapshots.take(self.producers, base_offset, sync=False)
-        if self._names_changed:
+        if self._synced_name_changes < self._name_changes:
             # A machine that crashes may lose names in any order. If the last but one were lost and the last one kept,
             # recovery would see no gap but a hole.
             self._sync_names()
         new = self.new_segment(base_offset)
         self._segments.append(new)
-        self._names_changed = True
+        self._name_changes += 1
         self._active_since_ms = now_ms
         self._jitter_ms = self._pick_jitter()
         return new
@@ -340,10 +343,10 @@ class PartitionLog:
 
     def failed(self, failure: OSError) -> LogError:
         """What a failure of the disk means: a full one can be waited for, any other takes the directory offline."""
-        if failure.errno in DISK_FULL:
+        if failure.errno in PASSING:
             return LogError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.partition}: the disk is full; nothing was written, and appending goes on when there is space",
+                f"{self.partition}: {PASSING[failure.errno]}; nothing was written, and it goes on when that has passed",
             )
         return LogDirectoryError(directory_of(self.directory), f"{self.partition}: {failure}")
 
@@ -387,6 +390,11 @@ class PartitionLog:
         """Up to where the segment may be read if not to its end."""
         found = segment.locate(end_offset)
         return segment.size_bytes if found is None else found.position
+
+    def holds(self, data: FileRange) -> bool:
+        """Whether what `read` found is still there. Retention, truncation and compaction take files from readers."""
+        end = data.position + data.size_bytes
+        return any(segment.file is data.file and end <= segment.size_bytes for segment in self._segments)
 
     @_reports_failures
     def aborted_transactions(self, offset: int, data: FileRange) -> list[AbortedTransaction]:
@@ -468,21 +476,22 @@ class PartitionLog:
             return None
         # From the segment that ends there on: it may have been closed since, and its indexes got their last entries.
         start = self._segment_index(self.recovery_point - 1)
-        syncs: list[Callable[[], None]] = []
+        syncs = self._unfinished_syncs = list(self._unfinished_syncs)
         save_epochs = self.begin_saving_epochs()
         if save_epochs is not None:
-            # First: above the recovery point the batches tell the epochs, below it only the file does.
+            # Above the recovery point the batches tell the epochs, below it only the file does.
             syncs.append(save_epochs)
         for segment in self._segments[start:]:
             if segment.base_offset < target:
                 syncs += segment.begin_flush()
-        if self._names_changed:
-            self._names_changed = False
+        if self._synced_name_changes < self._name_changes:
             syncs.append(self._sync_names)
         return FlushJob(directory_of(self.directory), syncs, target, self._truncation_count)
 
     def finish_flush(self, job: FlushJob) -> None:
         """Take note that a job is done; unless the log was cut meanwhile, and has other records there now."""
+        if self._unfinished_syncs is job.syncs:
+            self._unfinished_syncs = []
         if job.truncation_count == self._truncation_count:
             self.recovery_point = max(self.recovery_point, job.target_offset)
 
@@ -527,11 +536,13 @@ class PartitionLog:
         return True
 
     @_reports_failures
-    def delete_old_segments(self, now_ms: int) -> int:
+    def delete_old_segments(self, now_ms: int, *, at_most: int | None = None) -> int:
         """Delete what the topic's settings do not keep any longer; how many segments went."""
         wanted = count_expired(
             self._segments, self.settings, self.log_start_offset, self.high_watermark, self.next_offset, now_ms
         )
+        if at_most is not None:
+            wanted = min(wanted, at_most)
         if not wanted:
             return 0
         if wanted == len(self._segments):
@@ -540,7 +551,8 @@ class PartitionLog:
         doomed = self._segments[:wanted]
         self.log_start_offset = max(self.log_start_offset, self._segments[wanted].base_offset)
         # What stays must be there for certain before anything goes, or a crash could leave no segment to go on from.
-        self._sync_names()
+        if self._synced_name_changes < self._name_changes:
+            self._sync_names()
         for segment in doomed:
             # One after the other for certain: an older one that a crash brought back alone would make a hole. And the
             # data first: if it came back without its index of aborted transactions, their records would be shown.
@@ -551,25 +563,41 @@ class PartitionLog:
         return len(doomed)
 
     def _sync_names(self) -> None:
+        changes = self._name_changes
         self._files.sync_directory(self.directory)
+        self._synced_name_changes = max(self._synced_name_changes, changes)
 
     def _delete(self, segments: list[Segment], now_ms: int, *, after_data: Callable[[], None] = lambda: None) -> None:
         """First step: rename. Whoever reads the files at this moment goes on; the second step comes later."""
         due_ms = now_ms + self.settings.file_delete_delay_ms
-        self._names_changed = True
         for segment in segments:
-            segment.rename_suffix(DELETED_SUFFIX, after_data=after_data)
+            try:
+                segment.rename_suffix(DELETED_SUFFIX, after_data=after_data)
+            finally:
+                # Not before: a sync in another thread would count for names that it did not see.
+                self._name_changes += 1
             self._segments.remove(segment)
             self._to_remove.append((due_ms, segment))
             self.snapshots.forget(segment.base_offset)
 
-    @_reports_failures
-    def remove_deleted(self, now_ms: int) -> None:
-        """Second step: remove what was renamed long enough ago."""
+    def begin_removing(self, now_ms: int) -> Callable[[], None] | None:
+        """Second step: what removes all that was renamed long enough ago, and may be called in another thread."""
         due = [segment for due_ms, segment in self._to_remove if due_ms <= now_ms]
         self._to_remove = [each for each in self._to_remove if each[0] > now_ms]
-        for segment in due:
-            segment.remove()
+
+        def remove() -> None:
+            try:
+                for segment in due:
+                    segment.remove()
+            except OSError as failure:
+                raise self.failed(failure) from failure
+
+        return remove if due else None
+
+    def remove_deleted(self, now_ms: int) -> None:
+        remove = self.begin_removing(now_ms)
+        if remove is not None:
+            remove()
 
     @_reports_failures
     def truncate_to(self, offset: int, now_ms: int) -> None:

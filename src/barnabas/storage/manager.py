@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -20,7 +21,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.storage.checkpoints import write_topic_id
 from barnabas.storage.cleaner import CleanerOptions, LogCleaner
-from barnabas.storage.directories import LogDirectory, deleted_name, stray_name
+from barnabas.storage.directories import Leaving, LogDirectory, deleted_name, stray_name
 from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError
 from barnabas.storage.files import FileSystem, join
 from barnabas.storage.log import PartitionLog
@@ -77,8 +78,12 @@ class LogManager:
         self._cleaner = cleaner or LogCleaner(runtime)
         #: Told of each partition that goes offline, and why.
         self.on_offline: Callable[[TopicPartition, BarnabasError], None] = lambda partition, reason: None
-        #: Why a partition cannot be used, for those that cannot.
-        self._offline: dict[TopicPartition, BarnabasError] = {}
+        #: Told once of each directory that fails after it was opened, and whether it was the last that could be used.
+        self.on_directory_failed: Callable[[LogDirectory, bool], None] = lambda directory, is_last: None
+        self._told_of: set[LogDirectory] = set()
+        # Logs that are being opened, perhaps for a start that was given up.
+        self._opening: set[asyncio.Future[PartitionLog]] = set()
+        self._is_stopping = False
         # How many logs are being made in each directory.
         self._being_made: dict[str, int] = {}
         # Directories of deleted partitions, and when they may go.
@@ -100,8 +105,10 @@ class LogManager:
             log = directory.logs.get(partition)
             if log is not None:
                 return log
-        if partition in self._offline:
-            raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is offline: {self._offline[partition]}")
+        for directory in self._directories:
+            if partition in directory.offline:
+                reason = directory.offline[partition]
+                raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is offline: {reason}")
         return None
 
     def directory_of(self, log: PartitionLog) -> LogDirectory:
@@ -145,34 +152,47 @@ class LogManager:
             partitions = directory.partitions()
             self._to_remove += [(now_ms, directory, path) for path in directory.left_over()]
         except LogDirectoryError as failure:
-            _log.error("%s", failure)
+            self.directory_failed(directory, failure.reason)
             return
         await asyncio.gather(*(self._load(directory, partition) for partition in partitions))
+        directory.is_loaded = True
 
     async def _load(self, directory: LogDirectory, partition: TopicPartition) -> None:
+        # If the start is given up, this goes on: until it is done the directory must stay locked.
+        opening = asyncio.ensure_future(self._runtime.offload(lambda: self._open(directory, partition)))
+        self._opening.add(opening)
         try:
-            log = await self._runtime.offload(lambda: self._open(directory, partition))
+            log = await asyncio.shield(opening)
         except OSError as failure:
             self.directory_failed(directory, str(failure))
+            directory.take_offline(partition, LogDirectoryError(directory.path, str(failure)))
         except BarnabasError as failure:
             _log.error("%s cannot be used: %s", partition, failure)
-            self._offline[partition] = failure
+            directory.take_offline(partition, failure)
         except Exception as failure:
             # Whatever a damaged file made of the code that read it: one partition must not stop the node.
             _log.exception("%s cannot be used", partition)
-            self._offline[partition] = LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"it could not be read: {failure!r}")
+            reason = LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"it could not be read: {failure!r}")
+            directory.take_offline(partition, reason)
         else:
-            twin = next((each for each in self._directories if partition in each.logs), None)
-            if twin is None:
-                directory.logs[partition] = log
-                return
+            self._add_loaded(directory, log)
+        self._opening.discard(opening)
+
+    def _add_loaded(self, directory: LogDirectory, log: PartitionLog) -> None:
+        partition = log.partition
+        twin = next((each for each in self._directories if partition in each.logs or partition in each.offline), None)
+        directory.logs[partition] = log
+        if directory.failure is not None:
+            directory.take_offline(partition, directory.failure)
+        elif twin is not None:
             # Nobody can tell which of the two is the partition.
             reason = f"it lies in {directory.path} and in {twin.path}"
-            self._offline[partition] = LogError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
-            twin.logs.pop(partition).abandon()
-            log.abandon()
+            for each in (directory, twin):
+                each.take_offline(partition, LogError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
     def _open(self, directory: LogDirectory, partition: TopicPartition) -> PartitionLog:
+        if self._is_stopping:
+            raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, "the node is stopping")
         log = load_log(
             self._files,
             join(directory.path, str(partition)),
@@ -190,22 +210,41 @@ class LogManager:
         return log
 
     async def stop(self, broker_epoch: int = -1) -> None:
-        """Close everything so that the next start finds it clean."""
+        """Close everything so that the next start finds it clean; or as it was, if it was not loaded by then."""
+        self._is_stopping = True
+        for outcome in await asyncio.gather(*self._opening, return_exceptions=True):
+            if isinstance(outcome, PartitionLog):
+                outcome.abandon()
         for directory in self._directories:
-            is_clean = directory.is_online
-            for log in directory.logs.values():
-                try:
-                    await self._runtime.offload(log.close)
-                except BarnabasError as failure:
-                    _log.error("%s was not closed cleanly: %s", log.partition, failure)
-                    is_clean = False
             try:
-                if is_clean:
-                    directory.checkpoint_all()
-                directory.close(broker_epoch=broker_epoch, is_clean=is_clean)
-            except LogDirectoryError as failure:
+                if directory.is_loaded:
+                    is_clean = await self._close_logs(directory)
+                    directory.close(broker_epoch=broker_epoch, is_clean=is_clean)
+                else:
+                    for log in directory.logs.values():
+                        log.abandon()
+                    directory.close(broker_epoch=directory.previous_broker_epoch, is_clean=directory.was_clean)
+            except LogError as failure:
                 _log.error("%s", failure)
             directory.logs.clear()
+
+    async def _close_logs(self, directory: LogDirectory) -> bool:
+        """Whether the next start may trust all that it finds in the directory."""
+        # Nobody knows in what state the files of the partitions are that are offline.
+        is_clean = directory.is_online and not directory.offline
+        for log in directory.logs.values():
+            try:
+                await self._runtime.offload(log.close)
+            except BarnabasError as failure:
+                _log.error("%s was not closed cleanly: %s", log.partition, failure)
+                is_clean = False
+        try:
+            if directory.is_online:
+                await self._runtime.offload(directory.checkpoint_all)
+        except LogError as failure:
+            _log.error("%s", failure)
+            is_clean = False
+        return is_clean
 
     # Creating and deleting
 
@@ -232,6 +271,9 @@ class LogManager:
                 log = await self._runtime.offload(lambda: directory.guard(make))
             finally:
                 self._being_made[directory.path] -= 1
+        except LogDirectoryError as failure:
+            self.directory_failed(directory, failure.reason)
+            return
         except LogError as failure:
             _log.error("%s could not be created: %s", partition, failure)
             return
@@ -248,8 +290,14 @@ class LogManager:
             self._require_a_directory()
         directory = min(usable, key=lambda each: len(each.logs) + self._being_made.get(each.path, 0))
         path = join(directory.path, str(partition))
+        stray = stray_name(partition, self._runtime.randomness)
+        # Of an earlier topic of that name, whose deletion a crash interrupted.
+        directory.cleaner_offsets.pop(partition, None)
 
         def make() -> PartitionLog:
+            if topic_id is not None and directory.holds_another(partition, topic_id):
+                _log.warning("%s is in the way of a new topic; it was set aside as %s", path, stray)
+                self._files.rename(path, join(directory.path, stray))
             self._files.make_directory(path)
             if topic_id is not None:
                 write_topic_id(self._files, path, topic_id)
@@ -273,38 +321,55 @@ class LogManager:
         self.directory_of(log).guard(lambda: write_topic_id(self._files, log.directory, topic_id))
         log.topic_id = topic_id
 
-    def set_aside(self, partition: TopicPartition) -> None:
-        """Move a log out of the way that the cluster does not know any more; people may still want what is in it."""
-        log = self._take(partition, stray_name)
-        if log is not None:
-            _log.warning("%s belongs to no topic of the cluster; it was set aside as a stray", log)
+    def set_aside(self, *partitions: TopicPartition) -> None:
+        """Move logs out of the way that the cluster does not know any more; people may still want what is in them."""
+        for leaving in self._take(partitions, stray_name):
+            with self._noting_failures(leaving.directory):
+                leaving.move()
+                _log.warning("what belongs to no topic of the cluster was set aside as %s", ", ".join(leaving.paths))
 
-    def delete(self, partition: TopicPartition) -> None:
-        """Take a partition out of use at once; its files go later. Nothing happens if it is not here."""
-        directory = next((each for each in self._directories if partition in each.logs), None)
-        log = self._take(partition, deleted_name)
-        if log is not None and directory is not None:
-            due_ms = self._runtime.clock.now_ms() + log.settings.file_delete_delay_ms
-            self._to_remove.append((due_ms, directory, log.directory))
+    def delete(self, *partitions: TopicPartition) -> None:
+        """Take partitions out of use at once; their files go later. Nothing happens to those that are not here."""
+        for leaving in self._take(partitions, deleted_name):
+            with self._noting_failures(leaving.directory):
+                leaving.move()
+                self._remove_later(leaving)
 
-    def _take(self, partition: TopicPartition, name: Callable[[TopicPartition, Random], str]) -> PartitionLog | None:
-        """Close a log and give its directory another name, under which it is not found any more."""
-        self._offline.pop(partition, None)
-        directory = next((each for each in self._directories if partition in each.logs), None)
-        if directory is None:
-            return None
-        log = directory.logs.pop(partition)
-        path = join(directory.path, name(partition, self._runtime.randomness))
-        log.abandon()
+    async def delete_many(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `delete`, away from the event loop. When it is done, partitions of the same names may be made."""
+        for leaving in self._take(partitions, deleted_name):
+            with self._noting_failures(leaving.directory):
+                await self._runtime.offload(leaving.move)
+                self._remove_later(leaving)
 
-        def move() -> None:
-            self._files.rename(log.directory, path)
-            self._files.sync_directory(directory.path)
+    def _take(
+        self, partitions: Iterable[TopicPartition], new_name: Callable[[TopicPartition, Random], str]
+    ) -> list[Leaving]:
+        wanted = list(partitions)
+        for partition in wanted:
+            self._cleaner.forget(partition)
+        taken = []
+        for directory in self._directories:
+            here = [each for each in wanted if each in directory.logs or each in directory.offline]
+            names = {partition: new_name(partition, self._runtime.randomness) for partition in here}
+            if names:
+                taken.append(directory.begin_moving(names))
+        # What lies on a failed disk is out of reach.
+        return [leaving for leaving in taken if leaving.directory.is_online]
 
-        directory.guard(move)
-        log.directory = path
-        directory.save_cleaner_offset(partition, None)
-        return log
+    def _remove_later(self, leaving: Leaving) -> None:
+        due_ms = self._runtime.clock.now_ms() + leaving.delay_ms
+        self._to_remove += [(due_ms, leaving.directory, path) for path in leaving.paths]
+
+    @contextmanager
+    def _noting_failures(self, directory: LogDirectory) -> Iterator[None]:
+        """For work on a directory that nobody waits for: a failed disk takes it offline, a full one is only told of."""
+        try:
+            yield
+        except LogDirectoryError as failure:
+            self.directory_failed(directory, failure.reason)
+        except LogError as failure:
+            _log.error("%s", failure)
 
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log at `offset`. What the checkpoints say of it is lowered first: recovery goes by them."""
@@ -322,26 +387,25 @@ class LogManager:
     def partition_failed(self, partition: TopicPartition, reason: BarnabasError) -> None:
         """A log turned out to be corrupt when it was read: it is offline from now on, the others are not."""
         for directory in self._directories:
-            log = directory.logs.pop(partition, None)
-            if log is not None:
+            if partition in directory.logs:
                 _log.error("%s is offline: %s", partition, reason)
-                self._offline[partition] = reason
-                log.abandon()
+                directory.take_offline(partition, reason)
                 self.on_offline(partition, reason)
 
     def directory_failed(self, directory: LogDirectory, reason: str) -> list[TopicPartition]:
         """A disk has failed: its partitions are offline, the others go on. Returns which."""
         if directory.failure is None:
             directory.failure = LogDirectoryError(directory.path, reason)
-        _log.error("%s; its partitions are offline", directory.failure)
-        lost = list(directory.logs.values())
-        directory.logs.clear()
-        for log in lost:
-            self._offline[log.partition] = directory.failure
-            log.abandon()
-        for log in lost:
-            self.on_offline(log.partition, directory.failure)
-        return [log.partition for log in lost]
+        lost = list(directory.logs)
+        for partition in lost:
+            directory.take_offline(partition, directory.failure)
+        for partition in lost:
+            self.on_offline(partition, directory.failure)
+        if directory not in self._told_of:
+            self._told_of.add(directory)
+            _log.error("%s; its partitions are offline", directory.failure)
+            self.on_directory_failed(directory, not any(each.is_online for each in self._directories))
+        return lost
 
     # Looking after
 
@@ -370,9 +434,7 @@ class LogManager:
             ),
         ]
         if options.log_cleaner_enable:
-            tasks.append(
-                PeriodicTask("compact logs", self._cleaner.options.log_cleaner_backoff_ms, self.compact_logs)
-            )
+            tasks.append(PeriodicTask("compact logs", self._cleaner.options.log_cleaner_backoff_ms, self.compact_logs))
         return tasks
 
     def configure(self, options: LogManagerOptions, cleaner: CleanerOptions) -> None:
@@ -423,17 +485,23 @@ class LogManager:
     async def _for_each_directory(self, begin: Callable[[LogDirectory], Callable[[], None]]) -> None:
         for directory in self._directories:
             if directory.is_online:
-                try:
+                with self._noting_failures(directory):
                     await self._runtime.offload(begin(directory))
-                except LogDirectoryError as failure:
-                    self.directory_failed(directory, failure.reason)
-                except LogError as failure:
-                    _log.error("%s", failure)
 
     async def delete_old_segments(self) -> None:
-        now_ms = self._runtime.clock.now_ms()
         for log in self.logs.values():
-            await self._guarded(log, _now(partial(log.delete_old_segments, now_ms)))
+            await self._guarded(log, self._delete_old_segments(log))
+
+    async def _delete_old_segments(self, log: PartitionLog) -> None:
+        now_ms = self._runtime.clock.now_ms()
+        # One at a time: each waits for the disk, and others want their turn.
+        for _ in log.segments:
+            if not self._is_used(log) or not log.delete_old_segments(now_ms, at_most=1):
+                break
+            await asyncio.sleep(0)
+
+    def _is_used(self, log: PartitionLog) -> bool:
+        return any(directory.logs.get(log.partition) is log for directory in self._directories)
 
     async def compact_logs(self) -> None:
         """Compact, dirtiest first, until nothing is dirty enough."""
@@ -451,15 +519,15 @@ class LogManager:
     async def remove_deleted(self) -> None:
         now_ms = self._runtime.clock.now_ms()
         for log in self.logs.values():
-            await self._guarded(log, _now(partial(log.remove_deleted, now_ms)))
+            remove = log.begin_removing(now_ms)
+            if remove is not None:
+                await self._guarded(log, self._runtime.offload(remove))
         due = [each for each in self._to_remove if each[0] <= now_ms]
         self._to_remove = [each for each in self._to_remove if each[0] > now_ms]
         for _, directory, path in due:
             if directory.is_online:
-                try:
-                    directory.remove_tree(path)
-                except LogDirectoryError as failure:
-                    self.directory_failed(directory, failure.reason)
+                with self._noting_failures(directory):
+                    await self._runtime.offload(partial(directory.remove_tree, path))
 
     async def free_indexes(self) -> None:
         """Let go of what is in memory of the indexes of closed segments; who reads there brings it back."""
@@ -471,7 +539,3 @@ class LogManager:
         now_ms = self._runtime.clock.now_ms()
         for log in self.logs.values():
             log.expire_producers(now_ms)
-
-
-async def _now(work: Callable[[], object]) -> None:
-    work()

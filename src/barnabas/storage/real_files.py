@@ -26,6 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
+from barnabas.records._kernel.scratch import scratch
 from barnabas.storage.files import Space
 from barnabas.storage.open_files import OpenFiles
 
@@ -81,7 +82,7 @@ class RealFile:
                 descriptor = self.files.lend(self)
             else:
                 self.used = True
-            data = bytearray(size_bytes)
+            data = scratch(size_bytes)  # a short read shows none of it
             return data if os.preadv(descriptor, (data,), position, _NO_WAIT) == size_bytes else None
         except BlockingIOError:
             return None
@@ -210,7 +211,8 @@ class RealFileSystem:
         os.chmod(path, os.stat(path).st_mode & ~0o222)
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        with self._lock:
+            descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:
@@ -249,15 +251,12 @@ class RealFileSystem:
             pass
         while True:
             try:
-                descriptor = os.open(file.path, flags, 0o666)
+                descriptor = self._open(file.path, flags)
                 break
             except PermissionError:
                 if flags != os.O_RDWR:
                     raise
                 flags = os.O_RDONLY  # a finished snapshot, say
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._take_one():
-                    raise
         try:
             status = os.fstat(descriptor)
             identity = (status.st_dev, status.st_ino)
@@ -269,6 +268,15 @@ class RealFileSystem:
         file.identity = identity
         file.descriptor = descriptor
         self._lent[file] = None
+
+    def _open(self, path: str, flags: int) -> int:
+        """Open, and close what is not in use if there are too many: others may have taken what we could have."""
+        while True:
+            try:
+                return os.open(path, flags, 0o666)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._take_one():
+                    raise
 
     def _take_one(self) -> bool:
         """Close a descriptor that was not used since the last look and is not in use; false if there is none."""

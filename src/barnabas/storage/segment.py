@@ -90,6 +90,7 @@ class Segment:
         "cut_count",
         "file",
         "is_index_full",
+        "is_removed",
         "offset_index",
         "recent",
         "size_bytes",
@@ -111,6 +112,7 @@ class Segment:
         self._directory = directory
         self._suffix = suffix
         self.base_offset = base_offset
+        self.is_removed = False
         self.offset_index = OffsetIndex(files, self.path(INDEX_SUFFIX), base_offset, index_bytes)
         self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
         self.aborted = AbortedTransactions(files, self.path(ABORTED_SUFFIX))
@@ -149,7 +151,7 @@ class Segment:
 
     def append(self, data: bytes | bytearray | memoryview, last_offset: int, max_timestamp_ms: int) -> None:
         """Write one batch."""
-        position = self.size_bytes
+        position, size_bytes = self.size_bytes, len(data)
         try:
             self.file.write_at(position, data)
         except OSError:
@@ -157,8 +159,8 @@ class Segment:
             # failed write behind, and recovery would take them for real.
             self.file.truncate(position)
             raise
-        self.size_bytes = position + len(data)
-        self._note_batch(position, len(data), last_offset, max_timestamp_ms)
+        self.size_bytes = position + size_bytes
+        self._note_batch(position, size_bytes, last_offset, max_timestamp_ms)
 
     def remember(self, first_offset: int, position: int, size_bytes: int, last_offset: int) -> None:
         """Note where a batch lies that was just written, and forget the oldest of those that were."""
@@ -414,11 +416,18 @@ class Segment:
         """Write what is still in memory; what is returned makes all of it safe, and may be called in another thread."""
         self.write_indexes()
         return [
-            self.file.sync,
+            self._sync_data,
             *self.offset_index.begin_sync(),
             *self.time_index.begin_sync(),
             *self.aborted.begin_sync(),
         ]
+
+    def _sync_data(self) -> None:
+        try:
+            self.file.sync()
+        except OSError:
+            if not self.is_removed:
+                raise
 
     def flush(self) -> None:
         """Make the segment safe against a crash of the machine."""
@@ -451,6 +460,7 @@ class Segment:
 
     def remove(self) -> None:
         """Remove all files."""
+        self.is_removed = True
         self.close()
         for kind in SUFFIXES:
             if self._files.exists(self.path(kind)):

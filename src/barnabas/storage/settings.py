@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import NamedTuple
+
 from barnabas.base.settings import (
     LIVE,
     NO_EFFECT,
@@ -28,6 +31,17 @@ from barnabas.base.settings.allowed import (
 from barnabas.base.settings.units import DAY_MS, GIB, HOUR_MS, KIB, LONG_MAX, MIB
 
 THROTTLED_REPLICAS = items_like(r"[0-9]+:[0-9]+|\*", "each partition:broker, or *")
+
+
+class AppendRules(NamedTuple):
+    """What a topic asks of batches, put together once: it is looked at for every batch."""
+
+    max_batch_bytes: int
+    #: Whether batches stay as they were sent: with their producer's codec and timestamps.
+    keeps_form: bool
+    needs_keys: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
 
 
 class TopicSettings(Settings, title="Topic", state=LIVE):
@@ -216,10 +230,21 @@ class TopicSettings(Settings, title="Topic", state=LIVE):
         "A segment size below the usual minimum, for tests.", default=None, internal=True
     )
 
-    @property
+    @cached_property
     def segment_limit_bytes(self) -> int:
         """How large a segment may grow."""
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
+
+    @cached_property
+    def append_rules(self) -> AppendRules:
+        """All that most batches of producers have to meet."""
+        return AppendRules(
+            min(self.max_message_bytes, self.segment_limit_bytes),
+            self.compression_type == "producer" and self.message_timestamp_type == "CreateTime",
+            "compact" in self.cleanup_policy,
+            self.message_timestamp_before_max_ms,
+            self.message_timestamp_after_max_ms,
+        )
 
     @rule("min_compaction_lag_ms", "max_compaction_lag_ms")
     def _lags_leave_time_to_compact(self) -> str | None:

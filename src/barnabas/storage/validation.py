@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError
+from barnabas.records._kernel.walk import RecordSummary
 from barnabas.records.batch import APPEND_TIME_BIT, BatchView, iter_batches
 from barnabas.records.builder import BatchBuilder, recoded
-from barnabas.records.compression import Codec
+from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Codec, DecompressionLimitError
 from barnabas.records.control import read_marker
 from barnabas.storage.errors import AppendRefusedError, RecordError
 from barnabas.storage.settings import TopicSettings
@@ -42,9 +43,17 @@ class PreparedAppend(NamedTuple):
         return len(self.data)
 
 
-def prepare_from_client(records: Buffer, settings: TopicSettings, now_ms: int) -> PreparedAppend:
-    """Check the one batch that a producer may send at a time against the rules of its topic."""
+def prepare_from_client(
+    records: Buffer, settings: TopicSettings, now_ms: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> PreparedAppend:
+    """Check the one batch that a producer may send at a time against the rules of its topic.
+
+    With a lower `limit_bytes` than usual, a batch that decompresses to more raises `DecompressionLimitError`: whoever
+    has little time now can have it checked elsewhere.
+    """
     batch = _only_batch(records)
+    if (summary := _summary_if_welcome(batch, settings, now_ms)) is not None:
+        return PreparedAppend(batch.data, [batch], summary.max_timestamp_ms)
     if batch.base_offset:
         raise _invalid(f"the base offset of a producer's batch is 0, not {batch.base_offset}")
     _check_sizes(batch.size_bytes, settings)
@@ -52,7 +61,22 @@ def prepare_from_client(records: Buffer, settings: TopicSettings, now_ms: int) -
     _check_header(batch)
     if batch.is_control:
         raise _invalid("producers may not write control batches")
-    return _apply_topic_rules(batch, settings, now_ms)
+    return _apply_topic_rules(batch, settings, now_ms, limit_bytes)
+
+
+def _summary_if_welcome(batch: BatchView, settings: TopicSettings, now_ms: int) -> RecordSummary | None:
+    """What most batches need, in few steps: one that passes here would pass all that follows, and stay as it is."""
+    max_bytes, keeps_form, needs_keys, before_max_ms, after_max_ms = settings.append_rules
+    if (
+        keeps_form
+        and batch.size_bytes <= max_bytes
+        and (summary := batch.summarise_if_usual()) is not None
+        and (not needs_keys or summary.first_null_key < 0)
+        and now_ms - before_max_ms <= summary.min_timestamp_ms
+        and summary.max_timestamp_ms <= now_ms + after_max_ms
+    ):
+        return summary
+    return None
 
 
 def prepare_from_coordinator(records: Buffer, settings: TopicSettings) -> PreparedAppend:
@@ -97,7 +121,7 @@ def _writable(records: Buffer) -> memoryview:
 
 
 def _only_batch(records: Buffer) -> BatchView:
-    view = _writable(records)
+    view = records if isinstance(records, memoryview) and not records.readonly else _writable(records)
     try:
         return BatchView(view)
     except RemoteProtocolError as error:
@@ -154,11 +178,17 @@ def _check_header(batch: BatchView) -> None:
         )
 
 
-def _apply_topic_rules(batch: BatchView, settings: TopicSettings, now_ms: int) -> PreparedAppend:
+def _apply_topic_rules(batch: BatchView, settings: TopicSettings, now_ms: int, limit_bytes: int) -> PreparedAppend:
+    problem = None
     try:
-        summary = batch.summarise()
+        summary = batch.summarise(limit_bytes)
     except RemoteProtocolError as error:
-        raise _invalid(str(error)) from None
+        if isinstance(error, DecompressionLimitError) and limit_bytes < DEFAULT_LIMIT_BYTES:
+            raise
+        problem = str(error)
+    if problem is not None:
+        # Not from within: the refusal would hold on to what was decompressed.
+        raise _invalid(problem)
     if summary.first_null_key >= 0 and "compact" in settings.cleanup_policy:
         _refuse_null_keys(batch)
     takes_append_time = settings.message_timestamp_type == "LogAppendTime"

@@ -113,7 +113,7 @@ class AsyncEmbeddedBroker:
         self._controller_port = node.endpoints["CONTROLLER"][1]
 
     async def stop(self) -> None:
-        """Stop cleanly. Stopping again does nothing."""
+        """Stop cleanly. Stopping again does nothing. Raises what made the node fail, if it did."""
         node, runtime = self._node, self._runtime
         self._node = self._runtime = None
         try:
@@ -122,6 +122,8 @@ class AsyncEmbeddedBroker:
         finally:
             if runtime is not None:
                 runtime.close()
+        if node is not None and node.failure is not None:
+            raise node.failure
 
     async def restart(self) -> None:
         """Stop and start, on the same port and with the same data, also when they are in memory."""
@@ -147,6 +149,8 @@ class AsyncEmbeddedBroker:
             await client.close()
         result = response.topics[0]
         if result.error_code:
+            if self._node is not None and self._node.failure is not None:
+                raise self._node.failure
             raise BrokerError(ErrorCode.of(result.error_code), f"the topic {name}: {result.error_message}")
 
     async def __aenter__(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.answers import once
+from barnabas.broker.answers import once, parked
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
 from barnabas.coordinator.members import Client
@@ -26,7 +26,7 @@ def handle(
     # The slash is how Java prints an address; tools show what is stored.
     client = Client(context.client_id or "", f"/{context.client_host}")
     answer = services.groups.join(request, context.version, client)
-    return once(answer, lambda response: _shaped(response, context.version))
+    return once(parked(answer, context.connection), lambda response: _shaped(response, context.version))
 
 
 def _shaped(response: JoinGroupResponse, version: int) -> JoinGroupResponse:

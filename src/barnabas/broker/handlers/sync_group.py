@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.answers import parked
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
 from barnabas.coordinator.responses import sync_failed
@@ -25,4 +26,4 @@ def handle(
         return sync_failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
         return sync_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return services.groups.sync(request)
+    return parked(services.groups.sync(request), context.connection)

@@ -58,6 +58,14 @@ class BatchHeader:
     def next_offset(self) -> int: ...
     def stamp(self, *, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place in the log. The CRC covers neither field."""
+    def summarise_if_usual(self) -> RecordSummary | None:
+        """What the records of a batch are like that a producer has just sent, if nothing is unusual about it.
+
+        Usual is: in writable memory, with the base offset 0, not compressed, no control batch, timestamps of the
+        producer; offsets that count up from 0; a header that agrees with the records, in the CRC and the highest
+        timestamp too; a sequence if there is a producer id. None for all else, also for what is wrong: whoever has
+        the time to look closely can say what it is.
+        """
     def read_header(self) -> None:
         """Read the fields from `data` again, for those who have just written there."""
 

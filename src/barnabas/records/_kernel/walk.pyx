@@ -11,13 +11,19 @@ from barnabas.records._kernel.cursor cimport (
     MIN_RECORD_BYTES, Cursor, RawRecord, cursor_over, end_record, fail, read_record, skip_headers,
 )
 
+from crc32c import crc32c
+
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
+
+cdef class RecordSummary
 
 cdef enum:
     FRAME_BYTES = 12          # base offset and length: the same in every message format
     MIN_ENTRY_BYTES = 26      # the smallest message of format 0, which has 14 bytes after the frame
     MAGIC_AT = 16
     BATCH_HEADER_BYTES = 61
+    ATTRIBUTES_AT = 21        # the CRC covers everything from here on
+    TRANSACTIONAL_BIT = 0x10
 
 
 @cython.final
@@ -104,6 +110,37 @@ cdef class BatchHeader:
         store_i32(at + 12, leader_epoch)
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
+
+    def summarise_if_usual(self) -> RecordSummary | None:
+        """What the records of a batch are like that a producer has just sent, if nothing is unusual about it.
+
+        Usual is: in writable memory, with the base offset 0, not compressed, no control batch, timestamps of the
+        producer; offsets that count up from 0; a header that agrees with the records, in the CRC and the highest
+        timestamp too; a sequence if there is a producer id. None for all else, also for what is wrong: whoever has
+        the time to look closely can say what it is.
+        """
+        cdef memoryview view = plain_view(self.data)  # as in `read_header`
+        cdef Py_ssize_t payload_bytes = size_of(view) - BATCH_HEADER_BYTES
+        cdef Cursor cursor
+        cdef RecordSummary found
+        if (
+            self.base_offset
+            or self.attributes & ~TRANSACTIONAL_BIT
+            or self.record_count < 1
+            or self.record_count > payload_bytes // MIN_RECORD_BYTES
+            or self.last_offset_delta != self.record_count - 1
+            or (self.producer_id >= 0 and self.base_sequence < 0)
+            or PyMemoryView_GET_BUFFER(view).readonly
+            or <unsigned int>crc32c(view[ATTRIBUTES_AT:]) != self.crc
+        ):
+            return None
+        cursor = cursor_over(data_of(view) + BATCH_HEADER_BYTES, payload_bytes)
+        found = RecordSummary.__new__(RecordSummary)
+        if not walk_records(&cursor, self.record_count, self.base_timestamp_ms, found):
+            return None
+        if found.first_gap >= 0 or found.max_timestamp_ms != self.max_timestamp_ms:
+            return None
+        return found
 
     def read_header(self):
         """Read the fields from `data` again, for those who have just written there."""

@@ -1,0 +1,167 @@
+"""What a start that came to nothing, a stop with partitions offline, and failing disks leave to the next start."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from random import Random
+
+import pytest
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    read_offsets,
+)
+from barnabas.storage.errors import CorruptLogError, LogError
+from barnabas.storage.manager import LogManager
+from barnabas.testing.sim.disk import SimulatedDisk
+from barnabas.testing.sim.loop import VirtualTimeLoop
+from barnabas.testing.sim.runtime import SimulatedRuntime
+from tests.storage.logs import read_all, topic_settings
+from tests.storage.managers import TOPIC_ID, A, B, C, append, manager, started
+
+CHECKPOINTS = [RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE]
+
+
+def checkpoints(disk: SimulatedDisk) -> list[dict[TopicPartition, int]]:
+    return [read_offsets(disk, f"/one/{name}") for name in CHECKPOINTS]
+
+
+def filled(*, is_clean: bool) -> SimulatedDisk:
+    """A disk with logs of ten records of which the first three were deleted."""
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    for partition in (A, B, C):
+        log = logs.create(partition)
+        append(log, *[b"x"] * 10)
+        log.advance_log_start(3)
+        log.flush()
+    asyncio.run(logs.stop(broker_epoch=4))
+    if not is_clean:
+        disk.remove(f"/one/{CLEAN_SHUTDOWN_FILE}")
+        disk.sync_directory("/one")
+    return disk
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_start_that_failed_before_logs_were_loaded_changes_nothing(is_clean: bool) -> None:
+    disk = filled(is_clean=is_clean)
+    before = checkpoints(disk)
+    logs = manager(disk)
+    logs.open_directories()
+    asyncio.run(logs.stop())
+    assert checkpoints(disk) == before == [{A: 10, B: 10, C: 10}, {A: 3, B: 3, C: 3}, {A: 10, B: 10, C: 10}]
+    again = started(disk)
+    assert (again.directories[0].was_clean, again.directories[0].previous_broker_epoch) == (
+        (True, 4) if is_clean else (False, -1)
+    )
+    assert {log.log_start_offset for log in again.logs.values()} == {3}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("after_ms", [0.1, 1, 2, 3, 4])
+def test_a_start_that_was_given_up_while_logs_were_loaded_changes_nothing(after_ms: float, is_clean: bool) -> None:
+    disk = filled(is_clean=is_clean)
+    before = checkpoints(disk)
+    loop = VirtualTimeLoop()
+    logs = LogManager(disk, ["/one"], lambda topic: topic_settings(), SimulatedRuntime(loop, Random(3)))
+    start = loop.create_task(logs.start())
+    loop.run_for(after_ms / 1000)
+    start.cancel()
+    loop.run_until_complete(asyncio.wait([start]))
+    assert start.cancelled()
+    loop.run_until_complete(logs.stop())
+    operations = disk.operations
+    loop.run_for(1)
+    assert disk.operations == operations, "the directory is not locked any more, so nobody may touch it"
+    assert checkpoints(disk) == before
+    again = started(disk)
+    assert again.directories[0].was_clean is is_clean
+    assert {(log.log_start_offset, log.next_offset) for log in again.logs.values()} == {(3, 10)}
+
+
+def test_a_partition_that_is_offline_makes_the_stop_unclean_and_keeps_its_checkpoints() -> None:
+    disk = filled(is_clean=True)
+    file = disk.open("/one/a-0/leader-epoch-checkpoint")
+    content = file.read_at(0, file.size())
+    file.truncate(0)
+    file.write_at(0, b"nonsense\n")
+    logs = started(disk)
+    logs.partition_failed(B, CorruptLogError("/one/b", 0, "torn"))
+    assert set(logs.logs) == {C}
+    asyncio.run(logs.save_log_starts())
+    asyncio.run(logs.stop())
+    assert checkpoints(disk) == [{A: 10, B: 10, C: 10}, {A: 3, B: 3, C: 3}, {A: 10, B: 10, C: 10}]
+    file.truncate(0)
+    file.write_at(0, content)
+    again = started(disk)
+    assert not again.directories[0].was_clean
+    assert {(log.log_start_offset, log.next_offset) for log in again.logs.values()} == {(3, 10)}
+    assert set(again.logs) == {A, B, C}
+
+
+def test_a_log_that_tore_while_it_was_offline_is_recovered() -> None:
+    disk = filled(is_clean=True)
+    logs = started(disk)
+    whole = logs.get(A)
+    assert whole is not None
+    data = read_all(whole)[-1]
+    append(whole, b"y")
+    logs.partition_failed(A, CorruptLogError("/one/a", 0, "torn"))
+    asyncio.run(logs.stop())
+    file = disk.open("/one/a-0/00000000000000000000.log")
+    file.write_at(file.size(), data[:40])
+    recovered = started(disk).get(A)
+    assert recovered is not None
+    assert (recovered.next_offset, len(read_all(recovered))) == (11, 8)
+
+
+def test_a_disk_that_is_full_at_the_stop_gives_its_lock_back() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk, "/one", "/two")
+    for partition in (A, B):
+        append(logs.create(partition), b"x")
+    disk.fail_next(errno.ENOSPC, path="/one/replication-offset-checkpoint")
+    asyncio.run(logs.stop())
+    again = started(disk, "/one", "/two")
+    assert [directory.was_clean for directory in again.directories] == [False, True]
+    assert {log.next_offset for log in again.logs.values()} == {1}
+
+
+def test_a_partition_on_a_disk_that_fails_at_the_start_is_offline_and_not_made_anew_elsewhere() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk, "/one", "/two")
+    for partition in (A, B, C, TopicPartition("d", 0)):
+        append(logs.create(partition), b"x")
+    asyncio.run(logs.stop())
+    disk.fail_next(errno.EIO, path="/one/a-0/")
+    again = started(disk, "/one", "/two")
+    for partition in (A, C):
+        with pytest.raises(LogError, match="is offline: log directory /one"):
+            again.create(partition)
+    assert set(again.logs) == {B, TopicPartition("d", 0)}
+
+
+def test_who_asks_is_told_once_of_each_directory_that_fails_and_of_the_last_one() -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk, "/one", "/two")
+    told: list[tuple[str, bool]] = []
+    logs.on_directory_failed = lambda directory, is_last: told.append((directory.path, is_last))
+    append(logs.create(A), b"x")
+    append(logs.create(B), b"x")
+    disk.fail_next(errno.EIO, path="/one/replication-offset-checkpoint")
+    asyncio.run(logs.save_high_watermarks())
+    assert told == [("/one", False)]
+    logs.directory_failed(logs.directories[0], "again")
+    assert told == [("/one", False)]
+    disk.fail_next(errno.EIO, path="/two/c-1")
+    asyncio.run(logs.create_many([(C, TOPIC_ID)]))
+    assert told == [("/one", False), ("/two", True)]
+    with pytest.raises(LogError, match="no log directory can be used") as refusal:
+        logs.create(TopicPartition("d", 0))
+    assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
