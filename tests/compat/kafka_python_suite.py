@@ -86,7 +86,7 @@ def suite_folder() -> Path:
 
 def _download(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--timeout", "10", "--retries", "1"]
-    what = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", f"kafka-python=={RELEASE}"]
+    what = ["--no-deps", "--no-binary", "kafka-python", f"kafka-python=={RELEASE}"]
     try:
         done = subprocess.run(
             [*pip, "download", "-q", *what, "-d", str(folder)],
