@@ -6,7 +6,7 @@
 VENV    := .venv
 PYTHON  := $(VENV)/bin/python
 PIP     := $(PYTHON) -m pip --disable-pip-version-check -q
-KERNEL  := $(wildcard src/barnabas/records/_kernel/*.pyx src/barnabas/records/_kernel/*.pxd)
+KERNEL  := $(wildcard src/barnabas/*/_kernel/*.pyx src/barnabas/*/_kernel/*.pxd)
 
 .PHONY: run test bench install wheel lint types layers pytest oracles docs clean
 
@@ -62,4 +62,4 @@ wheel: $(VENV)/created
 	$(PIP) wheel --no-deps -w dist .
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info src/barnabas/records/_kernel/*.c src/barnabas/records/_kernel/*.so
+	rm -rf $(VENV) build dist src/*.egg-info src/barnabas/*/_kernel/*.c src/barnabas/*/_kernel/*.so

@@ -13,7 +13,7 @@ COLUMNS = f"{'benchmark':<58} {'ratio':>7} {'target':>7}      detail"
 
 
 def benchmarks() -> list[str]:
-    helpers = {"__main__", "measure", "node_brokers", "node_clients"}
+    helpers = {"__main__", "client_contestants", "measure", "node_brokers", "node_clients"}
     return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if module.name not in helpers)
 
 

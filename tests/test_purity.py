@@ -14,8 +14,8 @@ import barnabas
 
 ROOT = Path(barnabas.__file__).parent
 
-CORES = ("base", "wire", "records", "storage", "metadata", "replication", "coordinator", "testing")
-SHELLS = ("net", "broker")
+CORES = ("base", "wire", "records", "storage", "metadata", "replication", "coordinator", "client/core", "testing")
+SHELLS = ("net", "broker", "client/producer", "client/consumer", "client/admin")
 
 FORBIDDEN = {
     "asyncio",

@@ -10,16 +10,14 @@ import pytest
 from barnabas.cli.broker_api_versions import offers
 from tests.cli.tools import Tools, run_kafka
 from tests.oracles import needs_kafka
-from tests.oracles.kafka_server import KafkaServer
 
 
 @needs_kafka()
-def test_of_apache_kafka(barnabas: Tools, tmp_path: Path) -> None:
-    with KafkaServer(tmp_path) as server:
-        arguments = ["--bootstrap-server", server.bootstrap]
-        kafkas = run_kafka("org.apache.kafka.tools.BrokerApiVersionsCommand", arguments)
-        ours = barnabas("broker-api-versions", *arguments)
-        told = json.loads(barnabas("broker-api-versions", *arguments, "--json").out)
+def test_of_apache_kafka(barnabas: Tools, apache_kafka: str) -> None:
+    arguments = ["--bootstrap-server", apache_kafka]
+    kafkas = run_kafka("org.apache.kafka.tools.BrokerApiVersionsCommand", arguments)
+    ours = barnabas("broker-api-versions", *arguments)
+    told = json.loads(barnabas("broker-api-versions", *arguments, "--json").out)
     assert ours.code == kafkas.code == 0
     assert ours.out.splitlines() == kafkas.out.splitlines()
     (broker,) = told

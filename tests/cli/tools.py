@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,7 +23,7 @@ class Told(NamedTuple):
 
 
 class Tools:
-    """Runs `barnabas` commands."""
+    """Runs `barnabas` commands; with `at`, one that needs a cluster."""
 
     def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
         self._capture = capture
@@ -31,6 +33,15 @@ class Tools:
         code = main(arguments)
         printed = self._capture.readouterr()
         return Told(code, printed.out, printed.err)
+
+    def at(self, bootstrap: str, call: str) -> Told:
+        tool, *arguments = shlex.split(call)
+        return self(tool, "--bootstrap-server", bootstrap, *arguments)
+
+    def json_at(self, bootstrap: str, call: str) -> Any:
+        told = self.at(bootstrap, f"{call} --json")
+        assert (told.code, told.out.count("\n")) == (0, 1), told
+        return json.loads(told.out)
 
 
 def run_kafka(main_class: str, arguments: Sequence[str]) -> Told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable
 from random import Random
@@ -13,21 +14,24 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.net import (
     Channel,
+    ChannelError,
     ChannelLimits,
     ConnectError,
     Connection,
     DisconnectedError,
     ListenerSpec,
+    NotSentError,
     RequestTimeoutError,
     Server,
     UnsupportedRequestError,
 )
 from barnabas.net.errors import address_text
-from barnabas.wire import ApiKey, decode_request_header, encode_response
+from barnabas.wire import ApiKey, decode_request_header, encode_response, frame_parts
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.compat.mock_cluster import running_mock_cluster
 from tests.net.worlds import Story, eventually, run_simulated
 
@@ -144,7 +148,7 @@ def test_requests_leave_in_order_and_few_are_in_flight() -> None:
         asking = [asyncio.ensure_future(channel.request(find(f"{number}"))) for number in range(10)]
         await asyncio.sleep(1)
         assert channel._wire is not None
-        assert len(channel._wire._asked) == 3
+        assert len(channel._wire.asked) == 3
         node.is_silent = False
         for connection, frame in node.held:
             node.dispatch(connection, frame)
@@ -299,6 +303,229 @@ def test_a_request_that_nobody_waits_for_any_more_disturbs_nobody() -> None:
         assert (await kept).host == "b"
         await channel.close()
         await node.server.stop(100)
+
+    run_simulated(story)
+
+
+def test_answers_can_be_told_to_callbacks(run: Run) -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+        ready: list[int] = []
+        channel = Channel(
+            "127.0.0.1", node.port, client_id="tester", randomness=Random(1), node_id=7, on_ready=ready.append
+        )
+        told: list[Any] = []
+
+        def ask_again(answer: Any) -> None:
+            told.append(answer.host)
+            if answer.host == "a":
+                channel.request_soon(find("from inside"), ask_again)
+                raise ValueError("a callback that fails")
+
+        failures: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context["exception"]))
+        channel.request_soon(find("a"), ask_again)
+        channel.request_soon(find("b"), ask_again, 1)
+        await eventually(lambda: len(told) == 3)
+        assert [*told] == ["a", "b", "from inside"]
+        assert [str(each) for each in failures] == ["a callback that fails"], "it is told, and harms nobody else"
+        assert ready == [7]
+        wrong: list[Any] = []
+        channel.request_soon(CreateTopicsRequest(topics=[]), wrong.append)
+        channel.request_soon(FindCoordinatorRequest(coordinator_keys=["x"]), wrong.append)
+        assert len(wrong) == 0, "never from inside the call"
+        await eventually(lambda: len(wrong) == 2)
+        assert all(isinstance(each, UnsupportedRequestError) for each in wrong)
+        assert "FindCoordinator cannot be sent to it" in str(wrong[1])
+        assert channel.is_connected
+        await channel.close()
+        channel.request_soon(find("d"), wrong.append)
+        await eventually(lambda: len(wrong) == 3)
+        assert isinstance(wrong[2], ConnectError)
+        await node.server.stop(100)
+
+    run(story)
+
+
+def test_what_was_sent_without_an_answer_leaves_before_the_channel_closes(run_real: Run) -> None:
+    async def story() -> None:
+        received = bytearray()
+        ended = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readexactly(4)
+            asked = await reader.readexactly(int.from_bytes(head, "big"))
+            version = int.from_bytes(asked[2:4], "big")
+            keys = [ApiVersion(api_key=ApiKey.PRODUCE, min_version=3, max_version=9)]
+            answer = encode_response(ApiVersionsResponse(api_keys=keys), version, int.from_bytes(asked[4:8], "big"))
+            writer.write(b"".join(frame_parts(answer)))
+            while data := await reader.read(1 << 20):
+                received.extend(data)
+            ended.set()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        channel = Channel("127.0.0.1", port, client_id="tester", randomness=Random(1))
+        sent_bytes = 0
+        records = bytes(1 << 20)
+        for _ in range(12):
+            topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])
+            await channel.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=[topic]))
+            sent_bytes += len(records)
+        await channel.close()
+        await ended.wait()
+        assert len(received) > sent_bytes
+        server.close()
+
+    run_real(story)
+
+
+def test_a_request_waits_for_its_turn_no_longer_than_its_timeout() -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+        channel = node.channel(max_in_flight_requests=1)
+        await channel.connect()
+        node.is_silent = True
+        first = channel.request(find("a"))
+        second = channel.request(find("b"), timeout_ms=2000)
+        given_up = channel.request(find("c"))
+        last = channel.request(find("d"))
+        with pytest.raises(NotSentError, match="FindCoordinator waited 2000 ms for its turn and was not sent"):
+            await second
+        given_up.cancel()
+        node.is_silent = False
+        node.dispatch(*node.held[0])
+        assert [(await each).host for each in (first, last)] == ["a", "d"]
+        assert node.log == [("ApiVersions", 4), *[("FindCoordinator", 2)] * 3], "once more for the one that was held"
+        await channel.close()
+        await node.server.stop(100)
+
+    run_simulated(story)
+
+
+def test_silence_closes_a_connection_without_blame() -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+        channel = node.channel(connections_max_idle_ms=5000)
+        await channel.request(find("a"))
+        await asyncio.sleep(4)
+        await channel.request(find("b"))
+        states = []
+        for seconds in (4.5, 1):
+            await asyncio.sleep(seconds)
+            states.append(channel.is_connected)
+        assert states == [True, False]
+        assert channel.backoff_ms == 0
+        assert channel.last_failure is None
+        node.is_silent = True
+        pending = channel.request(find("c"))
+        await asyncio.sleep(20)
+        assert channel.is_connected, "who waits for an answer is not idle"
+        node.is_silent = False
+        node.dispatch(*node.held[0])
+        await pending
+        await channel.close()
+        await node.server.stop(100)
+
+    run_simulated(story)
+
+
+def test_bytes_behind_an_answer_are_passed_over(run: Run) -> None:
+    async def story() -> None:
+        node = Node()
+        node.spoil = lambda parts: [*parts, b"\0\0\0"]
+        await node.start()
+        channel = node.channel()
+        assert (await channel.request(find("a"))).host == "a"
+        await channel.close()
+        await node.server.stop(100)
+
+    run(story)
+
+
+@pytest.mark.parametrize("trusted_bytes", [0, 8 << 20])
+def test_large_answers_arrive_whole(run_real: Run, trusted_bytes: int) -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+        channel = node.channel(trusted_response_bytes=trusted_bytes)
+        for size in (1, 30_000, 32_000):
+            assert (await channel.request(find("x" * size))).host == "x" * size
+        node.spoil = lambda parts: [*parts, bytes(5 << 20)]
+        assert (await channel.request(find("y" * 1000))).host == "y" * 1000
+        await channel.close()
+        await node.server.stop(100)
+
+    run_real(story)
+
+
+def test_a_peer_that_leaves_right_after_telling_its_versions_is_not_taken_for_connected(run_real: Run) -> None:
+    async def story() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            answer = encode_response(ApiVersionsResponse(api_keys=[]), asked[3], int.from_bytes(asked[4:8], "big"))
+            writer.write(b"".join(frame_parts(answer)))
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        channel = Channel("127.0.0.1", port, client_id="tester", randomness=Random(1))
+        for _ in range(3):
+            # Whether it notices at once or a moment later is up to the loop.
+            with contextlib.suppress(ChannelError):
+                await channel.connect()
+            await eventually(lambda: not channel.is_connected)
+            assert channel.backoff_ms > 0
+            assert channel.last_failure is not None
+        await channel.close()
+        server.close()
+
+    run_real(story)
+
+
+def test_every_address_of_a_host_is_tried(run_real: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+
+        async def addresses(host: str, port: int) -> list[str]:
+            assert host == "some.name"
+            return ["127.0.0.2", "127.0.0.3", "127.0.0.1"][: 3 if node.port == port else 2]
+
+        monkeypatch.setattr("barnabas.net.dialing._addresses", addresses)
+        channel = Channel("some.name", node.port, client_id="tester", randomness=Random(1))
+        assert (await channel.request(find("a"))).host == "a"
+        await channel.close()
+        port = node.port
+        await node.server.stop(100)
+        channel = Channel("some.name", port + 1 if port < 65535 else port - 1, client_id="t", randomness=Random(1))
+        with pytest.raises(ConnectError, match=r"no connection: 127\.0\.0\.2: .*; 127\.0\.0\.3: "):
+            await channel.connect()
+        await channel.close()
+
+    run_real(story)
+
+
+def test_closing_breaks_off_an_attempt_to_connect() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        channel = Channel("127.0.0.1", 1, client_id="tester", randomness=Random(1))
+        for _ in range(6):
+            with pytest.raises(ConnectError):
+                await channel.connect()
+        waiting = [asyncio.ensure_future(channel.connect()), channel.request(find("a"))]
+        await asyncio.sleep(0.001)
+        began_s = loop.time()
+        await channel.close()
+        assert loop.time() - began_s < 0.01
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in outcomes] == [ConnectError] * 2
+        with pytest.raises(ConnectError, match="the channel was closed"):
+            await channel.connect()
 
     run_simulated(story)
 

@@ -54,12 +54,15 @@ def receive(receiver: FrameReceiver, data: bytes) -> list[bytes]:
     frames=st.lists(st.binary(min_size=1, max_size=60), max_size=6),
     cuts=st.lists(st.integers(0, 400), max_size=10),
     scratch_bytes=st.integers(4, 70),
+    trusted_bytes=st.integers(0, 70),
 )
-def test_a_receiver_gives_the_same_frames(frames: list[bytes], cuts: list[int], scratch_bytes: int) -> None:
+def test_a_receiver_gives_the_same_frames(
+    frames: list[bytes], cuts: list[int], scratch_bytes: int, trusted_bytes: int
+) -> None:
     stream = b"".join(b"".join(frame_parts([frame])) for frame in frames)
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     scratch = bytearray(scratch_bytes)
-    receiver = FrameReceiver(scratch)
+    receiver = FrameReceiver(scratch, trusted_frame_bytes=trusted_bytes)
     received = []
     for start, end in itertools.pairwise(edges):
         received += receive(receiver, stream[start:end])
@@ -81,6 +84,12 @@ def test_an_announcement_alone_takes_no_memory() -> None:
     assert receive(receiver, (100_000_000).to_bytes(4, "big") + b"x" * 900) == []
     assert (receiver.announced_bytes, receiver.buffered_bytes) == (100_000_000, 900)
     assert len(receiver.get_buffer()) <= 1_048_576
+
+
+def test_a_frame_of_a_size_that_is_trusted_gets_its_memory_at_once() -> None:
+    receiver = FrameReceiver(bytearray(1000), trusted_frame_bytes=3_000_000)
+    assert receive(receiver, (3_000_000).to_bytes(4, "big") + b"x" * 900) == []
+    assert len(receiver.get_buffer()) == 3_000_000 - 900
 
 
 def test_a_large_frame_arrives_in_its_own_buffer() -> None:

@@ -1,7 +1,8 @@
 """The `barnabas` command: finds the tool and loads nothing else, so that each starts as fast as it can.
 
-Every tool ends with 0 when it did what it was asked for, 1 when it could not, 2 when it was called wrongly. What goes
-wrong is told in words on standard error, beginning with `barnabas:`.
+Every tool ends with 0 when it did what it was asked for, 1 when it could not, 2 when it was called wrongly; those with
+options of Kafka's making end with 1 then too, as Kafka's do (see `kafka_options`). What goes wrong is told in words on
+standard error, beginning with `barnabas:`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,24 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "broker-api-versions": Tool(
         "barnabas.cli.broker_api_versions:broker_api_versions", "Show which requests each broker understands."
     ),
+    "topics": Tool("barnabas.cli.topics:topics", "Create, show, change and delete topics."),
+    "configs": Tool("barnabas.cli.configs:configs", "Show and change settings of topics, brokers, users …"),
+    "consumer-groups": Tool(
+        "barnabas.cli.consumer_groups:consumer_groups",
+        "Show groups and how far they are, reset, delete.",
+    ),
+    "get-offsets": Tool("barnabas.cli.get_offsets:get_offsets", "Show the first or last offsets of partitions."),
+    "delete-records": Tool("barnabas.cli.delete_records:delete_records", "Delete records before given offsets."),
+    "console-producer": Tool("barnabas.cli.console_producer:console_producer", "Send lines of text as records."),
+    "console-consumer": Tool("barnabas.cli.console_consumer:console_consumer", "Show the records of topics."),
+    "producer-perf-test": Tool("barnabas.cli.producer_perf_test:producer_perf_test", "Measure how fast we send."),
+    "consumer-perf-test": Tool("barnabas.cli.consumer_perf_test:consumer_perf_test", "Measure how fast we read."),
+    "verifiable-producer": Tool(
+        "barnabas.cli.verifiable_producer:verifiable_producer", "Send numbers, and tell of each as JSON."
+    ),
+    "verifiable-consumer": Tool(
+        "barnabas.cli.verifiable_consumer:verifiable_consumer", "Read in a group, and tell of all events as JSON."
+    ),
 }
 
 
@@ -61,7 +80,8 @@ class _Tools(click.Group):
             formatter.write_dl([(name, tool.help) for name, tool in TOOLS.items()])
 
 
-def _tell_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+def tell_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    """The callback of a `--version` option."""
     if is_asked:
         from barnabas._version import package_version
 
@@ -75,7 +95,7 @@ def _tell_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> Non
     is_flag=True,
     expose_value=False,
     is_eager=True,
-    callback=_tell_version,
+    callback=tell_version,
     help="Show the version and exit.",
 )
 def tools() -> None:
@@ -84,6 +104,7 @@ def tools() -> None:
     \b
     Examples:
       barnabas up
+      barnabas topics --bootstrap-server 127.0.0.1:9092 --create --topic clicks --partitions 6
       barnabas dump-log --cluster-metadata-decoder --files barnabas-data/__cluster_metadata-0/00000000000000000000.log
     """
 
@@ -96,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except click.UsageError as problem:
-        tell(_usage_text(problem))
+        tell(usage_text(problem))
         return WRONGLY_CALLED
     except click.ClickException as problem:
         tell(problem.format_message())
@@ -121,6 +142,7 @@ def tell(problem: str) -> None:
     click.echo(f"{click.style('barnabas:', fg='red', bold=True)} {problem}", err=True)
 
 
-def _usage_text(problem: click.UsageError) -> str:
+def usage_text(problem: click.UsageError) -> str:
+    """What is wrong with a call, and where to read how it is done right."""
     path = problem.ctx.command_path if problem.ctx is not None else "barnabas"
     return f"{problem.format_message().rstrip('.')} (see '{path} --help')"

@@ -6,14 +6,19 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 
 def is_terminal() -> bool:
     """Whether a person looks at the output, who has nothing against colours."""
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return has_colours(sys.stdout)
+
+
+def has_colours(stream: TextIO) -> bool:
+    """The same of any stream."""
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def compact_json(value: Any) -> str:

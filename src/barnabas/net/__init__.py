@@ -10,6 +10,7 @@ from barnabas.net.errors import (
     ConnectError,
     DisconnectedError,
     ListenError,
+    NotSentError,
     RequestTimeoutError,
     UnsupportedRequestError,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Listener",
     "ListenerLimits",
     "ListenerSpec",
+    "NotSentError",
     "Phase",
     "RequestTimeoutError",
     "Server",

@@ -7,173 +7,46 @@ asks the peer for its versions before anything else, and sends each request in t
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, Final, cast
 
-from barnabas._version import package_version
-from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import RemoteProtocolError
+from barnabas.base.errors import LocalProtocolError
 from barnabas.net.backoff import Backoff, grown
+from barnabas.net.dialing import connect, negotiate
 from barnabas.net.errors import (
     ChannelError,
     ConnectError,
     DisconnectedError,
+    NotSentError,
     RequestTimeoutError,
     UnsupportedRequestError,
     address_text,
 )
-from barnabas.net.limits import INT_MAX, SMALL_FRAME_BYTES
-from barnabas.net.sockets import tune
-from barnabas.wire.apis import ApiKey, api
-from barnabas.wire.frames import MAX_FRAME_BYTES, FrameReceiver, frame_parts
-from barnabas.wire.headers import decode_response, encode_request
+from barnabas.net.limits import ChannelLimits
+from barnabas.net.outgoing import Asked, ChannelEvents, Form, Outcome, Wire
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
-from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.api_versions import ApiVersionsResponse
 
-_SOFTWARE: Final = "barnabas"
-_CORRELATION_ID_BYTES: Final = 4
-_UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelLimits:
-    """Under Kafka's names, with the defaults of its clients."""
-
-    request_timeout_ms: int = 30_000
-    max_in_flight_requests: int = 5
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1000
-    socket_connection_setup_timeout_ms: int = 10_000
-    socket_connection_setup_timeout_max_ms: int = 30_000
-    max_response_bytes: int = MAX_FRAME_BYTES
+#: How long what was already written may take to leave when a channel is closed.
+_FLUSH_TIMEOUT_S: Final = 1.0
 
 
-class _Asked:
-    """A request that waits for its answer."""
-
-    __slots__ = ("answer", "correlation_id", "response", "timer", "version")
-
-    def __init__(
-        self, correlation_id: int, response: type[Response], version: int, answer: asyncio.Future[Response]
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.response = response
-        self.version = version
-        self.answer = answer
-        self.timer: asyncio.TimerHandle | None = None
-
-
-def _decode(asked: _Asked, frame: bytearray) -> tuple[int, Response]:
-    refused = frame[_CORRELATION_ID_BYTES : _CORRELATION_ID_BYTES + 2] == _UNSUPPORTED_VERSION
-    if asked.response is ApiVersionsResponse and refused:
-        # Who does not know the version of the question answers in the oldest one. Some (the mock of librdkafka) do that
-        # in a form of their own; that it is a refusal is all that is needed.
-        try:
-            return decode_response(asked.response, 0, frame)
-        except RemoteProtocolError:
-            correlation_id = int.from_bytes(frame[:_CORRELATION_ID_BYTES], "big", signed=True)
-            return correlation_id, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])
-    return decode_response(asked.response, asked.version, frame)
-
-
-class _Wire(asyncio.BufferedProtocol):
-    """One connection of a channel: requests out, answers in, in the same order."""
-
-    __slots__ = ("_address", "_asked", "_next_id", "_receiver", "_transport", "failure")
-
-    def __init__(self, address: str, max_response_bytes: int) -> None:
-        self._address = address
-        self._receiver = FrameReceiver(bytearray(SMALL_FRAME_BYTES), max_response_bytes)
-        self._transport: asyncio.Transport | None = None
-        self._asked: deque[_Asked] = deque()
-        self._next_id = 0
-        #: Why the connection is of no use any more.
-        self.failure: ChannelError | None = None
-
-    def send(self, request: Request, version: int, client_id: str) -> int:
-        self._next_id = (self._next_id + 1) & INT_MAX
-        parts = frame_parts(encode_request(request, version, self._next_id, client_id))
-        cast(asyncio.Transport, self._transport).writelines(parts)
-        return self._next_id
-
-    def ask(self, request: Request, version: int, client_id: str, timeout_ms: float) -> asyncio.Future[Response]:
-        loop = asyncio.get_running_loop()
-        name = ApiKey(request.API_KEY).camel_name
-        asked = _Asked(
-            self.send(request, version, client_id), api(request.API_KEY).response, version, loop.create_future()
-        )
-        self._asked.append(asked)
-        asked.timer = loop.call_later(
-            timeout_ms / 1000, self._time_out, f"{name} was not answered in {timeout_ms:g} ms"
-        )
-        return asked.answer
-
-    def close(self, failure: ChannelError) -> None:
-        """End it, and tell all who wait. The first reason stays."""
-        if self.failure is not None:
-            return
-        self.failure = failure
-        asked, self._asked = self._asked, deque()
-        for each in asked:
-            self._settle(each, failure)
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        tune(transport)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.get_buffer()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        for frame in self._receiver.received(nbytes):
-            try:
-                self._take(frame)
-            except RemoteProtocolError as error:
-                self.close(DisconnectedError(self._address, f"its answer cannot be read: {error}"))
-                return
-        if self._receiver.broken is not None:
-            self.close(DisconnectedError(self._address, f"it sent what is no answer: {self._receiver.broken}"))
-
-    def eof_received(self) -> None:
-        self.close(DisconnectedError(self._address, "it closed the connection"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.close(DisconnectedError(self._address, f"the connection broke: {exc}" if exc else "the connection ended"))
-
-    def _take(self, frame: bytearray) -> None:
-        if not self._asked:
-            raise RemoteProtocolError("nothing was asked")
-        asked = self._asked[0]
-        correlation_id, response = _decode(asked, frame)
-        if correlation_id != asked.correlation_id:
-            raise RemoteProtocolError(f"it answers {correlation_id} when {asked.correlation_id} is due")
-        self._asked.popleft()
-        self._settle(asked, response)
-
-    def _settle(self, asked: _Asked, outcome: Response | ChannelError) -> None:
-        if asked.timer is not None:
-            asked.timer.cancel()
-        if asked.answer.done():
-            return  # Nobody waits any more.
-        if isinstance(outcome, ChannelError):
-            asked.answer.set_exception(type(outcome)(outcome.address, outcome.reason))
-        else:
-            asked.answer.set_result(outcome)
-
-    def _time_out(self, message: str) -> None:
-        self.close(RequestTimeoutError(self._address, message))
+__all__ = ["Channel", "ChannelEvents", "ChannelLimits"]
 
 
 class Channel:
     """Requests to one node, and its answers.
 
     Guarantees: at most `max_in_flight_requests` are unanswered at a time, and they leave in the order in which they
-    were asked; a request whose fate is unknown raises `DisconnectedError`; one that was never sent `ConnectError`.
+    were asked; a request whose fate is unknown raises `DisconnectedError`; one that was never sent `ConnectError`. A
+    node that asks to be left alone for a while (`throttle_time_ms` of any answer) is. Every request ends: it waits at
+    most its timeout to be sent, and as long again for its answer.
     """
 
     def __init__(
@@ -184,56 +57,77 @@ class Channel:
         client_id: str,
         randomness: Random,
         limits: ChannelLimits | None = None,
+        node_id: int = -1,
+        events: ChannelEvents | None = None,
+        on_ready: Callable[[int], None] | None = None,
+        check_peer: Callable[[Mapping[int, tuple[int, int]]], str | None] | None = None,
     ) -> None:
+        """`on_ready` is called with `node_id` when the channel has become able to send again, or was lost; `check_peer`
+        is shown what versions a peer offers, and may say why it is not to be talked to."""
         self.address = address_text(host, port)
-        self._host = host
-        self._port = port
+        self.host = host
+        self.port = port
         self._client_id = client_id
         self._randomness = randomness
         self._limits = limits or ChannelLimits()
+        self._max_in_flight = self._limits.max_in_flight_requests
+        self.node_id = node_id
+        self._events = events
+        self._on_ready = on_ready
+        self._check_peer = check_peer
         self._backoff = Backoff(self._limits.reconnect_backoff_ms, self._limits.reconnect_backoff_max_ms, randomness)
-        self._turns = asyncio.Semaphore(self._limits.max_in_flight_requests)
-        self._connecting = asyncio.Lock()
-        self._wire: _Wire | None = None
+        self._waiting: deque[Asked] = deque()
+        self._connect_waiters: list[asyncio.Future[None]] = []
+        self._opening: asyncio.Task[None] | None = None
+        self._wire: Wire | None = None
+        self._forms: dict[tuple[type[Request], int | None], Form] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = math.inf
+        self._active_at_s = 0.0
+        self._throttled_until_s = 0.0
         self._is_closed = False
+        self._is_retiring = False
         #: What the peer offers: lowest and highest version by key. Empty before the first connection.
         self.offered: dict[int, tuple[int, int]] = {}
         #: The peer's whole answer, with its features.
         self.peer: ApiVersionsResponse | None = None
+        #: Why the last attempt to connect failed, or the connection ended. None while all is well.
+        self.last_failure: ChannelError | None = None
+
+    # How it stands
 
     @property
     def is_connected(self) -> bool:
-        return self._wire is not None and self._wire.failure is None
+        return self._wire is not None
 
-    async def connect(self) -> None:
-        """Connect if that is not done already, after the wait that earlier failures ask for."""
-        await self._connected()
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
 
-    async def request(self, message: Request, version: int | None = None, *, timeout_ms: float | None = None) -> Any:
-        """The answer to `message`, of the response type that belongs to it. Not an error if it holds error codes.
+    @property
+    def is_connecting(self) -> bool:
+        return self._opening is not None
 
-        The highest version that both sides know is used unless one is given. An answer that does not come in time
-        closes the connection.
-        """
-        timeout_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
-        async with self._turns:
-            wire = await self._connected()
-            chosen = self._choose(message, version)
-            answer = wire.ask(message, chosen, self._client_id, timeout_ms)
-            return await answer
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that were asked here and are not answered, sent or not."""
+        return len(self._waiting) + (len(self._wire.asked) if self._wire is not None else 0)
 
-    async def send(self, message: Request, version: int | None = None) -> None:
-        """Send a request that gets no answer, as Produce with acks=0."""
-        async with self._turns:
-            wire = await self._connected()
-            wire.send(message, self._choose(message, version), self._client_id)
+    @property
+    def backoff_ms(self) -> float:
+        """How long until it may connect."""
+        return self._backoff.wait_ms(asyncio.get_running_loop().time() * 1000)
 
-    async def close(self) -> None:
-        """Close; who waits for an answer gets `DisconnectedError`. A closed channel stays closed."""
-        self._is_closed = True
-        if self._wire is not None:
-            self._wire.close(DisconnectedError(self.address, "the channel was closed"))
-            self._wire = None
+    def delay_ms(self) -> float:
+        """How long until a request would leave: 0 for at once, infinite if only an event can tell (`on_ready`)."""
+        wire = self._wire
+        if wire is None:
+            return (self._opening is None and self.backoff_ms) or math.inf
+        if self._waiting or wire.is_paused or len(wire.asked) >= self._max_in_flight:
+            return math.inf
+        if not self._throttled_until_s:
+            return 0.0
+        return max(0.0, (self._throttled_until_s - asyncio.get_running_loop().time()) * 1000)
 
     def version_of(self, request: type[Request]) -> int:
         """The highest version that both sides know. Raises `UnsupportedRequestError`."""
@@ -246,9 +140,175 @@ class Channel:
             raise UnsupportedRequestError(self.address, f"it offers {name} {low}-{high}, and we know {ours}")
         return best
 
-    def _choose(self, message: Request, version: int | None) -> int:
-        if version is None:
-            return self.version_of(type(message))
+    # What is asked of it
+
+    async def connect(self) -> None:
+        """Connect if that is not done already, after the wait that earlier failures ask for."""
+        if self._wire is not None:
+            return
+        if self._is_closed:
+            raise ConnectError(self.address, "the channel was closed")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._connect_waiters.append(waiter)
+        self.connect_soon()
+        try:
+            await waiter
+        finally:
+            with contextlib.suppress(ValueError):
+                self._connect_waiters.remove(waiter)
+
+    def connect_soon(self) -> None:
+        """Begin to connect, if that is not done or under way, once earlier failures allow it. How it ends is told by
+        `on_ready`."""
+        if self._wire is not None or self._opening is not None or self._is_closed:
+            return
+        self._opening = asyncio.get_running_loop().create_task(self._open_and_tell())
+
+    def request(
+        self, message: Request, version: int | None = None, *, timeout_ms: float | None = None
+    ) -> asyncio.Future[Any]:
+        """The answer to `message`, of the response type that belongs to it. Not an error if it holds error codes.
+
+        The highest version that both sides know is used unless one is given. An answer that does not come in time
+        closes the connection.
+        """
+        future = asyncio.get_running_loop().create_future()
+        timeout_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
+        self._ask(Asked(message, version, timeout_ms, future=future))
+        return future
+
+    def request_soon(
+        self,
+        message: Request,
+        on_answer: Callable[[Any], None],
+        version: int | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """The same, for those who want to be called with the answer or the `ChannelError`, never from inside this."""
+        timeout_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
+        self._ask(Asked(message, version, timeout_ms, callback=on_answer))
+
+    def send(self, message: Request, version: int | None = None) -> asyncio.Future[None]:
+        """Send a request that gets no answer, as Produce with acks=0."""
+        future = asyncio.get_running_loop().create_future()
+        self._ask(Asked(message, version, self._limits.request_timeout_ms, future=future, expects_answer=False))
+        return future
+
+    def send_soon(
+        self, message: Request, on_sent: Callable[[Any], None] | None = None, version: int | None = None
+    ) -> None:
+        """The same, for those who want to be called: with None when it was sent, or the `ChannelError`."""
+        self._ask(Asked(message, version, self._limits.request_timeout_ms, callback=on_sent, expects_answer=False))
+
+    async def close(self) -> None:
+        """Close; who waits for an answer gets `DisconnectedError`. A closed channel stays closed."""
+        self._is_closed = True
+        self._cancel_timer()
+        opening = self._opening
+        if opening is not None:
+            opening.cancel()
+            await asyncio.wait([opening])
+        wire = self._wire
+        self._fail_waiting(ConnectError(self.address, "the channel was closed"))
+        if wire is None:
+            return
+        wire.close(DisconnectedError(self.address, "the channel was closed"), by_us=True, flushes=True)
+        done, _ = await asyncio.wait([wire.closed], timeout=_FLUSH_TIMEOUT_S)
+        if not done:
+            wire.abort()
+            await wire.closed
+
+    def disconnect(self, why: str) -> None:
+        """Give the connection up, if there is one; what is in flight on it raises `DisconnectedError`."""
+        if self._wire is not None:
+            self._wire.close(DisconnectedError(self.address, why), by_us=True)
+
+    def retire(self) -> bool:
+        """Close once all that was asked is answered; whether that is so already."""
+        self._is_retiring = True
+        wire = self._wire
+        if self._waiting or self._opening is not None or self._connect_waiters or (wire is not None and wire.asked):
+            return False
+        self._is_closed = True
+        self._cancel_timer()
+        if wire is not None:
+            wire.close(DisconnectedError(self.address, "the node is not at this address any more"), by_us=True)
+        return True
+
+    # Sending
+
+    def _ask(self, asked: Asked) -> None:
+        loop = asyncio.get_running_loop()
+        if self._is_closed:
+            self._settle_soon(asked, ConnectError(self.address, "the channel was closed"))
+            return
+        wire = self._wire
+        now_s = loop.time()
+        if (
+            wire is not None
+            and not self._waiting
+            and len(wire.asked) < self._max_in_flight
+            and not self._throttled_until_s
+            and not wire.is_paused
+        ):
+            self._send(wire, asked, now_s)
+        else:
+            asked.deadline_s = now_s + asked.timeout_ms / 1000
+            self._waiting.append(asked)
+            self._send_waiting()
+        if asked.deadline_s < self._timer_at_s:
+            self._watch(asked.deadline_s)
+
+    def _send(self, wire: Wire, asked: Asked, now_s: float) -> None:
+        message = asked.message
+        try:
+            form = self._forms.get((type(message), asked.version)) or self._form(message, asked.version)
+            size_bytes = wire.send(asked, form, now_s)
+        except ChannelError as error:
+            self._settle_soon(asked, error)
+            return
+        except LocalProtocolError as error:
+            self._settle_soon(
+                asked, UnsupportedRequestError(self.address, f"{asked.name} cannot be sent to it: {error}")
+            )
+            return
+        self._active_at_s = now_s
+        self._sent(size_bytes)
+        if not asked.expects_answer:
+            self._settle_soon(asked, None)
+
+    def _sent(self, size_bytes: int) -> None:
+        if self._events is not None:
+            self._events.sent(self.node_id, size_bytes)
+
+    def _send_waiting(self) -> None:
+        """Send what waits, as far as it may be sent now."""
+        if not self._waiting:
+            return
+        wire = self._wire
+        if wire is None:
+            self.connect_soon()
+            return
+        now_s = asyncio.get_running_loop().time()
+        if self._throttled_until_s:
+            if now_s < self._throttled_until_s:
+                self._watch(self._throttled_until_s)
+                return
+            self._throttled_until_s = 0.0
+        waiting = self._waiting
+        while waiting and len(wire.asked) < self._max_in_flight and not wire.is_paused:
+            asked = waiting.popleft()
+            if not asked.is_given_up:
+                self._send(wire, asked, now_s)
+
+    def _form(self, message: Request, version: int | None) -> Form:
+        kind = type(message)
+        chosen = self.version_of(kind) if version is None else self._checked(message, version)
+        form = self._forms[kind, version] = Form(kind, chosen, self._client_id)
+        return form
+
+    def _checked(self, message: Request, version: int) -> int:
         low, high = self.offered.get(message.API_KEY, (0, -1))
         if not low <= version <= high:
             name = ApiKey(message.API_KEY).camel_name
@@ -256,35 +316,185 @@ class Channel:
             raise UnsupportedRequestError(self.address, f"{name} {version} was to be sent, and it offers {offer}")
         return version
 
-    async def _connected(self) -> _Wire:
-        # Also those who find it connected pass here, so that none overtakes another.
-        async with self._connecting:
-            self._check_open()
-            if self._wire is not None and self._wire.failure is None:
-                return self._wire
-            loop = asyncio.get_running_loop()
+    # What the wire tells
+
+    def answered(self, asked: Asked, response: Response, size_bytes: int) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._active_at_s = now_s
+        if self._events is not None:
+            self._events.received(self.node_id, size_bytes, (now_s - asked.sent_at_s) * 1000)
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self._throttled_until_s = max(self._throttled_until_s, now_s + throttle_ms / 1000)
+            self._watch(self._throttled_until_s)
+        wire = self._wire
+        was_full = wire is not None and len(wire.asked) == self._max_in_flight - 1
+        self._settle(asked, response)
+        if self._waiting:
+            self._send_waiting()
+        elif self._is_retiring:
+            self.retire()
+        elif was_full:
+            self._tell_ready()
+
+    def lost(self, wire: Wire, unanswered: deque[Asked]) -> None:
+        failure = cast(ChannelError, wire.failure)
+        if wire is self._wire:
+            self._wire = None
+            self.last_failure = None if wire.was_closed_by_us else failure
+            if self._events is not None:
+                self._events.disconnected(self.node_id)
+            if not wire.was_closed_by_us:
+                self._backoff.failed(asyncio.get_running_loop().time() * 1000)
+        for each in unanswered:
+            self._settle(each, failure)
+        if not self._is_closed:
+            self._send_waiting()
+            self._tell_ready()
+
+    def writable(self) -> None:
+        if self._waiting:
+            self._send_waiting()
+        else:
+            self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        if self._on_ready is not None:
+            self._on_ready(self.node_id)
+
+    def _settle(self, asked: Asked, outcome: Outcome) -> None:
+        try:
+            asked.settle(outcome)
+        except Exception as error:
+            # Whoever asked failed; those who asked beside it must not suffer.
+            context = {"message": f"the answer to {asked.name} could not be handled", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    def _settle_soon(self, asked: Asked, outcome: Outcome) -> None:
+        if asked.future is not None:
+            asked.settle(outcome)
+        elif asked.callback is not None:
+            asyncio.get_running_loop().call_soon(self._settle, asked, outcome)
+
+    def _fail_waiting(self, failure: ChannelError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            self._settle(each, failure)
+        waiters, self._connect_waiters = self._connect_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(type(failure)(failure.address, failure.reason))
+
+    # Time: one timer for all that may be due, which is left alone when a request is answered
+
+    def _watch(self, at_s: float) -> None:
+        if at_s >= self._timer_at_s or self._is_closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = at_s
+        self._timer = asyncio.get_running_loop().call_at(at_s, self._look_at_the_time)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at_s = None, math.inf
+
+    def _look_at_the_time(self) -> None:
+        # A timer may come a little early by the loop's own clock.
+        now_s = max(asyncio.get_running_loop().time(), self._timer_at_s)
+        self._timer, self._timer_at_s = None, math.inf
+        self._expire_waiting(now_s)
+        wire = self._wire
+        if wire is not None:
+            late = next((each for each in wire.asked if each.deadline_s <= now_s), None)
+            if late is not None:
+                text = f"{late.name} was not answered in {late.timeout_ms:g} ms"
+                wire.close(RequestTimeoutError(self.address, text))
+            elif self._is_idle(now_s):
+                wire.close(DisconnectedError(self.address, "it was not used for long"), by_us=True)
+        if self._throttled_until_s and now_s >= self._throttled_until_s:
+            self._throttled_until_s = 0.0
+            self.writable()
+        self._watch(self._next_due_s())
+
+    def _expire_waiting(self, now_s: float) -> None:
+        late = [each for each in self._waiting if each.deadline_s <= now_s]
+        if not late:
+            return
+        self._waiting = deque(each for each in self._waiting if each.deadline_s > now_s)
+        for each in late:
+            why = f"{each.name} waited {each.timeout_ms:g} ms for its turn and was not sent"
+            self._settle(each, NotSentError(self.address, why))
+
+    def _is_idle(self, now_s: float) -> bool:
+        idle_ms = self._limits.connections_max_idle_ms
+        is_used = self._waiting or (self._wire is not None and self._wire.asked)
+        return idle_ms >= 0 and not is_used and now_s - self._active_at_s >= idle_ms / 1000
+
+    def _next_due_s(self) -> float:
+        wire, idle_ms = self._wire, self._limits.connections_max_idle_ms
+        due_s = min((each.deadline_s for each in self._waiting), default=math.inf)
+        if self._throttled_until_s:
+            due_s = min(due_s, self._throttled_until_s)
+        if wire is not None:
+            due_s = min(due_s, min((each.deadline_s for each in wire.asked), default=math.inf))
+            if idle_ms >= 0 and not wire.asked:
+                due_s = min(due_s, self._active_at_s + idle_ms / 1000)
+        return due_s
+
+    # Connecting
+
+    async def _open_and_tell(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
             wait_ms = self._backoff.wait_ms(loop.time() * 1000)
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
-            try:
-                wire = await self._open()
-            except ChannelError:
-                self._backoff.failed(loop.time() * 1000)
-                raise
-            try:
-                self._check_open()
-            except ConnectError as closed:
-                wire.close(closed)
-                raise
-            self._backoff.succeeded()
-            self._wire = wire
-            return wire
+            wire = await self._open()
+        except ChannelError as failure:
+            self._backoff.failed(loop.time() * 1000)
+            self._opening = None
+            self.last_failure = failure
+            self._fail_waiting(failure)
+            self._settle_down()
+            return
+        except BaseException as failure:
+            self._opening = None
+            why = "the channel was closed" if self._is_closed else f"the attempt to connect was broken off: {failure!r}"
+            self._fail_waiting(ConnectError(self.address, why))
+            raise
+        self._opening = None
+        self._become_connected(wire)
 
-    def _check_open(self) -> None:
+    def _become_connected(self, wire: Wire) -> None:
         if self._is_closed:
-            raise ConnectError(self.address, "the channel was closed")
+            wire.close(DisconnectedError(self.address, "the channel was closed"), by_us=True)
+            return
+        now_s = asyncio.get_running_loop().time()
+        self._backoff.succeeded()
+        self._wire = wire
+        self._forms = {}
+        self._active_at_s = now_s
+        self.last_failure = None
+        if self._events is not None:
+            self._events.connected(self.node_id)
+        waiters, self._connect_waiters = self._connect_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._limits.connections_max_idle_ms >= 0:
+            self._watch(now_s + self._limits.connections_max_idle_ms / 1000)
+        if self._waiting:
+            self._send_waiting()
+        self._settle_down()
 
-    async def _open(self) -> _Wire:
+    def _settle_down(self) -> None:
+        """An attempt to connect has ended, and who waited for it knows."""
+        if not (self._is_retiring and self.retire()):
+            self._tell_ready()
+
+    async def _open(self) -> Wire:
         limits = self._limits
         timeout_ms = grown(
             limits.socket_connection_setup_timeout_ms,
@@ -292,49 +502,14 @@ class Channel:
             self._backoff.failure_count,
             self._randomness,
         )
-        make = partial(_Wire, self.address, limits.max_response_bytes)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                _, wire = await asyncio.get_running_loop().create_connection(make, self._host, self._port)
-        except TimeoutError:
-            raise ConnectError(self.address, f"no connection within {timeout_ms / 1000:.1f} s") from None
-        except OSError as failure:
-            raise ConnectError(self.address, f"no connection: {failure.strerror or failure}") from failure
-        try:
-            await self._negotiate(wire)
-        except BaseException as failure:
-            wire.close(DisconnectedError(self.address, "its versions could not be learned"))
-            if isinstance(failure, ChannelError):
-                raise ConnectError(self.address, f"it did not tell its versions: {failure.reason}") from failure
-            raise
+        make = partial(Wire, self, self.address, limits.max_response_bytes, limits.trusted_response_bytes)
+        wire = await connect(make, self.host, self.port, self.address, timeout_ms)
+        answer = await negotiate(wire, self.address, self._client_id, limits.request_timeout_ms, self._sent)
+        offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        complaint = self._check_peer(offered) if self._check_peer is not None else None
+        if complaint is not None:
+            refusal = UnsupportedRequestError(self.address, complaint)
+            wire.close(refusal, by_us=True)
+            raise refusal
+        self.peer, self.offered = answer, offered
         return wire
-
-    async def _negotiate(self, wire: _Wire) -> None:
-        """Ask for the versions of the peer, in a version that it knows; what it knows may be told by a refusal."""
-        version = ApiVersionsRequest.VERSIONS.high
-        question = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version=_software_version())
-        while True:
-            answer = cast(
-                ApiVersionsResponse,
-                await wire.ask(question, version, self._client_id, self._limits.request_timeout_ms),
-            )
-            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or not version:
-                break
-            offered = [each.max_version for each in answer.api_keys if each.api_key == ApiKey.API_VERSIONS]
-            # Lower each time, so that this ends also with a peer that contradicts itself.
-            version = max(0, min([version - 1, *offered])) if offered else 0
-        if answer.error_code:
-            raise ConnectError(self.address, f"it answers ApiVersions with {_code_text(answer.error_code)}")
-        self.peer = answer
-        self.offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-
-
-def _software_version() -> str:
-    """Peers refuse what is not made of letters, digits, dots and dashes."""
-    version = package_version()
-    return version if version.replace(".", "").replace("-", "").isalnum() else "unknown"
-
-
-def _code_text(code: int) -> str:
-    known = {each.value: each.name for each in ErrorCode}
-    return f"{known.get(code, 'an unknown error')} ({code})"

@@ -22,6 +22,10 @@ class ConnectError(ChannelError):
     """No connection was made. What was to be sent was not."""
 
 
+class NotSentError(ConnectError):
+    """It waited for its turn as long as it may: behind others, for a connection, or since the node is to be spared."""
+
+
 class DisconnectedError(ChannelError):
     """The connection ended while an answer was awaited: the request may have been carried out or not."""
 

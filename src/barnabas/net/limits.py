@@ -1,10 +1,15 @@
-"""How much a server takes on. Plain values: whoever knows the node's settings fills them in, also while it runs."""
+"""How much a server takes on, and how patient a channel is.
+
+Plain values: whoever knows the node's settings fills them in, also while it runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+from barnabas.wire.frames import MAX_FRAME_BYTES
 
 INT_MAX: Final = 2**31 - 1
 KIB: Final = 1024
@@ -75,6 +80,25 @@ class ServerLimits:
     def connections_of(self, address: str) -> int:
         """How many connections one address may have."""
         return self.max_connections_per_ip_overrides.get(address, self.max_connections_per_ip)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelLimits:
+    """Under Kafka's names, with the defaults of its clients, and two of our own.
+
+    Responses up to `trusted_response_bytes` get their memory at once when they are announced; of larger ones only a
+    mebibyte more than what arrived. `connections_max_idle_ms` below 0 means that silence is never too long.
+    """
+
+    request_timeout_ms: int = 30_000
+    max_in_flight_requests: int = 5
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1000
+    socket_connection_setup_timeout_ms: int = 10_000
+    socket_connection_setup_timeout_max_ms: int = 30_000
+    connections_max_idle_ms: int = -1
+    max_response_bytes: int = MAX_FRAME_BYTES
+    trusted_response_bytes: int = 0
 
 
 _NO_LISTENER_LIMITS: Final = ListenerLimits()

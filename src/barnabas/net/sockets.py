@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Final
+
+#: So that each address of a host comes once.
+SOCK_STREAM: Final = socket.SOCK_STREAM
 
 
 def tune(transport: asyncio.BaseTransport) -> None:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.base.errors import LocalProtocolError
-from barnabas.records._kernel.collect import BytesBuffers, RecordColumns
+from barnabas.records._kernel.collect import BytesBuffers, RecordColumns, TakenColumns
 from barnabas.records._kernel.columns import BytesColumn, ListColumn, LongColumn, RowColumns
 from barnabas.records.batch import APPEND_TIME_BIT, FIRST_OFFSET, BatchView
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES
@@ -117,28 +117,31 @@ class ArrowCollector:
 
     def take(self) -> pa.RecordBatch:
         """Everything added so far, in the order added; the collector is empty again."""
-        pa, types = _pyarrow(), _types()
-        wrap, from_buffers = pa.py_buffer, pa.Array.from_buffers
-        taken = self._columns.take()
-        rows = taken.row_count
+        return _pyarrow().RecordBatch.from_arrays(record_arrays(self._columns.take()), schema=_types().schema)
 
-        def bytes_array(kind: Any, column: BytesBuffers) -> Any:
-            validity = None if column.validity is None else wrap(column.validity)
-            buffers = [validity, wrap(column.offsets), wrap(column.data)]
-            return from_buffers(kind, column.row_count, buffers, column.null_count)
 
-        headers = types.no_headers
-        if taken.header_key.row_count:
-            parts = [bytes_array(types.text, taken.header_key), bytes_array(types.bytes, taken.header_value)]
-            headers = from_buffers(types.header, taken.header_key.row_count, [None], 0, children=parts)
-        columns = [
-            bytes_array(types.bytes, taken.key),
-            bytes_array(types.bytes, taken.value),
-            from_buffers(types.headers, rows, [None, wrap(taken.header_offsets)], 0, children=[headers]),
-            from_buffers(types.offset, rows, [None, wrap(taken.offset)], 0),
-            from_buffers(types.timestamp, rows, [None, wrap(taken.timestamp_ms)], 0),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=types.schema)
+def record_arrays(taken: TakenColumns) -> list[Any]:
+    """The columns of `record_schema`, in its order, over the buffers that were filled: nothing is copied."""
+    pa, types = _pyarrow(), _types()
+    wrap, from_buffers = pa.py_buffer, pa.Array.from_buffers
+    rows = taken.row_count
+
+    def bytes_array(kind: Any, column: BytesBuffers) -> Any:
+        validity = None if column.validity is None else wrap(column.validity)
+        buffers = [validity, wrap(column.offsets), wrap(column.data)]
+        return from_buffers(kind, column.row_count, buffers, column.null_count)
+
+    headers = types.no_headers
+    if taken.header_key.row_count:
+        parts = [bytes_array(types.text, taken.header_key), bytes_array(types.bytes, taken.header_value)]
+        headers = from_buffers(types.header, taken.header_key.row_count, [None], 0, children=parts)
+    return [
+        bytes_array(types.bytes, taken.key),
+        bytes_array(types.bytes, taken.value),
+        from_buffers(types.headers, rows, [None, wrap(taken.header_offsets)], 0, children=[headers]),
+        from_buffers(types.offset, rows, [None, wrap(taken.offset)], 0),
+        from_buffers(types.timestamp, rows, [None, wrap(taken.timestamp_ms)], 0),
+    ]
 
 
 def to_arrow(batches: Iterable[BatchView], from_offset: int = FIRST_OFFSET) -> pa.RecordBatch:
@@ -176,6 +179,26 @@ def fill_builders(
                 builder = new_builder()
     if builder.record_count:
         yield builder
+
+
+def iter_rows(data: Any, default_timestamp_ms: int) -> Iterator[tuple[RowColumns, LongColumn | None]]:
+    """The rows of `data`, chunk by chunk, with the numbers in its column `partition` if it has one.
+
+    What `data` may be, and what its other columns mean, is as for `fill_builders`.
+    """
+    for chunk in _chunks(data):
+        has_partitions = "partition" in chunk.schema.names
+        yield (
+            _row_columns(chunk, default_timestamp_ms),
+            _number_column(chunk.column("partition"), "partition") if has_partitions else None,
+        )
+
+
+def _number_column(array: Any, name: str) -> LongColumn:
+    pa = _pyarrow()
+    array = array if pa.types.is_int64(array.type) else _cast(array, pa.int64(), name, "integers")
+    validity, data = array.buffers()
+    return LongColumn(validity if array.null_count else None, data, array.offset, len(array))
 
 
 def _chunks(data: Any) -> Iterable[Any]:

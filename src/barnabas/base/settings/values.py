@@ -170,7 +170,9 @@ class ValueType:
             return value
         if not isinstance(value, str):
             kind = value if callable(value) and hasattr(value, "__qualname__") else type(value)
-            return Plugin(f"{kind.__module__}.{kind.__qualname__}", target=value)
+            # A method of a built-in type, such as str.encode, has no module.
+            module = getattr(kind, "__module__", None) or "builtins"
+            return Plugin(f"{module}.{kind.__qualname__}", target=value)
         for short, java in self.builtin.items():
             if value in (short, java):
                 return Plugin(short)

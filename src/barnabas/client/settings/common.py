@@ -14,6 +14,7 @@ from barnabas.base.settings import (
     Int,
     Long,
     Names,
+    Plugin,
     Settings,
     SettingsWarning,
     setting,
@@ -21,6 +22,7 @@ from barnabas.base.settings import (
 from barnabas.base.settings.allowed import at_least, items, items_like, one_of, one_of_in_any_case
 from barnabas.base.settings.security import SaslSettings, TlsSettings
 from barnabas.base.settings.units import KIB, MINUTE_MS
+from barnabas.client.settings.plugins import REPORTERS
 
 BOOTSTRAP_SERVERS = items_like(r"[^@/]+:[0-9]{1,5}", "each host:port, at least one", at_least_one=True)
 
@@ -115,19 +117,25 @@ class ConnectionSettings(Settings, title="Connection"):
     )
 
 
-class ClientMetricsSettings(Settings, title="Metrics", state=NO_EFFECT, importance=LOW):
-    """What steers Java's own metrics is accepted."""
+class ClientMetricsSettings(Settings, title="Metrics", importance=LOW):
+    """How a client measures itself, and who is told."""
 
     metrics_num_samples: Int = setting("How many samples a rate is computed from.", default=2, allowed=at_least(1))
     metrics_sample_window_ms: Long = setting("How long one sample is.", default=30_000, allowed=at_least(0))
     metrics_recording_level: str = setting(
-        "From which level on metrics are recorded.", default="INFO", allowed=one_of("INFO", "DEBUG", "TRACE")
+        "From which level on metrics are recorded; all that a client has are of the level INFO.",
+        default="INFO",
+        allowed=one_of("INFO", "DEBUG", "TRACE"),
+        state=NO_EFFECT,
     )
-    metric_reporters: Names = setting(
-        "Java classes that report metrics.", default=("org.apache.kafka.common.metrics.JmxReporter",), allowed=items()
+    metric_reporters: tuple[Plugin, ...] = setting(
+        "Plug-ins that report metrics; jmx stands for Java's own and does nothing here.",
+        default=("jmx",),
+        builtin=REPORTERS,
+        allowed=items(),
     )
     enable_metrics_push: bool = setting(
-        "Whether metrics are pushed to the cluster when it asks for them.", default=False
+        "Whether metrics are pushed to the cluster when it asks for them.", default=False, state=NO_EFFECT
     )
 
 

@@ -19,10 +19,13 @@ SERIALIZERS = {name: f"org.apache.kafka.common.serialization.{java}Serializer" f
 DESERIALIZERS = {
     name: f"org.apache.kafka.common.serialization.{java}Deserializer" for name, java in _SERIALIZATION.items()
 }
+SERIALIZERS["json"] = "org.apache.kafka.connect.json.JsonSerializer"
+DESERIALIZERS["json"] = "org.apache.kafka.connect.json.JsonDeserializer"
 ASSIGNORS = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
+REPORTERS = {"jmx": "org.apache.kafka.common.metrics.JmxReporter"}
 PARTITIONERS = {"roundrobin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}

@@ -52,6 +52,9 @@ class RecordColumns:
     @property
     def row_count(self) -> int: ...
     @property
+    def last_offset(self) -> int:
+        """The offset of the last row; -1 if there are none."""
+    @property
     def taken_bytes(self) -> int:
         """Decompressed bytes of all batches added: no column can be longer than this."""
     def make_room(self, size_bytes: int, row_count: int) -> None:
@@ -65,10 +68,11 @@ class RecordColumns:
         max_timestamp_ms: int,
         append_time: bool,
         from_offset: int = ...,
-    ) -> None:
-        """Add the records in `payload` (decompressed) whose offset is not below `from_offset`.
+        row_limit: int = ...,
+    ) -> bool:
+        """Add the records in `payload` (decompressed) whose offset is not below `from_offset`, at most `row_limit`.
 
-        The caller sees to it that `taken_bytes` and the payload together stay below 2 GiB: offsets have 32 bits.
+        Returns whether that were all of them; if not, `last_offset` tells where to go on. The caller sees to it that `taken_bytes` and the payload together stay below 2 GiB: offsets have 32 bits.
         """
     def take(self) -> TakenColumns:
         """Hand over what was collected and start anew."""

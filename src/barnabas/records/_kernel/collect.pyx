@@ -241,6 +241,11 @@ cdef class RecordColumns:
     def row_count(self) -> int:
         return self.values.rows
 
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last row; -1 if there are none."""
+        return (<int64_t*>self.offsets.data)[self.values.rows - 1] if self.values.rows else -1
+
     def make_room(self, int64_t size_bytes, int64_t row_count) -> None:
         """Prepare for so much at once: growing step by step would copy what is there already."""
         self.check_idle()
@@ -258,10 +263,11 @@ cdef class RecordColumns:
         int64_t max_timestamp_ms,
         bint append_time,
         int64_t from_offset=INT64_MIN,
-    ) -> None:
-        """Add the records in `payload` (decompressed) whose offset is not below `from_offset`.
+        int64_t row_limit=INT32_MAX,
+    ) -> bool:
+        """Add the records in `payload` (decompressed) whose offset is not below `from_offset`, at most `row_limit`.
 
-        The caller sees to it that `taken_bytes` and the payload together stay below 2 GiB: offsets have 32 bits.
+        Returns whether that were all of them; if not, `last_offset` tells where to go on. The caller sees to it that `taken_bytes` and the payload together stay below 2 GiB: offsets have 32 bits.
         """
         cdef memoryview view = plain_view(payload)
         cdef Cursor cursor = cursor_over(data_of(view), size_of(view))
@@ -278,7 +284,8 @@ cdef class RecordColumns:
         self.busy = True
         with nogil:
             good = self.add_each(
-                &cursor, record_count, base_offset, base_timestamp_ms, max_timestamp_ms, append_time, from_offset
+                &cursor, record_count, base_offset, base_timestamp_ms, max_timestamp_ms, append_time, from_offset,
+                row_limit
             )
             if not good:
                 roll_back(&self.keys, keys)
@@ -291,6 +298,7 @@ cdef class RecordColumns:
                 raise MemoryError
             fail(&cursor)
         self.taken_bytes += size_of(view)
+        return cursor.at == cursor.end
 
     cdef int check_idle(self) except -1:
         if self.busy:
@@ -306,12 +314,13 @@ cdef class RecordColumns:
         int64_t max_timestamp_ms,
         bint append_time,
         int64_t from_offset,
+        int64_t row_limit,
     ) noexcept nogil:
         """The loop that everything here is for. It works on its own copies of where columns end, and only a batch that
         was good to its last byte moves the ends of the columns themselves."""
         cdef const uint8_t* payload_end = cursor.end
         cdef RawRecord record
-        cdef int64_t i, offset, row = self.values.rows
+        cdef int64_t i, offset, row = self.values.rows, row_end = row + row_limit
         cdef int64_t value_bytes = self.values.data.used_bytes, value_nulls = 0
         cdef int64_t key_bytes = self.keys.data.used_bytes, key_nulls = 0
         cdef int64_t* offsets
@@ -329,6 +338,8 @@ cdef class RecordColumns:
         key_ends = <int32_t*>self.keys.ends.data + 1
         values = self.values.data.data
         for i in range(record_count):
+            if row == row_end:
+                break
             if not read_record(cursor, &record):
                 return False
             offset = <int64_t>(<uint64_t>base_offset + record.offset_delta)
@@ -364,8 +375,9 @@ cdef class RecordColumns:
                 else <int64_t>(<uint64_t>base_timestamp_ms + <uint64_t>record.timestamp_delta)
             )
             row += 1
-        if cursor.at != payload_end:
-            return refuse(cursor, b"bytes are left after the last record")
+        else:
+            if cursor.at != payload_end:
+                return refuse(cursor, b"bytes are left after the last record")
         self.values.data.used_bytes = value_bytes
         self.keys.data.used_bytes = key_bytes
         self.values.nulls += value_nulls

@@ -1,0 +1,299 @@
+"""Transactions, and producers that partitions know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.client.admin.driver import MAX_VERSION, NOT_DONE, Leg, Part, broker_error, raise_if_error
+from barnabas.client.admin.offsets import by_topic
+from barnabas.client.admin.routes import TheseNodes, each_broker, each_leader, transaction_coordinators
+from barnabas.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+)
+from barnabas.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from barnabas.wire.messages.describe_transactions import TransactionState as DescribedState
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+class TransactionState(StrEnum):
+    """How far a transaction is, by Kafka's names. One that a newer broker added is UNKNOWN."""
+
+    UNKNOWN = "Unknown"
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+    @classmethod
+    def _missing_(cls, value: object) -> TransactionState:
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer as a partition knows it. None stands for what it does not have: a transaction, a coordinator."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int | None
+    transaction_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id, its producer and state."""
+
+    transactional_id: str
+    producer_id: int
+    state: TransactionState
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transaction as its coordinator knows it. `started_ms` is None while none is open."""
+
+    transactional_id: str
+    coordinator_id: int
+    state: TransactionState
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAndEpoch:
+    """Who may write for a transactional id."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionCalls(Part):
+    """Calls about transactions, most of them from Kafka 3.0 on."""
+
+    async def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """The producers that each partition knows, as its leader or a given replica tells."""
+        call = await self._driver.begin("describe_producers", timeout_ms)
+        wanted = [TopicPartition(*each) for each in partitions]
+
+        def build(leg: Leg[TopicPartition]) -> DescribeProducersRequest:
+            return DescribeProducersRequest(
+                topics=[
+                    TopicRequest(name=topic, partition_indexes=[each.partition for each in those])
+                    for topic, those in by_topic(leg.keys).items()
+                ]
+            )
+
+        def read(
+            leg: Leg[TopicPartition], response: DescribeProducersResponse
+        ) -> Iterable[tuple[TopicPartition, tuple[ProducerState, ...] | Exception]]:
+            for topic in response.topics:
+                for each in topic.partitions:
+                    partition = TopicPartition(topic.name, each.partition_index)
+                    if each.error_code:
+                        yield partition, broker_error(each.error_code, each.error_message)
+                    else:
+                        yield partition, _producers(each)
+
+        if broker_id is None:
+            return await self._driver.ask_each(call, wanted, each_leader(), DescribeProducersRequest, build, read)
+        route: TheseNodes[TopicPartition] = TheseNodes(lambda partition: broker_id)
+        # A broker that is not a replica says so; asking it again does not make it one.
+        may_pass = NOT_DONE - {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        return await self._driver.ask_each(
+            call, wanted, route, DescribeProducersRequest, build, read, may_pass=may_pass
+        )
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TransactionDescription]:
+        """Transactions as their coordinators know them. TRANSACTIONAL_ID_NOT_FOUND for an id that there is not."""
+        call = await self._driver.begin("describe_transactions", timeout_ms)
+
+        def read(
+            leg: Leg[str], response: DescribeTransactionsResponse
+        ) -> Iterable[tuple[str, TransactionDescription | Exception]]:
+            for each in response.transaction_states:
+                if each.error_code:
+                    yield each.transactional_id, broker_error(each.error_code)
+                else:
+                    yield each.transactional_id, _transaction(each, leg.node.node_id)
+
+        return await self._driver.ask_each(
+            call,
+            transactional_ids,
+            transaction_coordinators(),
+            DescribeTransactionsRequest,
+            lambda leg: DescribeTransactionsRequest(transactional_ids=leg.keys),
+            read,
+        )
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[TransactionState | str] | None = None,
+        producer_ids: Iterable[int] | None = None,
+        min_duration_ms: int | None = None,
+        pattern: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[TransactionListing]:
+        """All transactional ids, sorted, or those that pass the filters. Every broker is asked; errors are by broker.
+
+        `min_duration_ms` needs Kafka 3.8, `pattern` (a regular expression of Java's) 4.1: `UnsupportedRequestError`.
+        """
+        call = await self._driver.begin("list_transactions", timeout_ms)
+        request = ListTransactionsRequest(
+            state_filters=[str(TransactionState(each)) for each in states or ()],
+            producer_id_filters=list(producer_ids or ()),
+            duration_filter=-1 if min_duration_ms is None else min_duration_ms,
+            transactional_id_pattern=pattern,
+        )
+
+        def read(
+            leg: Leg[int], response: ListTransactionsResponse
+        ) -> Iterable[tuple[int, list[TransactionListing] | Exception]]:
+            raise_if_error(response.error_code)
+            yield (
+                leg.keys[0],
+                [
+                    TransactionListing(
+                        each.transactional_id, each.producer_id, TransactionState(each.transaction_state)
+                    )
+                    for each in response.transaction_states
+                ],
+            )
+
+        brokers = sorted((await self._driver.newest_view(call)).nodes)
+        found = await self._driver.ask_each(
+            call, brokers, each_broker(), ListTransactionsRequest, lambda leg: request, read
+        )
+        listed = {each.transactional_id: each for some in found.values() for each in some}
+        return [listed[transactional_id] for transactional_id in sorted(listed)]
+
+    async def abort_transaction(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Write the end of a transaction that hangs into one partition; the numbers come from `describe_producers`.
+
+        Only for a transaction that its coordinator has forgotten: to end one that it knows, use `fence_producers`.
+        INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the numbers are old.
+        """
+        call = await self._driver.begin("abort_transaction", timeout_ms)
+        where = TopicPartition(*partition)
+
+        def build(leg: Leg[TopicPartition]) -> WriteTxnMarkersRequest:
+            return WriteTxnMarkersRequest(
+                markers=[
+                    WritableTxnMarker(
+                        producer_id=producer_id,
+                        producer_epoch=producer_epoch,
+                        transaction_result=False,
+                        topics=[WritableTxnMarkerTopic(name=where.topic, partition_indexes=[where.partition])],
+                        coordinator_epoch=coordinator_epoch or 0,
+                    )
+                ]
+            )
+
+        def read(
+            leg: Leg[TopicPartition], response: WriteTxnMarkersResponse
+        ) -> Iterable[tuple[TopicPartition, Exception | None]]:
+            for marker in response.markers:
+                for topic in marker.topics:
+                    for each in topic.partitions:
+                        error = broker_error(each.error_code) if each.error_code else None
+                        yield TopicPartition(topic.name, each.partition_index), error
+
+        await self._driver.ask_each(call, [where], each_leader(), WriteTxnMarkersRequest, build, read)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, ProducerIdAndEpoch]:
+        """End the open transactions of some ids, and lock out the producers that use them now.
+
+        Returns who could write for each id from then on.
+        """
+        call = await self._driver.begin("fence_producers", timeout_ms)
+
+        def build(leg: Leg[str]) -> InitProducerIdRequest:
+            return InitProducerIdRequest(transactional_id=leg.keys[0], transaction_timeout_ms=leg.timeout_ms)
+
+        def read(
+            leg: Leg[str], response: InitProducerIdResponse
+        ) -> Iterable[tuple[str, ProducerIdAndEpoch | Exception]]:
+            raise_if_error(response.error_code)
+            yield leg.keys[0], ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+
+        return await self._driver.ask_each(
+            call,
+            transactional_ids,
+            transaction_coordinators(),
+            InitProducerIdRequest,
+            build,
+            read,
+            one_by_one_below=MAX_VERSION,
+        )
+
+
+def _producers(each: PartitionResponse) -> tuple[ProducerState, ...]:
+    return tuple(
+        ProducerState(
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            last_sequence=one.last_sequence,
+            last_timestamp_ms=one.last_timestamp,
+            coordinator_epoch=one.coordinator_epoch if one.coordinator_epoch >= 0 else None,
+            transaction_start_offset=one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
+        )
+        for one in each.active_producers
+    )
+
+
+def _transaction(each: DescribedState, coordinator_id: int) -> TransactionDescription:
+    return TransactionDescription(
+        transactional_id=each.transactional_id,
+        coordinator_id=coordinator_id,
+        state=TransactionState(each.transaction_state),
+        producer_id=each.producer_id,
+        producer_epoch=each.producer_epoch,
+        timeout_ms=each.transaction_timeout_ms,
+        started_ms=each.transaction_start_time_ms if each.transaction_start_time_ms >= 0 else None,
+        partitions=tuple(
+            sorted(TopicPartition(topic.topic, number) for topic in each.topics for number in topic.partitions)
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The consumer: partitions shared by a group, records fetched ahead."""

@@ -1,0 +1,126 @@
+"""What a consumer is made of, put together from its settings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from random import Random
+from typing import Any
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.runtime import Clock
+from barnabas.client.consumer.committing import Invoke
+from barnabas.client.consumer.fetcher import Fetcher
+from barnabas.client.consumer.group import GroupDriver
+from barnabas.client.core.consuming.offsets import OffsetAndMetadata, ResetStrategy
+from barnabas.client.core.consuming.subscription import Subscription
+from barnabas.client.core.metadata import Metadata
+from barnabas.client.core.metrics import (
+    CONSUMER,
+    ConsumerMetrics,
+    FetchMetrics,
+    GroupMetrics,
+    MetricsRegistry,
+    NetworkMetrics,
+    Windows,
+)
+from barnabas.client.network import Network
+from barnabas.client.plugins import (
+    ClusterResourceListeners,
+    PluginSettings,
+    close_all,
+    load_consumer_interceptors,
+    load_reporters,
+)
+from barnabas.client.serialization import deserialize_with, load
+from barnabas.client.settings import ConsumerSettings
+
+_numbers = count(1)
+
+
+async def invoke_here(function: Callable[..., Any], *arguments: Any) -> None:
+    """Run a function of the program on the loop; a coroutine is awaited."""
+    outcome = function(*arguments)
+    if inspect.isawaitable(outcome):
+        await outcome
+
+
+class ConsumerParts:
+    """Everything that works in the background for one consumer."""
+
+    def __init__(self, settings: ConsumerSettings, *, clock: Clock, randomness: Random, invoke: Invoke) -> None:
+        self.settings = settings
+        self.clock = clock
+        group = f"-{settings.group_id}" if settings.group_id else ""
+        self.client_id = settings.client_id or f"barnabas-consumer{group}-{next(_numbers)}"
+        handed = PluginSettings(settings)
+        key = load(settings.key_deserializer, is_key=True, settings=handed, for_reading=True)
+        value = load(settings.value_deserializer, is_key=False, settings=handed, for_reading=True)
+        self.interceptors = load_consumer_interceptors(settings)
+        reporters = load_reporters(settings)
+        self._plugins: list[object] = [key, value, *self.interceptors]
+        self.registry = MetricsRegistry(
+            clock.monotonic_ms,
+            client_id=self.client_id,
+            windows=Windows(settings.metrics_num_samples, settings.metrics_sample_window_ms),
+            reporters=reporters,
+        )
+        self.metrics = ConsumerMetrics(self.registry)
+        network_metrics = NetworkMetrics(self.registry, CONSUMER)
+        self.metadata = Metadata.of(settings, randomness=randomness)
+        self.network = Network(
+            settings,
+            self.metadata,
+            clock=clock,
+            randomness=randomness,
+            metrics=network_metrics,
+            client_id=self.client_id,
+        )
+        self.network.on_cluster_id(ClusterResourceListeners([*self._plugins, *reporters]).tell)
+        self.subscription = Subscription(ResetStrategy.parse(settings.auto_offset_reset))
+        self.group: GroupDriver | None = None
+        if settings.group_id is not None:
+            self.group = GroupDriver(
+                self.network,
+                self.subscription,
+                settings,
+                clock=clock,
+                randomness=randomness,
+                invoke=invoke,
+                metrics=GroupMetrics(self.registry),
+                on_commit=self.interceptors.on_commit if self.interceptors else None,
+            )
+        self.fetcher = Fetcher(
+            self.network,
+            self.subscription,
+            settings,
+            clock=clock,
+            randomness=randomness,
+            key_deserializer=None if key is None else deserialize_with(key),
+            value_deserializer=None if value is None else deserialize_with(value),
+            metrics=FetchMetrics(self.registry, network_metrics),
+            committed=self._committed if self.group is not None else None,
+        )
+
+    async def _committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        assert self.group is not None
+        return await self.group.committed(list(partitions))
+
+    async def start(self) -> None:
+        """Begin to work, on the running loop."""
+        await self.network.start()
+        self.fetcher.start()
+
+    async def close(self, timeout_ms: float) -> None:
+        """Commit, leave the group, end the fetches and the connections."""
+        try:
+            if self.group is not None:
+                await self.group.close(timeout_ms)
+        finally:
+            await self.fetcher.close(int(min(timeout_ms, self.settings.request_timeout_ms)))
+            await self.network.close()
+            close_all(self._plugins)
+            self.registry.close()

@@ -1,0 +1,1 @@
+"""The logic of the clients: plain and synchronous, handed time and chance."""

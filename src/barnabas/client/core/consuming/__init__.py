@@ -1,0 +1,1 @@
+"""Which partitions are read from where, and by whom in a group."""

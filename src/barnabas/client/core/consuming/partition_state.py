@@ -1,0 +1,182 @@
+"""What a consumer knows of one partition that it reads."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+from barnabas.client.core.consuming.offsets import NO_EPOCH, ResetStrategy
+
+
+class Position(NamedTuple):
+    """An offset to read next, and the leader epoch of the record before it (-1 if that is not known)."""
+
+    offset: int
+    epoch: int = NO_EPOCH
+
+
+class Phase(Enum):
+    """How far a partition is on its way to being read."""
+
+    NEW = auto()  # nobody has looked for a committed offset yet
+    RESETTING = auto()  # the offset to begin with is asked for
+    VALIDATING = auto()  # whether the log still holds what was read is asked for
+    READING = auto()
+
+
+class HandedChunk(Protocol):
+    """Records that are with the program; implemented in the kernel."""
+
+    @property
+    def next_offset(self) -> int:
+        """Behind the last record that was handed out."""
+
+    @property
+    def next_epoch(self) -> int: ...
+
+    @property
+    def handed_offset(self) -> int:
+        """Behind the last record that the program has come back from."""
+
+    @property
+    def handed_epoch(self) -> int: ...
+
+    def confirm(self) -> None:
+        """The program has come back: it is done with all that was handed out."""
+
+    def halt(self) -> None:
+        """Give out nothing more."""
+
+
+class PartitionState:
+    """One assigned partition.
+
+    Two positions matter. `position` is what the program gets next; `fetch` is what brokers are asked for next, ahead of
+    it by what is buffered. While the program has a chunk, the chunk knows the position. `version` changes whenever
+    what was fetched before is not wanted any more.
+    """
+
+    __slots__ = (
+        "_consumed",
+        "_position",
+        "chunk",
+        "failure",
+        "fetch",
+        "high_watermark",
+        "is_paused",
+        "is_pending_revocation",
+        "last_stable_offset",
+        "leader_epoch",
+        "leader_id",
+        "log_start_offset",
+        "phase",
+        "preferred_replica",
+        "preferred_until_ms",
+        "queued_bytes",
+        "reset_strategy",
+        "retry_at_ms",
+        "retry_count",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self.phase = Phase.NEW
+        self._position: Position | None = None
+        self._consumed: Position | None = None
+        self.fetch = Position(0)
+        self.chunk: HandedChunk | None = None
+        self.version = 0
+        #: What was fetched and waits to be taken.
+        self.queued_bytes = 0
+        self.is_paused = False
+        #: A rebalance takes it away: it stays assigned until the listeners have run, and is not read.
+        self.is_pending_revocation = False
+        self.reset_strategy: ResetStrategy | None = None
+        #: The leader for which the position was last validated.
+        self.leader_id = -1
+        self.leader_epoch = NO_EPOCH
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.log_start_offset: int | None = None
+        self.preferred_replica = -1
+        self.preferred_until_ms = 0
+        self.retry_at_ms = 0
+        self.retry_count = 0
+        #: Why it cannot be read until the program seeks.
+        self.failure: Exception | None = None
+
+    @property
+    def position(self) -> Position | None:
+        chunk = self.chunk
+        return self._position if chunk is None else Position(chunk.next_offset, chunk.next_epoch)
+
+    @property
+    def consumed(self) -> Position | None:
+        """Behind the last record that the program is done with."""
+        chunk = self.chunk
+        return self._consumed if chunk is None else Position(chunk.handed_offset, chunk.handed_epoch)
+
+    @property
+    def has_position(self) -> bool:
+        return self.phase in (Phase.VALIDATING, Phase.READING)
+
+    @property
+    def is_fetchable(self) -> bool:
+        return (
+            self.phase is Phase.READING
+            and not self.is_paused
+            and not self.is_pending_revocation
+            and self.failure is None
+        )
+
+    def move_to(self, position: Position) -> None:
+        """Read from another place; what was fetched before is not wanted any more."""
+        self.drop_fetched()
+        self._position = self._consumed = self.fetch = position
+        self.phase = Phase.READING
+        self.reset_strategy = None
+        self.failure = None
+        self.retry_at_ms = self.retry_count = 0
+
+    def drop_fetched(self) -> None:
+        """Fetch again from the position on."""
+        self.version += 1
+        self.retire()
+        if self._position is not None:
+            self.fetch = self._position
+
+    def begin_reset(self, strategy: ResetStrategy) -> None:
+        self.drop_fetched()
+        self._position = self._consumed = None
+        self.phase = Phase.RESETTING
+        self.reset_strategy = strategy
+        self.failure = None
+        self.preferred_replica = -1
+        self.retry_at_ms = self.retry_count = 0
+
+    def hand_out(self, chunk: HandedChunk) -> None:
+        self.retire()
+        self.chunk = chunk
+
+    def retire(self) -> None:
+        """The chunk is used up, or not wanted any more."""
+        chunk = self.chunk
+        if chunk is not None:
+            chunk.halt()
+            self._position = Position(chunk.next_offset, chunk.next_epoch)
+            self._consumed = Position(chunk.handed_offset, chunk.handed_epoch)
+            self.chunk = None
+
+    def advance(self, position: Position) -> None:
+        """Move over what holds no record for the program, or was handed out as columns."""
+        self.retire()
+        self._position = position
+
+    def confirm(self) -> None:
+        """The program has come back, and is done with all that it got."""
+        if self.chunk is not None:
+            self.chunk.confirm()
+        self._consumed = self.position
+
+    def backs_off(self, now_ms: int) -> bool:
+        return now_ms < self.retry_at_ms

@@ -1,0 +1,41 @@
+"""What a client tells about itself: Kafka's metrics under Kafka's names.
+
+`MetricsRegistry` holds the metrics of one client. The event classes (`ProducerMetrics`, `NetworkMetrics`,
+`FetchMetrics`, `GroupMetrics`, `ConsumerMetrics`) are called when something happens, once per batch, request, fetch or
+poll, and never per record.
+
+Of what Kafka's clients report, this is left out:
+
+- `io-ratio`, `io-wait-ratio`, `io-time-ns-*`, `io-wait-time-ns-*`, `select-rate`, `select-total`: how a Java thread
+  divides its time around `select()`. An event loop is shared with other work and does not know.
+- `successful-…`, `failed-…` and `reauthentication-…`: they come with authentication.
+- `txn-*-time-ns-total`: they come with transactions.
+- `app-info` with `version` and `commit-id`, which are texts of a build and no measures, and with `start-time-ms`.
+- The second copy of consumer metrics in which the periods of a topic's name are underscores: deprecated in Kafka.
+"""
+
+from __future__ import annotations
+
+from barnabas.client.core.metrics.consumer import ConsumerMetrics, FetchMetrics, GroupMetrics
+from barnabas.client.core.metrics.network import ADMIN, CONSUMER, PRODUCER, NetworkMetrics
+from barnabas.client.core.metrics.producer import ProducerMetrics
+from barnabas.client.core.metrics.prometheus import CONTENT_TYPE, prometheus_text
+from barnabas.client.core.metrics.registry import Metric, MetricName, MetricsRegistry
+from barnabas.client.core.metrics.samples import Windows
+
+__all__ = [
+    "ADMIN",
+    "CONSUMER",
+    "CONTENT_TYPE",
+    "ConsumerMetrics",
+    "FetchMetrics",
+    "GroupMetrics",
+    "Metric",
+    "MetricName",
+    "MetricsRegistry",
+    "NetworkMetrics",
+    "PRODUCER",
+    "ProducerMetrics",
+    "Windows",
+    "prometheus_text",
+]

@@ -1,0 +1,1 @@
+"""What becomes of records between send() and their acknowledgement."""

@@ -1,0 +1,309 @@
+"""The append side of the accumulator: records into batches, batches into queues and lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.base.errors import InvariantError
+from barnabas.client._kernel.sending import record_bound_bytes
+from barnabas.client.core.producing.batch import BATCH_HEAD_BYTES, ProducerBatch
+from barnabas.client.core.producing.lanes import PartitionQueue, TopicLane
+from barnabas.client.core.producing.partitioners import NodeDelays, next_sticky_partition
+from barnabas.client.errors import ClientClosedError, RecordTooLargeError
+from barnabas.records import Codec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from random import Random
+
+    from barnabas.base.ids import TopicPartition
+    from barnabas.client._kernel.sending import ArrowDelivery, Home, OnDelivery, RowGroups, SendFuture
+    from barnabas.client.core.cluster_view import ClusterView
+    from barnabas.client.core.producing.buffer_pool import BufferPool, MemoryWaiter
+    from barnabas.records._kernel.columns import RowColumns
+
+ANY_PARTITION: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorSettings:
+    """What of the producer's settings matters here."""
+
+    batch_bytes: int = 16_384
+    linger_ms: int = 5
+    delivery_timeout_ms: int = 120_000
+    max_request_bytes: int = 1_048_576
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1000
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    is_adaptive: bool = True
+    availability_timeout_ms: int = 0
+    #: How large batches of rows of a table may get: there is nothing to wait for, so small ones would only cost.
+    rows_batch_bytes: int = 262_144
+
+
+class AppendSide:
+    """Half of the `Accumulator`, which says what must hold. It never waits: who needs memory is given a waiter."""
+
+    def __init__(
+        self,
+        settings: AccumulatorSettings,
+        pool: BufferPool,
+        *,
+        randomness: Random,
+        lock: AbstractContextManager[Any],
+        home: Home | None = None,
+        on_work: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.settings = settings
+        self.pool = pool
+        self.lock = lock
+        self.home = home
+        #: Called, without the lock, when the sender has something new to look at. The driver sets it.
+        self.on_work = on_work
+        #: What the compiled `send` looks topics up in.
+        self.lanes: dict[str, TopicLane] = {}
+        self._randomness = randomness
+        self._view: ClusterView | None = None
+        #: The queues that are not empty, in the order in which they became so.
+        self._busy: dict[TopicPartition, PartitionQueue] = {}
+        self._incomplete: dict[ProducerBatch, None] = {}
+        self._delays = NodeDelays(settings.availability_timeout_ms)
+        self._is_closed = False
+
+    def metadata_updated(self, view: ClusterView) -> None:
+        """Fit the lanes to a new view of the cluster. Call it for every update.
+
+        The lane of a topic that the view does not know is closed: the next record for it asks for metadata again.
+        """
+        with self.lock:
+            self._view = view
+            # Lanes stay for good: somebody who waits for memory may hold one, and a topic must not have two.
+            for topic, lane in self.lanes.items():
+                count = view.partition_count(topic)
+                if count:
+                    lane.fit(count)
+                lane.is_open = bool(count) and not self._is_closed
+
+    def lane(self, topic: str, view: ClusterView) -> TopicLane | None:
+        """The lane of a topic, made if need be; None while the partitions of the topic are not known."""
+        with self.lock:
+            if self._view is None or view.version > self._view.version:
+                self._view = view
+            count = self._view.partition_count(topic)
+            if not count:
+                return None
+            lane = self._lane(topic)
+            lane.fit(count)
+            lane.is_open = not self._is_closed
+            return lane
+
+    def append(
+        self,
+        lane: TopicLane,
+        partition: int,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Any,
+        timestamp_ms: int,
+        on_delivery: OnDelivery | None,
+        now_ms: int,
+        memory: MemoryWaiter | None = None,
+    ) -> SendFuture | MemoryWaiter:
+        """Put one record into the last batch of a partition, or into a new one.
+
+        `partition` is `ANY_PARTITION` where the sticky partitioner is to choose. If there is no memory for a new batch
+        a waiter comes back instead: wait for it (`MemoryWaiter.watch`), then call again with it as `memory`, or
+        `give_up` when max.block.ms is over. Whatever comes back or is raised, memory that was handed in is the caller's
+        no more.
+        """
+        needed_bytes = record_bound_bytes(value, key, headers)
+        try:
+            self.check_size(needed_bytes)
+            with self.lock:
+                self._check_open()
+                queue = self._queue_for(lane, partition)
+                future = self._append_to_last(queue, partition, value, key, headers, timestamp_ms, on_delivery)
+                if future is not None:
+                    return future
+                queue = self._queue_for(lane, partition)  # its last batch is full now: perhaps it is another's turn
+                size_bytes = max(self._batch_bytes(), needed_bytes)
+                if memory is None and not self.pool.allocate(size_bytes):
+                    result: SendFuture | MemoryWaiter = self.pool.wait(size_bytes)
+                else:
+                    reserved_bytes = size_bytes if memory is None else self.pool.take(memory)
+                    batch = self._new_batch(queue, reserved_bytes, now_ms)
+                    made = batch.append(value, key, timestamp_ms, headers, on_delivery)
+                    if made is None:
+                        raise InvariantError(f"{batch} has no room for its first record")
+                    result = made
+                    self._count(queue, partition, batch.uncompressed_bytes)
+        finally:
+            if memory is not None:
+                self.give_up(memory)
+        self.on_work()
+        return result
+
+    def append_rows(
+        self,
+        lane: TopicLane,
+        partition: int,
+        rows: RowColumns,
+        groups: RowGroups,
+        group: int,
+        done: int,
+        delivery: ArrowDelivery,
+        now_ms: int,
+        memory: MemoryWaiter | None = None,
+    ) -> int | MemoryWaiter:
+        """Put rows of a group into one batch, the last one or a new one, and tell how many rows of it are sent then.
+
+        `done` says how many were before. Memory is waited for as with `append`.
+        """
+        try:
+            with self.lock:
+                self._check_open()
+                queue = self._queue_for(lane, partition)
+                if queue.batches:
+                    sent = self._add_rows(queue, partition, rows, groups, group, done, delivery)
+                    if sent > done:
+                        return sent
+                    queue = self._queue_for(lane, partition)
+                size_bytes = self._rows_bytes(groups, group, done)
+                if memory is None and not self.pool.allocate(size_bytes):
+                    result: int | MemoryWaiter = self.pool.wait(size_bytes)
+                else:
+                    self._new_batch(queue, size_bytes if memory is None else self.pool.take(memory), now_ms)
+                    result = self._add_rows(queue, partition, rows, groups, group, done, delivery)
+        finally:
+            if memory is not None:
+                self.give_up(memory)
+        self.on_work()
+        return result
+
+    def give_up(self, memory: MemoryWaiter) -> None:
+        """Wait for this memory no longer. Does no harm if it was used or given up before."""
+        with self.lock:
+            self.pool.give_up(memory)
+
+    def _lane(self, topic: str) -> TopicLane:
+        lane = self.lanes.get(topic)
+        if lane is None:
+            lane = self.lanes[topic] = TopicLane(topic, self.settings.batch_bytes)
+            lane.is_open = False
+        return lane
+
+    def _queue_for(self, lane: TopicLane, partition: int) -> PartitionQueue:
+        """The queue of a partition, or of the one whose turn it is."""
+        if partition != ANY_PARTITION:
+            lane.make_queues(partition + 1)
+            return lane.queues[partition]
+        number = lane.sticky_partition
+        if 0 <= number < lane.partition_count:
+            queue = lane.queues[number]
+            if lane.sticky_bytes < self.settings.batch_bytes or not queue.is_full:
+                return queue
+        if self._view is None:
+            raise InvariantError("records came before metadata did")
+        lengths = [len(queue.batches) for queue in lane.queues] if self.settings.is_adaptive else None
+        number = next_sticky_partition(lane.topic, self._view, self._randomness, lengths, self._delays)
+        lane.make_queues(number + 1)
+        lane.sticky_partition = number
+        lane.sticky_bytes = 0
+        return lane.queues[number]
+
+    def _append_to_last(
+        self,
+        queue: PartitionQueue,
+        partition: int,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Any,
+        timestamp_ms: int,
+        on_delivery: OnDelivery | None,
+    ) -> SendFuture | None:
+        if not queue.batches:
+            return None
+        batch = queue.batches[-1]
+        before_bytes = batch.uncompressed_bytes
+        future = batch.append(value, key, timestamp_ms, headers, on_delivery)
+        if future is not None:
+            self._count(queue, partition, batch.uncompressed_bytes - before_bytes)
+        return future
+
+    def _add_rows(
+        self,
+        queue: PartitionQueue,
+        partition: int,
+        rows: RowColumns,
+        groups: RowGroups,
+        group: int,
+        done: int,
+        delivery: ArrowDelivery,
+    ) -> int:
+        batch = queue.batches[-1]
+        first_index, before_bytes = batch.record_count, batch.uncompressed_bytes
+        sent = batch.append_rows(rows, groups, group, done)
+        if sent > done:
+            delivery.add(batch.delivery, first_index, sent - done)
+            self._count(queue, partition, batch.uncompressed_bytes - before_bytes)
+        return sent
+
+    def _count(self, queue: PartitionQueue, partition: int, added_bytes: int) -> None:
+        """Half of the rule by which the sticky partition changes; the other half is in `_queue_for`.
+
+        It changes between batches once a batch's worth is sent, and after twice that in any case.
+        """
+        lane = queue.lane
+        if partition == ANY_PARTITION and lane.sticky_partition == queue.partition.partition:
+            lane.sticky_bytes += added_bytes
+            if lane.sticky_bytes >= 2 * self.settings.batch_bytes:
+                lane.sticky_partition = ANY_PARTITION
+
+    def _new_batch(self, queue: PartitionQueue, reserved_bytes: int, now_ms: int) -> ProducerBatch:
+        try:
+            batch = ProducerBatch(
+                queue.partition,
+                reserved_bytes,
+                now_ms,
+                home=self.home,
+                codec=self.settings.codec,
+                level=self.settings.level,
+                reserved_bytes=reserved_bytes,
+            )
+        except BaseException:
+            self.pool.free(reserved_bytes)
+            raise
+        if queue.batches:
+            queue.batches[-1].close()
+        queue.batches.append(batch)
+        self._busy[queue.partition] = queue
+        self._incomplete[batch] = None
+        queue.lane.set_room(queue.partition.partition, batch)
+        return batch
+
+    def _batch_bytes(self) -> int:
+        return max(BATCH_HEAD_BYTES, min(self.settings.batch_bytes, self.pool.total_bytes))
+
+    def _rows_bytes(self, groups: RowGroups, group: int, done: int) -> int:
+        wanted_bytes = min(groups.left_bytes(group, done), self.settings.rows_batch_bytes, self.pool.total_bytes // 4)
+        return max(groups.row_bytes(group, done), wanted_bytes, self._batch_bytes())
+
+    def check_size(self, needed_bytes: int, what: str = "a record") -> None:
+        """Refuse what no request could carry, or no memory hold."""
+        for name, limit_bytes in (
+            ("max.request.size", self.settings.max_request_bytes),
+            ("buffer.memory", self.pool.total_bytes),
+        ):
+            if needed_bytes > limit_bytes:
+                raise RecordTooLargeError(
+                    f"{what} takes {needed_bytes} bytes with the header of a batch, and {name} allows {limit_bytes}: "
+                    f"send smaller records, or raise {name} (and what the broker allows: message.max.bytes)"
+                )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")

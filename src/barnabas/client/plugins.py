@@ -1,0 +1,328 @@
+"""What a program can plug into a client: interceptors, listeners, reporters, partitioners; and how they are loaded.
+
+A plug-in is named by a setting: the class itself, an object, or the dotted path of a class. A class is made without
+arguments. If it has `configure(settings)` it is handed the settings of the client, unknown ones included, before its
+first use. A plug-in that fails is logged and does not stop the client, as with Java's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from barnabas.base.errors import SettingsError
+from barnabas.base.ids import TopicPartition
+from barnabas.base.settings import Password, Plugin, Settings
+from barnabas.client.core.producing.partitioners import Partitioner
+from barnabas.client.settings.common import ClientSettings
+
+if TYPE_CHECKING:
+    from barnabas.client._kernel.receiving import ConsumerRecord
+    from barnabas.client._kernel.sending import RecordMetadata
+    from barnabas.client.core.consuming.offsets import OffsetAndMetadata
+    from barnabas.client.core.metrics import Metric
+    from barnabas.client.settings import ConsumerSettings, ProducerSettings
+
+__all__ = [
+    "ClusterResourceListener",
+    "ClusterResourceListeners",
+    "ConsumerInterceptor",
+    "ConsumerInterceptors",
+    "MetricsReporter",
+    "Partitioner",
+    "PluginSettings",
+    "ProducerInterceptor",
+    "ProducerInterceptors",
+    "ProducerRecord",
+    "RebalanceListener",
+    "close_all",
+    "load_consumer_interceptors",
+    "load_plugins",
+    "load_producer_interceptors",
+    "load_reporters",
+]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """A record on its way to a topic, as the program gave it: key and value are not serialized yet.
+
+    `dataclasses.replace` makes another of it, which is how an interceptor changes a record.
+    """
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class ProducerInterceptor(Protocol):
+    """Sees every record before it is serialized and when it is acknowledged. Both hold the producer up: be quick."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """Return the record, or another in its place. Runs in the thread that called send."""
+        ...
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        """The record was written, or failed. Partition and offset are -1 if it failed before it had them."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ConsumerInterceptor(Protocol):
+    """Sees records before the program does, and offsets after they are committed."""
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Return the records, or others in their place."""
+        ...
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class RebalanceListener:
+    """Told when a group gives partitions to this consumer or takes them away. Derive from it and fill in what you need.
+
+    The methods run inside a poll, in the program's own thread. In asyncio they may be coroutines.
+    """
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
+        """These are new; reading has not begun. The place to seek."""
+        return None
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
+        """These go to another member after this returns. The place to commit."""
+        return None
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
+        """These may already be read by another member: it is too late to commit. Does what a revocation does."""
+        return self.on_partitions_revoked(partitions)
+
+
+@runtime_checkable
+class ClusterResourceListener(Protocol):
+    """Any serializer, interceptor or reporter that has this method is told the id of the cluster, and of a new one."""
+
+    def on_update(self, cluster_id: str | None) -> None: ...
+
+
+class MetricsReporter(Protocol):
+    """Told which metrics there are. It reads them when it likes, from any thread: `metric.value()`."""
+
+    def init(self, metrics: list[Metric]) -> None:
+        """The metrics that exist when it is attached."""
+        ...
+
+    def metric_change(self, metric: Metric) -> None:
+        """A metric was added."""
+        ...
+
+    def metric_removal(self, metric: Metric) -> None:
+        """A metric is gone, such as one of a partition that is not read any more."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _Jmx:
+    """Java's own reporter, which every Java configuration names: there is no JMX here, and so nothing to do."""
+
+    def init(self, metrics: list[Metric]) -> None:
+        pass
+
+    def metric_change(self, metric: Metric) -> None:
+        pass
+
+    def metric_removal(self, metric: Metric) -> None:
+        pass
+
+
+def load_reporters(settings: ClientSettings) -> list[MetricsReporter]:
+    """The reporters that metric.reporters lists."""
+    methods = ("init", "metric_change", "metric_removal")
+    loaded = load_plugins("metric.reporters", settings.metric_reporters, methods, settings, {"jmx": _Jmx})
+    return [each for each in loaded if not isinstance(each, _Jmx)]
+
+
+def load_producer_interceptors(settings: ProducerSettings) -> ProducerInterceptors:
+    """The interceptors that interceptor.classes of a producer lists."""
+    methods = ("on_send", "on_acknowledgement")
+    return ProducerInterceptors(load_plugins("interceptor.classes", settings.interceptor_classes, methods, settings))
+
+
+def load_consumer_interceptors(settings: ConsumerSettings) -> ConsumerInterceptors:
+    """The interceptors that interceptor.classes of a consumer lists."""
+    methods = ("on_consume", "on_commit")
+    return ConsumerInterceptors(load_plugins("interceptor.classes", settings.interceptor_classes, methods, settings))
+
+
+def load_plugins(
+    name: str,
+    plugins: Iterable[Plugin],
+    methods: Sequence[str],
+    settings: Settings,
+    builtin: Mapping[str, Any] | None = None,
+) -> list[Any]:
+    """The plug-ins that the setting `name` lists, made and configured. If one cannot be, those before it are closed."""
+    handed = PluginSettings(settings)
+    loaded: list[Any] = []
+    try:
+        for plugin in plugins:
+            target = plugin.resolve(builtin or {})
+            instance = target() if isinstance(target, type) else target
+            missing = [method for method in methods if not callable(getattr(instance, method, None))]
+            if missing:
+                raise SettingsError(f"{name}: {plugin} cannot be used, as it has no method {', '.join(missing)}")
+            loaded.append(instance)
+            if hasattr(instance, "configure"):
+                instance.configure(handed)
+    except BaseException:
+        close_all(loaded)
+        raise
+    return loaded
+
+
+def close_all(plugins: Iterable[object]) -> None:
+    """Close those that can be closed. What they raise is logged."""
+    for plugin in plugins:
+        close = getattr(plugin, "close", None)
+        if callable(close):
+            _safely(plugin, "close", close)
+
+
+class PluginSettings(Mapping[str, object]):
+    """The settings of a client for its plug-ins, by Kafka's names: those it knows, and what it was given beside them.
+
+    Passwords are there as themselves. Reading an unknown one marks it as used, so that it is not warned about.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def __getitem__(self, name: str) -> object:
+        if name in self._settings.declared():
+            value = self._settings.value_of(name)
+            return value.reveal() if isinstance(value, Password) else value
+        return self._settings.extras[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._settings.declared()
+        yield from self._settings.extras
+
+    def __len__(self) -> int:
+        return len(self._settings.declared()) + len(self._settings.extras)
+
+
+class ProducerInterceptors:
+    """The interceptors of a producer, one after the other. Falsy if there are none, so that sending can pass it by."""
+
+    __slots__ = ("_interceptors",)
+
+    def __init__(self, interceptors: Iterable[ProducerInterceptor] = ()) -> None:
+        self._interceptors = tuple(interceptors)
+
+    def __bool__(self) -> bool:
+        return bool(self._interceptors)
+
+    def __iter__(self) -> Iterator[ProducerInterceptor]:
+        return iter(self._interceptors)
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """Each gets what the one before returned; one that fails is passed over."""
+        for interceptor in self._interceptors:
+            try:
+                record = interceptor.on_send(record)
+            except Exception:
+                _log_failure(interceptor, f"on_send of a record for topic {record.topic}")
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None = None) -> None:
+        for interceptor in self._interceptors:
+            try:
+                interceptor.on_acknowledgement(metadata, error)
+            except Exception:
+                _log_failure(interceptor, f"on_acknowledgement of a record for topic {metadata.topic}")
+
+    def on_send_error(self, record: ProducerRecord, error: Exception, partition: int | None = None) -> None:
+        """A record failed before it was in a batch: there is no offset, and perhaps no partition."""
+        # Here, because an admin loads its reporters with this module and has no use for the kernel of a producer.
+        from barnabas.client._kernel.sending import RecordMetadata
+
+        number = record.partition if partition is None else partition
+        timestamp_ms = -1 if record.timestamp_ms is None else record.timestamp_ms
+        metadata = RecordMetadata(record.topic, -1 if number is None else number, -1, timestamp_ms)
+        self.on_acknowledgement(metadata, error)
+
+    def close(self) -> None:
+        close_all(self._interceptors)
+
+
+class ConsumerInterceptors:
+    """The interceptors of a consumer, one after the other. Falsy if there are none, so that reading can pass it by."""
+
+    __slots__ = ("_interceptors",)
+
+    def __init__(self, interceptors: Iterable[ConsumerInterceptor] = ()) -> None:
+        self._interceptors = tuple(interceptors)
+
+    def __bool__(self) -> bool:
+        return bool(self._interceptors)
+
+    def __iter__(self) -> Iterator[ConsumerInterceptor]:
+        return iter(self._interceptors)
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Each gets what the one before returned; one that fails is passed over."""
+        for interceptor in self._interceptors:
+            try:
+                records = interceptor.on_consume(records)
+            except Exception:
+                _log_failure(interceptor, "on_consume")
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        for interceptor in self._interceptors:
+            try:
+                interceptor.on_commit(offsets)
+            except Exception:
+                _log_failure(interceptor, "on_commit")
+
+    def close(self) -> None:
+        close_all(self._interceptors)
+
+
+class ClusterResourceListeners:
+    """Those among some plug-ins that want to know which cluster this is."""
+
+    __slots__ = ("_cluster_id", "_listeners")
+
+    def __init__(self, candidates: Iterable[object]) -> None:
+        self._listeners = tuple(each for each in candidates if isinstance(each, ClusterResourceListener))
+        self._cluster_id: str | None = None
+
+    def tell(self, cluster_id: str | None) -> None:
+        """Call it with every answer that names the cluster; listeners hear of it when it is new."""
+        if cluster_id == self._cluster_id or cluster_id is None:
+            return
+        self._cluster_id = cluster_id
+        for listener in self._listeners:
+            _safely(listener, "on_update", lambda each=listener: each.on_update(cluster_id))  # type: ignore[misc]
+
+
+def _safely(plugin: object, what: str, call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception:
+        _log_failure(plugin, what)
+
+
+def _log_failure(plugin: object, what: str) -> None:
+    _LOG.warning("%s failed in %s; the client goes on", type(plugin).__qualname__, what, exc_info=True)

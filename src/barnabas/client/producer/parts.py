@@ -1,0 +1,284 @@
+"""What a producer is made of, put together from its settings, and what both kinds of producer do with a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.base.errors import SettingsError
+from barnabas.base.ids import TopicPartition
+from barnabas.base.runtime import Clock, SystemClock
+from barnabas.client._kernel.sending import Home, RecordMetadata
+from barnabas.client.core.cluster_view import ClusterView
+from barnabas.client.core.metadata import Metadata
+from barnabas.client.core.metrics import PRODUCER, MetricsRegistry, NetworkMetrics, ProducerMetrics, Windows
+from barnabas.client.core.producing.accumulator import Accumulator
+from barnabas.client.core.producing.buffer_pool import BufferPool
+from barnabas.client.core.producing.filling import ANY_PARTITION, AccumulatorSettings
+from barnabas.client.core.producing.partitioners import as_partitioner, checked_partition, partition_for_key
+from barnabas.client.core.producing.sender import Sender
+from barnabas.client.core.producing.sender_ports import SenderSettings
+from barnabas.client.errors import BufferFullError, ClientClosedError, UnknownPartitionError
+from barnabas.client.network import Network
+from barnabas.client.plugins import (
+    ClusterResourceListeners,
+    PluginSettings,
+    ProducerRecord,
+    close_all,
+    load_producer_interceptors,
+    load_reporters,
+)
+from barnabas.client.producer.driver import SenderDriver
+from barnabas.client.producer.serializing import Serializing
+from barnabas.client.settings import ProducerSettings
+from barnabas.records import Codec
+
+if TYPE_CHECKING:
+    from barnabas.client._kernel.sending import OnDelivery
+    from barnabas.client.core.producing.arrow_rows import ArrowRows
+    from barnabas.client.core.producing.lanes import TopicLane
+
+MAX_TIMESTAMP_MS: Final = 2**63 - 1
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A record as it goes into a batch. The partition is `ANY_PARTITION` where the sticky partitioner chooses."""
+
+    partition: int
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp_ms: int
+    on_delivery: OnDelivery | None
+
+
+class ProducerParts:
+    """Everything but the way in which a program waits: that is what the two kinds of producer differ in."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        *,
+        clock: Clock,
+        randomness: Random,
+        lock: AbstractContextManager[Any],
+        is_shared: bool,
+    ) -> None:
+        if settings.transactional_id is not None:
+            raise SettingsError(
+                f"transactional.id = {settings.transactional_id!r}: transactions are not built yet; "
+                "leave it out for an idempotent producer"
+            )
+        self.settings = settings
+        self.clock = clock
+        self.client_id = settings.client_id or f"barnabas-producer-{next(_numbers)}"
+        handed = PluginSettings(settings)
+        self.key = Serializing.of(settings.key_serializer, is_key=True, settings=handed)
+        self.value = Serializing.of(settings.value_serializer, is_key=False, settings=handed)
+        self.partitioner = as_partitioner(settings.partitioner_class, handed)
+        self.interceptors = load_producer_interceptors(settings)
+        reporters = load_reporters(settings)
+        self._plugins = [self.key.plugin, self.value.plugin, self.partitioner, *self.interceptors]
+        self.registry = MetricsRegistry(
+            clock.monotonic_ms,
+            client_id=self.client_id,
+            windows=Windows(settings.metrics_num_samples, settings.metrics_sample_window_ms),
+            reporters=reporters,
+        )
+        network_metrics = NetworkMetrics(self.registry, PRODUCER)
+        self.metrics = ProducerMetrics(self.registry, network_metrics)
+        self.metadata = Metadata.of(settings, randomness=randomness)
+        self.network = Network(
+            settings,
+            self.metadata,
+            clock=clock,
+            randomness=randomness,
+            metrics=network_metrics,
+            client_id=self.client_id,
+            max_in_flight_requests=settings.max_in_flight_requests_per_connection,
+        )
+        self.network.on_cluster_id(ClusterResourceListeners([*self._plugins, *reporters]).tell)
+        self.home = Home()
+        self.pool = BufferPool(settings.buffer_memory, settings.batch_size)
+        self.metrics.buffer(settings.buffer_memory, lambda: self.pool.available_bytes)
+        self.accumulator = Accumulator(
+            _accumulator_settings(settings), self.pool, randomness=randomness, lock=lock, home=self.home
+        )
+        self.sender = Sender(
+            SenderSettings.of(settings),
+            self.metadata,
+            self.accumulator,
+            self.network,
+            randomness=randomness,
+            metrics=self.metrics,
+        )
+        self.driver = SenderDriver(
+            self.network,
+            self.accumulator,
+            self.sender,
+            clock=clock,
+            request_timeout_ms=settings.request_timeout_ms,
+            is_shared=is_shared,
+        )
+        self.is_closed = False
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether a record needs nothing of the program's but serializers."""
+        return not (self.interceptors or self.partitioner)
+
+    def send_path_options(self) -> dict[str, Any]:
+        """What the compiled `send` needs to know."""
+        return {
+            "max_record_bytes": min(self.settings.max_request_size, self.settings.buffer_memory),
+            "ignores_keys": self.settings.partitioner_ignore_keys,
+            "key_serializer": self.key.serialize,
+            "value_serializer": self.value.serialize,
+            "now_ms": None if isinstance(self.clock, SystemClock) else self.clock.now_ms,
+        }
+
+    async def start(self) -> None:
+        """Begin to work, on the running loop."""
+        self.home.settle()
+        await self.network.start()
+        self.driver.start()
+
+    async def close(self, timeout_ms: float | None) -> None:
+        """Send what is there, as long as that takes or as there is time for, and end."""
+        try:
+            await self.driver.close(timeout_ms)
+        finally:
+            await self.network.close()
+            close_all(self._plugins)
+            self.registry.close()
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise ClientClosedError("the producer is closed")
+        if self.driver.failure is not None:
+            # It is raised again and again: each time it should tell of this time only.
+            raise self.driver.failure.with_traceback(None)
+
+    # One record
+
+    def intercepted(self, record: ProducerRecord) -> ProducerRecord:
+        return self.interceptors.on_send(record) if self.interceptors else record
+
+    def prepared(self, record: ProducerRecord, view: ClusterView, on_delivery: OnDelivery | None) -> Prepared:
+        """Serialize a record and choose its partition. Raises what the program did wrong."""
+        topic = record.topic
+        headers = list(record.headers or ())
+        key = self.key.bytes_of(topic, headers, record.key)
+        value = self.value.bytes_of(topic, headers, record.value)
+        timestamp_ms = record.timestamp_ms
+        if timestamp_ms is None:
+            timestamp_ms = self.clock.now_ms()
+        elif isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
+            raise TypeError(f"timestamp_ms must be an integer, not {type(timestamp_ms).__name__}")
+        elif not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
+            raise ValueError(f"timestamp_ms = {timestamp_ms}: milliseconds since 1970 are expected")
+        partition = self._partition_of(record, key, value, view)
+        return Prepared(partition, value, key, headers, timestamp_ms, self._acknowledging(on_delivery))
+
+    def _partition_of(self, record: ProducerRecord, key: bytes | None, value: bytes | None, view: ClusterView) -> int:
+        topic, partition = record.topic, record.partition
+        if partition is not None:
+            return partition
+        if self.partitioner is not None:
+            chosen = self.partitioner.partition(topic, record.key, key, record.value, value, view)
+            return checked_partition(chosen, topic, view)
+        if key is not None and not self.settings.partitioner_ignore_keys:
+            return partition_for_key(key, view.partition_count(topic) or 1)
+        return ANY_PARTITION
+
+    def _acknowledging(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
+        """Interceptors hear of a record before the program does."""
+        if not self.interceptors:
+            return on_delivery
+        interceptors = self.interceptors
+
+        def acknowledged(metadata: RecordMetadata, error: Exception | None) -> None:
+            interceptors.on_acknowledgement(metadata, error)
+            if on_delivery is not None:
+                on_delivery(metadata, error)
+
+        return acknowledged
+
+    def arrow_rows(self, lane: TopicLane, data: Any, partition: int | None) -> ArrowRows:
+        """A table on its way into batches."""
+        from barnabas.client.core.producing.arrow_rows import ArrowRows
+
+        return ArrowRows(
+            self.accumulator,
+            lane,
+            data,
+            default_timestamp_ms=self.clock.now_ms(),
+            partition=partition,
+            ignores_keys=self.settings.partitioner_ignore_keys,
+        )
+
+    # What there is to say
+
+    def buffer_full(self) -> BufferFullError:
+        return BufferFullError(
+            f"buffer.memory = {self.settings.buffer_memory} was used up for max.block.ms = "
+            f"{self.settings.max_block_ms}: records come faster than brokers take them, or no broker takes any"
+        )
+
+
+def unknown_partition(partition: TopicPartition, view: ClusterView) -> UnknownPartitionError:
+    partition_count = view.partition_count(partition.topic) or 0
+    return UnknownPartitionError(
+        f"topic {partition.topic!r} has partitions 0 to {partition_count - 1}, and no {partition.partition}"
+    )
+
+
+def checked_target(topic: object, partition: object) -> None:
+    """What a record is for: things that only a mistake can get wrong."""
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic must be text, not {type(topic).__name__}")
+    if not topic:
+        raise ValueError("a topic must have a name")
+    if partition is not None and (isinstance(partition, bool) or not isinstance(partition, int)):
+        raise TypeError(f"a partition must be an integer, not {type(partition).__name__}")
+    if isinstance(partition, int) and partition < 0:
+        raise ValueError(f"partition = {partition}: 0 or more is expected, or None for any")
+
+
+def _accumulator_settings(settings: ProducerSettings) -> AccumulatorSettings:
+    codec = Codec[settings.compression_type.upper()]
+    levels = {
+        Codec.GZIP: settings.compression_gzip_level if settings.compression_gzip_level != -1 else None,
+        Codec.LZ4: settings.compression_lz4_level,
+        Codec.ZSTD: settings.compression_zstd_level,
+    }
+    return AccumulatorSettings(
+        batch_bytes=settings.batch_size,
+        linger_ms=settings.linger_ms,
+        delivery_timeout_ms=settings.delivery_timeout_ms,
+        max_request_bytes=settings.max_request_size,
+        retry_backoff_ms=settings.retry_backoff_ms,
+        retry_backoff_max_ms=settings.retry_backoff_max_ms,
+        codec=codec,
+        level=levels.get(codec),
+        is_adaptive=settings.partitioner_adaptive_partitioning_enable,
+        availability_timeout_ms=settings.partitioner_availability_timeout_ms,
+    )
+
+
+def record_of(
+    topic: str,
+    value: Any,
+    key: Any,
+    headers: Iterable[tuple[str, bytes | None]] | None,
+    partition: int | None,
+    timestamp_ms: int | None,
+) -> ProducerRecord:
+    checked_target(topic, partition)
+    return ProducerRecord(topic, value, key, tuple(headers or ()), partition, timestamp_ms)

@@ -1,0 +1,108 @@
+"""Opening a connection: every address of a host is tried, and the peer is asked for its versions before all else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Final
+
+from barnabas._version import package_version
+from barnabas.base.error_codes import ErrorCode
+from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, RequestTimeoutError
+from barnabas.net.outgoing import Asked, Form, Wire
+from barnabas.net.sockets import SOCK_STREAM
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_SOFTWARE: Final = "barnabas"
+
+
+async def connect(make: Callable[[], Wire], host: str, port: int, address: str, timeout_ms: float) -> Wire:
+    """Connect to the first address of the host that takes us; each has the whole timeout, or one that is silent would
+    keep us from the others. Raises `ConnectError`."""
+    loop = asyncio.get_running_loop()
+    failures: list[str] = []
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            hosts = [host] if _is_address(host) else await _addresses(host, port)
+    except TimeoutError:
+        raise ConnectError(address, f"no connection: the name was not found within {timeout_ms / 1000:.1f} s") from None
+    except OSError as failure:
+        raise ConnectError(address, f"no connection: {failure.strerror or failure}") from failure
+    for each in hosts:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                _, wire = await loop.create_connection(make, each, port)
+            return wire
+        except TimeoutError:
+            failures.append(f"{each}: no answer within {timeout_ms / 1000:.1f} s")
+        except OSError as failure:
+            failures.append(f"{each}: {failure.strerror or failure}")
+    causes = "; ".join(failures) if len(failures) > 1 else failures[0].removeprefix(f"{hosts[0]}: ")
+    raise ConnectError(address, f"no connection: {causes}")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
+    return list(dict.fromkeys(str(place[0]) for *_, place in found))
+
+
+async def negotiate(
+    wire: Wire, address: str, client_id: str, timeout_ms: float, on_sent: Callable[[int], None]
+) -> ApiVersionsResponse:
+    """Ask for the versions of the peer, in a version that it knows; what it knows may be told by a refusal. If that
+    fails the connection is closed."""
+    try:
+        return await _negotiate(wire, address, client_id, timeout_ms, on_sent)
+    except BaseException as failure:
+        wire.close(DisconnectedError(address, "its versions could not be learned"), by_us=True)
+        if isinstance(failure, ChannelError):
+            raise ConnectError(address, f"it did not tell its versions: {failure.reason}") from failure
+        raise
+
+
+async def _negotiate(
+    wire: Wire, address: str, client_id: str, timeout_ms: float, on_sent: Callable[[int], None]
+) -> ApiVersionsResponse:
+    version = ApiVersionsRequest.VERSIONS.high
+    question = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version=_software_version())
+    loop = asyncio.get_running_loop()
+    while True:
+        future: asyncio.Future[ApiVersionsResponse] = loop.create_future()
+        asked = Asked(question, version, timeout_ms, future=future)
+        on_sent(wire.send(asked, Form(ApiVersionsRequest, version, client_id), loop.time()))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                answer = await future
+        except TimeoutError:
+            raise RequestTimeoutError(address, f"ApiVersions was not answered in {timeout_ms:g} ms") from None
+        if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or not version:
+            break
+        offered = [each.max_version for each in answer.api_keys if each.api_key == ApiKey.API_VERSIONS]
+        # Lower each time, so that this ends also with a peer that contradicts itself.
+        version = max(0, min([version - 1, *offered])) if offered else 0
+    if wire.failure is not None:
+        raise wire.failure
+    if answer.error_code:
+        raise ConnectError(address, f"it answers ApiVersions with {_code_text(answer.error_code)}")
+    return answer
+
+
+def _software_version() -> str:
+    """Peers refuse what is not made of letters, digits, dots and dashes."""
+    version = package_version()
+    return version if version.replace(".", "").replace("-", "").isalnum() else "unknown"
+
+
+def _code_text(code: int) -> str:
+    known = {each.value: each.name for each in ErrorCode}
+    return f"{known.get(code, 'an unknown error')} ({code})"
