@@ -231,9 +231,8 @@ def our_iteration(bootstrap: str, topic: str, partitions: int, count: int) -> fl
 
 
 def our_asyncio_iteration(bootstrap: str, topic: str, partitions: int, count: int) -> float:
-    from barnabas.aio import Consumer
-
     from barnabas import TopicPartition
+    from barnabas.aio import Consumer
 
     async def main() -> float:
         async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:

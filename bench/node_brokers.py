@@ -40,8 +40,10 @@ class Barnabas:
 
     name = "barnabas"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *overrides: str) -> None:
+        """`overrides` are settings, as `name=value`."""
         self._folder = folder
+        self._overrides = overrides
         self._process: subprocess.Popen[str] | None = None
         self.bootstrap = ""
 
@@ -58,7 +60,7 @@ class Barnabas:
 
     def start(self) -> None:
         """The directory is new: the node formats it."""
-        self._start("--data-dir", "data")
+        self._start("--data-dir", "data", *(part for each in self._overrides for part in ("--override", each)))
 
     def _start(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "barnabas", "up", "--listen", "127.0.0.1:0", *arguments]

@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/testing.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/clients.md", "docs/library.md", "docs/moving-over.md", "docs/testing.md"]
+)
 def test_examples_run(document: str) -> None:
     failed, tried = doctest.testfile(str(ROOT / document), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert tried > 0

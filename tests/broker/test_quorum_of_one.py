@@ -14,6 +14,7 @@ from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
 from barnabas.broker.metadata_log import MetadataLog
 from barnabas.broker.metadata_snapshots import SnapshotId, find_snapshots
 from barnabas.broker.quorum_of_one import QuorumOfOne
+from barnabas.metadata.committer import CommittedBatch
 from barnabas.storage.errors import LogDirectoryError
 from barnabas.wire.stored.cluster_metadata import (
     BeginTransactionRecord,
@@ -127,6 +128,29 @@ def test_nothing_is_committed_before_its_sync_and_changes_share_one() -> None:
         assert quorum.high_watermark == before + 51
         assert len(running.owner.configs) == 51
         assert runtime.count == 2
+        await quorum.stop()
+
+    run(story())
+
+
+def test_a_change_at_the_very_end_of_a_sync_is_committed_too() -> None:
+    """The task that syncs has ended, and nobody has heard of it yet."""
+
+    async def story() -> None:
+        running = await started(formatted_disk())
+        loop, is_done = asyncio.get_running_loop(), asyncio.Event()
+        quorum, tell = running.quorum, running.quorum._on_commit
+
+        def tell_and_append(batch: CommittedBatch) -> None:
+            tell(batch)
+            if "late" in running.owner.configs:
+                is_done.set()
+            else:
+                loop.call_soon(quorum.append, [config("late")])
+
+        quorum._on_commit = tell_and_append
+        quorum.append([config("early")])
+        await asyncio.wait_for(is_done.wait(), 5)
         await quorum.stop()
 
     run(story())

@@ -18,6 +18,10 @@ _CLASSES: Final = {
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
 }
 
 
@@ -34,13 +38,13 @@ class KafkaTools:
         )
         return self
 
-    def __call__(self, tool: str, *arguments: str) -> Told:
+    def __call__(self, tool: str, *arguments: str, standard_input: str = "") -> Told:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         timer = Timer(_TIMEOUT_S, self._process.kill)
         timer.start()
         try:
-            call = {"tool": _CLASSES[tool], "arguments": arguments, "input": ""}
+            call = {"tool": _CLASSES[tool], "arguments": arguments, "input": standard_input}
             print(json.dumps(call), file=self._process.stdin, flush=True)
             answer = self._process.stdout.readline()
         finally:

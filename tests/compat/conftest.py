@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.compat.brokers import serve
+from tests.compat.brokers import OVERRIDES, serve
 from tests.compat.players import KafkaPlayer
 from tests.oracles import missing
+from tests.oracles.kafka_server import KafkaServer
+
+if TYPE_CHECKING:
+    from tests.compat.our_client_peers import JavaPeer, Peers
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +35,67 @@ def node(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
     """The address of the broker that the clients' tests talk to; `brokers` tells which one that is."""
     folder = pytestconfig.stash[_BROKER_FOLDER] = tmp_path_factory.mktemp("broker")
     yield from serve(folder)
+
+
+def _node_is_kafka() -> bool:
+    return os.environ.get("BARNABAS_COMPAT_BROKER") == "kafka"
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an Apache Kafka, for what our node does not do yet and for what must hold on both."""
+    if _node_is_kafka():
+        yield request.getfixturevalue("node")
+        return
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with KafkaServer(
+        tmp_path_factory.mktemp("kafka"), {**OVERRIDES, "transaction.state.log.num.partitions": "2"}
+    ) as it:
+        yield it.bootstrap
+
+
+@pytest.fixture(scope="session")
+def java_peer() -> Iterator[JavaPeer]:
+    """Java's clients, in one process for all tests."""
+    from tests.compat.our_client_peers import JavaPeer
+
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    peer = JavaPeer()
+    yield peer
+    peer.close()
+
+
+def _peers(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Peers]:
+    from tests.compat.our_client_peers import Peers
+
+    found = Peers(bootstrap, lambda: request.getfixturevalue("java_peer"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def peers(request: pytest.FixtureRequest, node: str) -> Iterator[Peers]:
+    """All clients, ours and others', of the broker that tests talk to."""
+    yield from _peers(node, request)
+
+
+@pytest.fixture(scope="session")
+def kafka_peers(request: pytest.FixtureRequest, apache_kafka: str) -> Iterator[Peers]:
+    """The same for Apache Kafka."""
+    yield from _peers(apache_kafka, request)
+
+
+@pytest.fixture(scope="session", params=["node", "kafka"])
+def both_peers(request: pytest.FixtureRequest) -> Peers:
+    """First those of the one broker, then those of the other."""
+    if request.param == "kafka" and _node_is_kafka():
+        pytest.skip("the node is an Apache Kafka already")
+    found: Peers = request.getfixturevalue("peers" if request.param == "node" else "kafka_peers")
+    return found
 
 
 @pytest.hookimpl(wrapper=True)

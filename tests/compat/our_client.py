@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from threading import Timer
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from barnabas import Admin, Consumer, ConsumerRecord, Producer, RecordMetadata, TopicPartition, aio
-from barnabas.client.admin import NewTopic
+from barnabas.client.admin import NewTopic, OffsetSpec
 from tests.compat.brokers import unique
 from tests.compat.samples import TIMEOUT_S, Sample, until
 
@@ -50,16 +51,9 @@ class Ours:
         name = unique("ours")
         with Admin(bootstrap_servers=self.bootstrap) as admin:
             admin.create_topics([NewTopic(name, partitions, 1, configs=config or {})])
-
-            def is_ready() -> bool:
-                """Brokers hear of a new topic and of its leaders a little later."""
-                found = admin.list_topics()
-                if name not in found:
-                    return False
-                described = admin.describe_topics([name])[name].partitions
-                return len(described) == partitions and all(each.leader is not None for each in described)
-
-            until(is_ready)
+            # Brokers hear of a new topic a little later, and have logs for it later still: acks=0 would not wait.
+            until(lambda: name in admin.list_topics())
+            admin.list_offsets({TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)})
         return name
 
     # Without asyncio
@@ -94,9 +88,7 @@ class Ours:
         with self.producer(**settings) as producer:
             return list(producer.send_arrow(topic, table, partition=partition).result(TIMEOUT_S))
 
-    def read(
-        self, topic: str, partitions: int, count: int, how: Callable[[Consumer, int], T], **settings: Any
-    ) -> T:
+    def read(self, topic: str, partitions: int, count: int, how: Callable[[Consumer, int], T], **settings: Any) -> T:
         """The first records of all partitions, without a group, taken in one of the ways below."""
         with self.consumer(**settings) as consumer:
             consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
@@ -147,36 +139,32 @@ class Ours:
             return await how(consumer, count)
 
 
-# Ways of reading; each gives at least as many records as are asked for, and no more than were fetched with them
+# Ways of reading; each gives as many records as are asked for
 
 
 def iterated(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     """By iteration, which waits for ever: a test whose records do not come is ended by a wakeup."""
-    import threading
-
-    timer = threading.Timer(TIMEOUT_S, consumer.wakeup)
+    timer = Timer(TIMEOUT_S, consumer.wakeup)
     timer.start()
     try:
-        return [record for record, _ in zip(consumer, range(count), strict=False)]
+        return [record for _, record in zip(range(count), consumer, strict=False)]
     finally:
         timer.cancel()
 
 
 def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     records: list[ConsumerRecord] = []
-    for left_s in _patience(lambda: f"{len(records)} of {count} records came"):
-        records += consumer.poll(left_s, max_records=count - len(records))
-        if len(records) >= count:
-            break
+    patience = _Patience(count)
+    while len(records) < count:
+        records += consumer.poll(patience.left_s(len(records)), max_records=count - len(records))
     return records
 
 
 def polled_arrow(consumer: Consumer, count: int) -> pa.Table:
     batches: list[pa.RecordBatch] = []
-    for left_s in _patience(lambda: f"{sum(map(len, batches))} of {count} rows came"):
-        batches.append(consumer.poll_arrow(left_s, max_rows=count - sum(map(len, batches))))
-        if sum(map(len, batches)) >= count:
-            break
+    patience = _Patience(count)
+    while (rows := sum(map(len, batches))) < count:
+        batches.append(consumer.poll_arrow(patience.left_s(rows), max_rows=count - rows))
     return pa.Table.from_batches(batches)
 
 
@@ -192,29 +180,31 @@ async def aio_iterated(consumer: aio.Consumer, count: int) -> list[ConsumerRecor
 
 async def aio_polled(consumer: aio.Consumer, count: int) -> list[ConsumerRecord]:
     records: list[ConsumerRecord] = []
-    for left_s in _patience(lambda: f"{len(records)} of {count} records came"):
-        records += await consumer.poll(left_s, max_records=count - len(records))
-        if len(records) >= count:
-            break
+    patience = _Patience(count)
+    while len(records) < count:
+        records += await consumer.poll(patience.left_s(len(records)), max_records=count - len(records))
     return records
 
 
 async def aio_polled_arrow(consumer: aio.Consumer, count: int) -> pa.Table:
     batches: list[pa.RecordBatch] = []
-    for left_s in _patience(lambda: f"{sum(map(len, batches))} of {count} rows came"):
-        batches.append(await consumer.poll_arrow(left_s, max_rows=count - sum(map(len, batches))))
-        if sum(map(len, batches)) >= count:
-            break
+    patience = _Patience(count)
+    while (rows := sum(map(len, batches))) < count:
+        batches.append(await consumer.poll_arrow(patience.left_s(rows), max_rows=count - rows))
     return pa.Table.from_batches(batches)
 
 
-def _patience(what: Callable[[], str]) -> Iterator[float]:
-    """How many seconds are left, again and again; fails when none are."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        left_s = deadline - time.monotonic()
-        assert left_s > 0, what()
-        yield left_s
+class _Patience:
+    """How long somebody waits for records, and what is said when they do not come."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._deadline = time.monotonic() + TIMEOUT_S
+
+    def left_s(self, found: int) -> float:
+        left_s = self._deadline - time.monotonic()
+        assert left_s > 0, f"{found} of {self._count} records came"
+        return left_s
 
 
 # Records and samples

@@ -36,24 +36,24 @@ _ANSWER_TIMEOUT_S: Final = 60
 
 
 class JavaPeer:
-    """Java's clients of one broker, in a process that does what it is told: tests/oracles/JavaPeer.java."""
+    """Java's clients, in a process that does what it is told: tests/oracles/JavaPeer.java."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
-            ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*", str(SOURCES / "JavaPeer.java"), bootstrap],
+            ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*", str(SOURCES / "JavaPeer.java")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
 
-    def ask(self, do: str, **command: Any) -> Any:
+    def ask(self, bootstrap: str, do: str, **command: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         timer = Timer(_ANSWER_TIMEOUT_S, self._process.kill)
         timer.start()
         try:
-            print(json.dumps({"do": do, **command}), file=self._process.stdin, flush=True)
+            print(json.dumps({"do": do, "bootstrap": bootstrap, **command}), file=self._process.stdin, flush=True)
             line = self._process.stdout.readline()
         finally:
             timer.cancel()
@@ -73,7 +73,7 @@ class JavaPeer:
 class Peers:
     """Every client that there is, for one broker."""
 
-    def __init__(self, bootstrap: str, java: JavaPeer | None = None) -> None:
+    def __init__(self, bootstrap: str, java: Callable[[], JavaPeer]) -> None:
         self.bootstrap = bootstrap
         self.ours = Ours(bootstrap)
         self.confluent = Confluent(bootstrap)
@@ -81,16 +81,11 @@ class Peers:
         self.aiokafka = AioKafka(bootstrap)
         self._java = java
 
-    @property
-    def java(self) -> JavaPeer:
-        if self._java is None:
-            self._java = JavaPeer(self.bootstrap)
-        return self._java
+    def java(self, do: str, **command: Any) -> Any:
+        return self._java().ask(self.bootstrap, do, **command)
 
     def close(self) -> None:
         self.kafka_python.close()
-        if self._java is not None:
-            self._java.close()
 
 
 Records = Mapping[int, list[Sample]]
@@ -138,14 +133,12 @@ def _kafka_python(peers: Peers, topic: str, partition: int, codec: str, samples:
 
 def _aiokafka(peers: Peers, topic: str, partition: int, codec: str, samples: Sequence[Sample]) -> list[int]:
     compression = None if codec == "none" else codec
-    sent = asyncio.run(
-        peers.aiokafka.produce(topic, samples, partition, compression_type=compression, linger_ms=5)
-    )
+    sent = asyncio.run(peers.aiokafka.produce(topic, samples, partition, compression_type=compression, linger_ms=5))
     return [each.offset for each in sent]
 
 
 def _java(peers: Peers, topic: str, partition: int, codec: str, samples: Sequence[Sample]) -> list[int]:
-    sent = peers.java.ask(
+    sent = peers.java(
         "produce",
         topic=topic,
         settings={"compression.type": codec},
@@ -237,7 +230,7 @@ def _read_aiokafka(peers: Peers, topic: str, partitions: int, count: int) -> Rec
 
 
 def _read_java(peers: Peers, topic: str, partitions: int, count: int) -> Records:
-    told = peers.java.ask("read", topic=topic, partitions=partitions, count=count)
+    told = peers.java("read", topic=topic, partitions=partitions, count=count)
     return _grouped([(each["partition"], each["offset"], java_sample(each)) for each in told])
 
 

@@ -29,7 +29,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Java's clients, to be played with from outside: every line of input is a command in JSON, answered by one line. Bytes
- * travel in base64. `JavaPeer BOOTSTRAP` works with one broker.
+ * travel in base64.
  */
 public final class JavaPeer {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -38,10 +38,8 @@ public final class JavaPeer {
     /** Larger values are told by their digest. */
     private static final int TOLD_BYTES = 50_000;
     private static final Map<String, Member> members = new HashMap<>();
-    private static String bootstrap;
 
     public static void main(String[] arguments) throws Exception {
-        bootstrap = arguments[0];
         PrintStream answers = System.out;
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
@@ -89,7 +87,7 @@ public final class JavaPeer {
     }
 
     private static Map<String, Object> settings(JsonNode command) {
-        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap));
+        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", command.get("bootstrap").asText()));
         command.path("settings").properties().forEach(each -> settings.put(each.getKey(), each.getValue().asText()));
         return settings;
     }

@@ -66,9 +66,12 @@ class MetadataPublisher:
         while self._to_apply:
             image, delta = self._to_apply.popleft()
             await self._apply(image, delta)
+        # Here, not when the loop tells of the end: what is committed before that would wait for the next batch.
+        self._task = None
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        if self._task is task:
+            self._task = None
         if not task.cancelled() and (failure := task.exception()) is not None:
             # Going on would let the node act by something that was never decided.
             self._is_applying = False

@@ -248,10 +248,10 @@ class QuorumOfOne:
 
     def append(self, records: Sequence[MetadataRecord]) -> int:
         """Write records that belong together; the offset of the last of them. They are committed later, all or none."""
-        log = self.log
         if self.failure is not None or self._is_stopping:
             why = "the node is stopping" if self.failure is None else f"the metadata log has failed: {self.failure}"
             raise BrokerError(ErrorCode.NOT_CONTROLLER, why)
+        log = self.log
         if not records:
             return log.next_offset - 1
         try:
@@ -286,9 +286,12 @@ class QuorumOfOne:
             while self._pending and self._pending[0][0].last_offset < log.high_watermark:
                 self._tell(*self._pending.popleft())
             self._snapshot_if_due()
+        # Here, not when the loop tells of the end: what is appended before that would wait for the next change.
+        self._syncing = None
 
     def _synced(self, task: asyncio.Task[None]) -> None:
-        self._syncing = None
+        if self._syncing is task:
+            self._syncing = None
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._fail(failure)
 

@@ -13,6 +13,7 @@ import click
 from barnabas.cli.client_options import deprecated, file_settings, key_values, old_name
 from barnabas.cli.java_dates import java_date_format
 from barnabas.cli.kafka_options import Given, KafkaTool, version_option
+from barnabas.cli.output import print_json
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
 from barnabas.cli.stopping import Stop
 from barnabas.cli.topic_filters import topic_pattern
@@ -58,6 +59,7 @@ _HEADER: Final = (
 @click.option("--reporting-interval", type=int, default=5000, metavar="MS", help="Between lines.", show_default=True)
 @click.option("--date-format", default=_DATE_FORMAT, help="As Java's SimpleDateFormat.", show_default=True)
 @click.option("--hide-header", is_flag=True, help="Leave out the first line, which names the columns.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object at the end, for programs.")
 @version_option()
 @click.pass_context
 def consumer_perf_test(ctx: click.Context, /, **options: Any) -> int:
@@ -78,10 +80,11 @@ def consumer_perf_test(ctx: click.Context, /, **options: Any) -> int:
     show_time = java_date_format(options["date_format"], "--date-format")
     total: int = options["num_records"] or options["old_num_records"]
     settings = _consumer_settings(options)
-    is_detailed: bool = options["show_detailed_stats"]
+    as_json: bool = options["as_json"]
+    is_detailed: bool = options["show_detailed_stats"] and not as_json
     from barnabas import Consumer
 
-    if not options["hide_header"]:
+    if not options["hide_header"] and not as_json:
         click.echo(f"{'time, threadId' if is_detailed else 'start.time, end.time'}, {_HEADER}")
     with Stop() as stop:
         with Consumer(settings) as consumer:
@@ -98,12 +101,16 @@ def consumer_perf_test(ctx: click.Context, /, **options: Any) -> int:
         if not is_complete and not stop.is_asked_for:
             click.echo(
                 "WARNING: Exiting before consuming the expected number of records: timeout "
-                f"({options['timeout']} ms) exceeded. You can use the --timeout option to increase the timeout."
+                f"({options['timeout']} ms) exceeded. You can use the --timeout option to increase the timeout.",
+                err=as_json,
             )
+        if as_json:
+            print_json(run.totals() | ({"metrics": metrics} if metrics is not None else {}))
+            return stop.exit_code
         if not is_detailed:
             run.show_total()
         if metrics is not None:
-            print_metrics(metrics)
+            print_metrics(metrics, settings["client.id"])
         return stop.exit_code
 
 
@@ -190,6 +197,18 @@ class _Run:
         )
         self.joining.window_s = 0.0
         self._window, self._told_count, self._told_bytes = now, self.count, self.size_bytes
+
+    def totals(self) -> dict[str, Any]:
+        """All that was measured, for programs."""
+        elapsed = max(self._end - self._start, 0.001)
+        return {
+            "records": self.count,
+            "bytes": self.size_bytes,
+            "seconds": round(elapsed, 3),
+            "recordsPerSecond": round(self.count / elapsed, 3),
+            "megabytesPerSecond": round(self.size_bytes / MIB / elapsed, 3),
+            "rebalanceSeconds": round(self.joining.total_s, 3),
+        }
 
     def show_total(self) -> None:
         elapsed = max(self._end - self._start, 0.001)

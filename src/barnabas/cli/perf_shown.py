@@ -13,15 +13,22 @@ from barnabas.cli.output import has_colours, is_terminal
 MIB = 1024 * 1024
 
 
-def print_metrics(metrics: Mapping[str, Mapping[str, float]]) -> None:
-    """All metrics of a client, sorted by name."""
-    rows = sorted((f"{group}:{name}", value) for group, values in metrics.items() for name, value in values.items())
-    if not rows:
-        return
+def print_metrics(metrics: Mapping[str, Mapping[str, float]], client_id: str) -> None:
+    """All metrics of a client, sorted by name, in Kafka's form: `group:name:{tags} : value`."""
+    rows = sorted(
+        (f"{group}:{_with_tags(name, client_id)}", value)
+        for group, values in metrics.items()
+        for name, value in values.items()
+    )
     width = max(len(name) for name, _ in rows)
     click.echo(f"\n{'Metric Name':<{width}}   Value")
     for name, value in rows:
         click.echo(f"{name:<{width}} : {value:.3f}")
+
+
+def _with_tags(name: str, client_id: str) -> str:
+    bare, _, tags = name.removesuffix("}").partition("{")
+    return f"{bare}:{{{', '.join([f'client-id={client_id}', *filter(None, tags.split(','))])}}}"
 
 
 @contextmanager

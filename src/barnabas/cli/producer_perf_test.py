@@ -20,6 +20,7 @@ from barnabas.cli.admin_options import reason
 from barnabas.cli.client_options import ParserTool, deprecated, file_settings, old_name
 from barnabas.cli.kafka_options import Given, version_option
 from barnabas.cli.main import FAILED, tell
+from barnabas.cli.output import print_json
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
 from barnabas.cli.stopping import Stop, StoppedError
 from barnabas.cli.throughput import Pace
@@ -34,6 +35,10 @@ _PERCENTILES: Final = (0.5, 0.95, 0.99, 0.999)
 _POOL_BYTES: Final = 4 * MIB
 _POOL_COUNT: Final = 16
 _CHUNK: Final = 1000
+#: Where many records go out, one in so many is asked when it was acknowledged, and speaks for those before it. A call
+#: for each would cost more than sending does.
+_GROUP_SIZE: Final = 16
+_MANY: Final = 50_000
 _TOLD_ERRORS: Final = 10
 
 
@@ -59,6 +64,7 @@ class _Tool(ParserTool):
 @click.option("--transaction-duration-ms", type=int, help="Not supported yet.")
 @click.option("--warmup-records", type=int, default=0, help="Tell the rest apart from so many first ones.")
 @click.option("--reporting-interval", type=int, default=5000, metavar="MS", help="Between lines.", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object at the end, for programs.")
 @version_option()
 @click.pass_context
 def producer_perf_test(ctx: click.Context, /, **options: Any) -> int:
@@ -75,23 +81,27 @@ def producer_perf_test(ctx: click.Context, /, **options: Any) -> int:
     payloads = _payloads(options)
     from barnabas import Producer
 
-    if options["warmup_records"] > 0:
+    as_json: bool = options["as_json"]
+    if options["warmup_records"] > 0 and not as_json:
         click.echo(
             f"Warmup first {options['warmup_records']} records. Steady state results will print after the complete "
             "test summary."
         )
     with Stop() as stop:
         with Producer(settings) as producer:
-            run = _Run(producer, stop, options["topic"], options["reporting_interval"])
+            run = _Run(producer, stop, options["topic"], None if as_json else options["reporting_interval"])
             total: int = options["num_records"]
             with live_progress("sending", total, lambda: run.count):
                 run.send(payloads, total, options["warmup_records"], options["throughput"])
                 producer.flush()
             end_ms = _now_ms()
             metrics = producer.metrics() if options["with_metrics"] else None
-        run.show_total(end_ms)
-        if metrics is not None:
-            print_metrics(metrics)
+        if as_json:
+            print_json(run.totals(end_ms) | ({"metrics": metrics} if metrics is not None else {}))
+        else:
+            run.show_total(end_ms)
+            if metrics is not None:
+                print_metrics(metrics, settings["client.id"])
         return FAILED if run.failed_count else stop.exit_code
 
 
@@ -231,13 +241,15 @@ class _Phase:
 class _Run:
     """Sends, and counts what is acknowledged. Acknowledgements come on the producer's own thread."""
 
-    def __init__(self, producer: Producer, stop: Stop, topic: str, interval_ms: int) -> None:
+    def __init__(self, producer: Producer, stop: Stop, topic: str, interval_ms: int | None) -> None:
         self.failed_count = 0
         self._producer = producer
         self._stop = stop
         self._topic = topic
         self._interval_ms = interval_ms
         self._phases = [_Phase(is_steady=False)]
+        self._group_size = 1
+        self._told_errors = 0
 
     @property
     def count(self) -> int:
@@ -245,59 +257,82 @@ class _Run:
 
     def send(self, payloads: Iterator[bytes], total: int, warmup: int, per_second: float) -> None:
         pace = Pace(per_second, self._stop.wait)
+        if total >= _MANY and not 0 <= per_second < _MANY:
+            self._group_size = _GROUP_SIZE
         sent = 0
         # A record that waits for a broker must not keep Ctrl-C waiting.
         self._stop.is_interruptible = True
         with suppress(StoppedError):
             while sent < total and not self._stop.is_asked_for:
-                if warmup and sent == warmup:
+                if warmup and sent == warmup and len(self._phases) == 1:
                     self._phases.append(_Phase(is_steady=True))
                 end = warmup if sent < warmup < total else total
                 count = pace.due(sent, min(_CHUNK, end - sent))
-                self._send_some(islice(payloads, count))
+                self._send_some(list(islice(payloads, count)))
                 sent += count
         self._stop.is_interruptible = False
 
-    def _send_some(self, payloads: Iterator[bytes]) -> None:
-        send, topic, delivered, phase = self._producer.send, self._topic, self._delivered, self._phases[-1]
-        last_ms = -1
-        for payload in payloads:
-            start_ms = _now_ms()
-            if start_ms != last_ms:
-                # Records of the same millisecond can share what they are remembered by.
-                on_delivery = partial(delivered, phase, start_ms)
-                last_ms = start_ms
+    def _send_some(self, payloads: list[bytes]) -> None:
+        send, topic, phase = self._producer.send, self._topic, self._phases[-1]
+        group: list[bytes] = []
+        for left, payload in zip(range(len(payloads) - 1, -1, -1), payloads, strict=True):
+            group.append(payload)
             try:
-                send(topic, payload, on_delivery=on_delivery)
+                if left and len(group) < self._group_size:
+                    send(topic, payload)
+                else:
+                    send(topic, payload, on_delivery=partial(self._delivered, phase, group, _now_ms()))
+                    group = []
             except BarnabasError as problem:
-                self._failed(problem)
+                group.pop()
+                self._failed(problem, 1)
 
-    def _delivered(self, phase: _Phase, start_ms: int, metadata: RecordMetadata, error: Exception | None) -> None:
+    def _delivered(
+        self, phase: _Phase, group: list[bytes], start_ms: int, metadata: RecordMetadata, error: Exception | None
+    ) -> None:
+        """The last record of a group was written, or not: it speaks for the others, which lie beside it."""
         if error is not None:
-            self._failed(error)
+            self._failed(error, len(group))
             return
         now_ms = _now_ms()
-        latencies = phase.latencies
-        latencies.counts[now_ms - start_ms] += 1
-        latencies.size_bytes += metadata.serialized_value_size
-        if now_ms - phase.window_ms >= self._interval_ms and phase is self._phases[-1]:
+        phase.latencies.counts[now_ms - start_ms] += len(group)
+        phase.latencies.size_bytes += sum(map(len, group))
+        interval_ms = self._interval_ms
+        if interval_ms is not None and now_ms - phase.window_ms >= interval_ms and phase is self._phases[-1]:
             phase.tell_window(now_ms)
 
-    def _failed(self, error: Exception) -> None:
-        self.failed_count += 1
-        if self.failed_count <= _TOLD_ERRORS:
-            tell(f"a record was not sent to topic {self._topic}: {reason(error)}")
+    def _failed(self, error: Exception, count: int) -> None:
+        # From here on each is looked at by itself.
+        self._group_size = 1
+        self.failed_count += count
+        self._told_errors += 1
+        if self._told_errors <= _TOLD_ERRORS:
+            tell(
+                f"{f'{count} records were' if count > 1 else 'a record was'} not sent to {self._topic}: {reason(error)}"
+            )
 
-    def show_total(self, now_ms: int) -> None:
+    def totals(self, now_ms: int) -> dict[str, Any]:
+        """All that was measured, for programs."""
+        first, *steady = self._phases
+        told = _values(self._everything(), now_ms - first.start_ms) | {"failed": self.failed_count}
+        for phase in steady:
+            told["steadyState"] = _values(phase.latencies, now_ms - phase.start_ms)
+        return told
+
+    def _everything(self) -> Latencies:
         first, *steady = self._phases
         everything = first.latencies
         for phase in steady:
             everything = everything.with_all(phase.latencies)
-        _show_total(everything, now_ms - first.start_ms, "")
+        return everything
+
+    def show_total(self, now_ms: int) -> None:
+        first, *steady = self._phases
+        _show_total(self._everything(), now_ms - first.start_ms, "")
         for phase in steady:
             _show_total(phase.latencies, now_ms - phase.start_ms, " steady state")
-        if self.failed_count > _TOLD_ERRORS:
-            tell(f"{self.failed_count} records were not sent in all; the first {_TOLD_ERRORS} are told above")
+        if self._told_errors > _TOLD_ERRORS:
+            tell(f"{self.failed_count} records were not sent in all; only the first failures are told above")
 
 
 def _show_total(latencies: Latencies, elapsed_ms: int, kind: str) -> None:
@@ -308,6 +343,17 @@ def _show_total(latencies: Latencies, elapsed_ms: int, kind: str) -> None:
         f"{latencies.average_ms:.2f} ms avg latency, {latencies.highest_ms:.2f} ms max latency, "
         f"{half} ms 50th, {most} ms 95th, {nearly} ms 99th, {all_but} ms 99.9th."
     )
+
+
+def _values(latencies: Latencies, elapsed_ms: int) -> dict[str, Any]:
+    records, megabytes = latencies.rates(elapsed_ms)
+    percentiles = zip(("p50", "p95", "p99", "p99.9"), latencies.percentiles(_PERCENTILES), strict=True)
+    return {
+        "records": latencies.count,
+        "recordsPerSecond": round(records, 3),
+        "megabytesPerSecond": round(megabytes, 3),
+        "latencyMs": {"average": round(latencies.average_ms, 3), "max": latencies.highest_ms, **dict(percentiles)},
+    }
 
 
 def _now_ms() -> int:

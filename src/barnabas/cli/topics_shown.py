@@ -103,10 +103,12 @@ async def _find(admin: Admin, wanted: Wanted) -> list[Shown]:
 
 
 async def _describe_topics(admin: Admin, wanted: Wanted) -> list[TopicDescription]:
+    from barnabas.client.admin.topic_descriptions import PAGE_PARTITIONS
+
     topic_id = _topic_id(wanted.topic_id)
     if topic_id is None:
         names = await find_topics(admin, wanted, must_exist=True)
-        described = await admin.describe_topics(names)
+        described = await admin.describe_topics(names, page_partitions=wanted.partitions_per_answer or PAGE_PARTITIONS)
         return [described[name] for name in names]
     listed = await admin.list_topics(include_internal="--exclude-internal" not in wanted.given)
     if all(each.topic_id != topic_id for each in listed.values()):

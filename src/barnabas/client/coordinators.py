@@ -88,6 +88,10 @@ class Coordinators:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await asyncio.shield(lookup.future)
         except TimeoutError:
+            if not self._network.view.nodes:
+                raise self._network.gave_up(
+                    f"the coordinator of {kind.noun} {key!r} was to be found", timeout_ms
+                ) from None
             raise ClientTimeoutError(
                 f"the coordinator of {kind.noun} {key!r} was not found within {timeout_ms:g} ms: {lookup.last_cause}"
             ) from None

@@ -96,7 +96,9 @@ class CorruptRecordsError(ClientError):
     def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
         self.partition = partition
         self.offset = offset
-        super().__init__(f"the records of {partition} at offset {offset} cannot be read: {reason}; seek past it to go on")
+        super().__init__(
+            f"the records of {partition} at offset {offset} cannot be read: {reason}; seek past it to go on"
+        )
 
 
 class WakeupError(ClientError):

@@ -239,7 +239,10 @@ class ProducerInterceptors:
         """Each gets what the one before returned; one that fails is passed over."""
         for interceptor in self._interceptors:
             try:
-                record = interceptor.on_send(record)
+                changed = interceptor.on_send(record)
+                if not isinstance(changed, ProducerRecord):
+                    raise TypeError(f"on_send must return a ProducerRecord, not {type(changed).__name__}")
+                record = changed
             except Exception:
                 _log_failure(interceptor, f"on_send of a record for topic {record.topic}")
         return record
@@ -283,7 +286,10 @@ class ConsumerInterceptors:
         """Each gets what the one before returned; one that fails is passed over."""
         for interceptor in self._interceptors:
             try:
-                records = interceptor.on_consume(records)
+                changed = interceptor.on_consume(records)
+                if changed is None:
+                    raise TypeError("on_consume must return records, not None")
+                records = changed
             except Exception:
                 _log_failure(interceptor, "on_consume")
         return records

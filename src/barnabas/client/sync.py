@@ -112,8 +112,11 @@ class LoopThread:
     def is_usable(self) -> bool:
         return not self._is_closed and not self._is_foreign
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to the end on the loop, while this thread waits."""
+    def run(self, coroutine: Coroutine[Any, Any, T], on_dropped: Callable[[], object] | None = None) -> T:
+        """Run to the end on the loop, while this thread waits.
+
+        `on_dropped` is called there if the coroutine has come to a result that nobody gets: the call was interrupted.
+        """
         call = _Call()
         context = copy_context()
         context.run(_current_call.set, call)
@@ -139,7 +142,7 @@ class LoopThread:
             while not call.messages.get()(True):
                 pass
         except BaseException:
-            self._break_off(call, tasks)
+            self._break_off(call, tasks, on_dropped)
             if self._loop.is_closed() and not tasks:  # since we looked
                 coroutine.close()
                 raise self._closed() from None
@@ -152,11 +155,21 @@ class LoopThread:
             raise self._closed()
         return tasks[0].result()
 
-    def _break_off(self, call: _Call, tasks: list[asyncio.Task[T]]) -> None:
+    def _break_off(self, call: _Call, tasks: list[asyncio.Task[T]], on_dropped: Callable[[], object] | None) -> None:
         """Whoever waits was interrupted, as by Ctrl-C: nobody wants the result. The coroutine ends before the call
         does, so that the next call finds everything in order."""
+
+        def dropped(task: asyncio.Task[T]) -> None:
+            if on_dropped is not None and not task.cancelled() and task.exception() is None:
+                on_dropped()
+
+        def drop() -> None:
+            for task in tasks:
+                task.cancel()
+                task.add_done_callback(dropped)
+
         try:
-            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            self._loop.call_soon_threadsafe(drop)
         except RuntimeError:
             return
         with contextlib.suppress(Empty):
@@ -164,8 +177,10 @@ class LoopThread:
                 pass
 
     def call_soon(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Have a function called on the loop, without waiting for it."""
-        self._loop.call_soon_threadsafe(function, *arguments)
+        """Have a function called on the loop, without waiting for it. Nothing happens if it is closed."""
+        self.check_process()
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def close(self) -> None:
         """Stop the loop and wait for its thread. What still runs there is cancelled."""
@@ -173,10 +188,11 @@ class LoopThread:
             return
         self._is_closed = True
         _alive.discard(self)
+        # Not through the finalizer: at the end of the interpreter those do nothing any more.
+        self._stop.detach()
         if self._is_foreign:
-            self._stop.detach()
             return
-        self._stop()
+        _stop_loop(self._loop)
         self.join(_STOP_TIMEOUT_S)
 
     def join(self, timeout_s: float) -> None:
@@ -228,12 +244,17 @@ def _run_loop(loop: asyncio.AbstractEventLoop, calls: set[_Call]) -> None:
         left = asyncio.all_tasks(loop)
         for task in left:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-        # Some may not even have begun.
-        for call in list(calls):
-            call.messages.put(_is_over)
+        try:
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            late = asyncio.all_tasks(loop)  # what those began at their end, such as to close connections
+            if late:
+                loop.run_until_complete(asyncio.wait(late, timeout=_STOP_TIMEOUT_S))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+        finally:
+            # Some may not even have begun.
+            for call in list(calls):
+                call.messages.put(_is_over)
 
 
 _alive: weakref.WeakSet[LoopThread] = weakref.WeakSet()

@@ -38,9 +38,16 @@ async def connect(make: Callable[[], Wire], host: str, port: int, address: str, 
         except TimeoutError:
             failures.append(f"{each}: no answer within {timeout_ms / 1000:.1f} s")
         except OSError as failure:
-            failures.append(f"{each}: {failure.strerror or failure}")
+            failures.append(f"{each}: {_reason(failure)}")
     causes = "; ".join(failures) if len(failures) > 1 else failures[0].removeprefix(f"{hosts[0]}: ")
     raise ConnectError(address, f"no connection: {causes}")
+
+
+def _reason(failure: OSError) -> str:
+    # Loops have words of their own for the commonest one.
+    if isinstance(failure, ConnectionRefusedError):
+        return "Connection refused"
+    return failure.strerror or str(failure)
 
 
 def _is_address(host: str) -> bool:

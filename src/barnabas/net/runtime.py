@@ -31,7 +31,7 @@ class SystemRuntime:
 
     def __init__(self, max_threads: int = _MAX_THREADS) -> None:
         self._clock = SystemClock()
-        self._randomness = Random(int.from_bytes(os.urandom(_SEED_BYTES), "big"))
+        self._randomness = new_randomness()
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="barnabas")
 
     @property
@@ -48,6 +48,11 @@ class SystemRuntime:
     def close(self) -> None:
         """Wait for the work that was begun; what waits for a thread is not begun any more."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def new_randomness() -> Random:
+    """Chance that nobody can foresee the beginning of."""
+    return Random(int.from_bytes(os.urandom(_SEED_BYTES), "big"))
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

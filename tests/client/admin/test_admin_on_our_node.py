@@ -171,7 +171,7 @@ def test_a_broker_that_is_too_slow_ends_the_call_with_words() -> None:
         await admin.list_topics()
         broker.faults.fail_next(ApiKey.DESCRIBE_CLUSTER, delay_ms=300, times=10)
         with pytest.raises(ClientTimeoutError, match=r"describe_cluster was not done within 150 ms.*DescribeCluster"):
-            await admin.describe_cluster(timeout_ms=150)
+            await admin.describe_cluster(timeout=0.15)
 
     run(story, request_timeout_ms=50, default_api_timeout_ms=5000)
 
@@ -192,7 +192,7 @@ def test_nobody_at_the_address_is_told_with_the_address() -> None:
     async def story() -> None:
         async with Admin(bootstrap_servers=address) as admin:
             with pytest.raises(NoBrokersError, match=address):
-                await admin.create_topics([NewTopic("a"), NewTopic("b")], timeout_ms=300)
+                await admin.create_topics([NewTopic("a"), NewTopic("b")], timeout=0.3)
 
     asyncio.run(story())
 
@@ -209,5 +209,16 @@ def test_metrics_count_what_was_asked() -> None:
         await admin.list_topics()
         assert admin.metrics()["admin-client-metrics"]["request-total"] >= 2
         assert "request_total" in admin.prometheus()
+
+    run(story)
+
+
+def test_one_name_is_not_taken_for_a_list_of_letters() -> None:
+    async def story(broker: AsyncEmbeddedBroker, admin: Admin) -> None:
+        await admin.create_topics(["a", "b"])
+        for call in (admin.delete_topics, admin.describe_topics, admin.describe_groups, admin.create_topics):
+            with pytest.raises(TypeError, match=r"a list is expected, such as \['ab'\]"):
+                await call("ab")
+        assert list(await admin.list_topics()) == ["a", "b"]
 
     run(story)

@@ -171,7 +171,7 @@ def test_nothing_asked_is_nothing_sent() -> None:
 def test_what_does_not_pass_ends_with_the_last_failure_named() -> None:
     nodes = FakeNodes({CreateTopicsRequest: lambda *_: topics_with({"a": ErrorCode.NOT_CONTROLLER})})
     with pytest.raises(ClientTimeoutError, match=r"create_topics for a was not done within 30 ms.*NOT_CONTROLLER"):
-        run(nodes, lambda admin: admin.create_topics([NewTopic("a", 1, 1)], timeout_ms=30))
+        run(nodes, lambda admin: admin.create_topics([NewTopic("a", 1, 1)], timeout=0.03))
     assert len(nodes.asked) > 2
 
 
@@ -194,7 +194,7 @@ def test_a_broker_that_never_answers_ends_with_the_call() -> None:
 
     nodes = FakeNodes({CreateTopicsRequest: for_ever})
     with pytest.raises(ClientTimeoutError, match="create_topics for a was not done"):
-        run(nodes, lambda admin: admin.create_topics([NewTopic("a", 1, 1)], timeout_ms=10))
+        run(nodes, lambda admin: admin.create_topics([NewTopic("a", 1, 1)], timeout=0.01))
 
 
 def test_closing_ends_calls_that_are_under_way_and_later_ones() -> None:

@@ -84,10 +84,10 @@ def test_records_go_to_the_buffer_and_the_fetch_moves_on() -> None:
     )
     assert (effects.size_bytes, effects.record_count) == (len(data.records or b""), 3)
     assert effects.by_topic == {"clicks": (effects.size_bytes, 3)}
-    assert reading.buffer.size_bytes == reading.state.queued_bytes == effects.size_bytes
+    assert reading.state.queued_bytes == effects.size_bytes
     assert reading.values() == [b"a", b"b", b"c"]
     assert reading.state.position == Position(3, 2)
-    assert reading.buffer.size_bytes == reading.state.queued_bytes == 0
+    assert reading.state.queued_bytes == 0
 
 
 def test_a_record_that_is_larger_than_asked_for_is_read_all_the_same() -> None:
@@ -106,7 +106,8 @@ def test_answers_to_what_is_not_wanted_any_more_are_dropped() -> None:
     reading.subscription.assign([T0, T1])
     reading.answered(reading.records(batch(0, [b"a"])), asked)
     assert reading.values() == []
-    assert reading.buffer.size_bytes == 0
+    assert reading.state.queued_bytes == 0
+    assert not len(reading.buffer)
 
 
 def test_two_leaders_that_answer_the_same_fetch_count_once() -> None:
@@ -166,7 +167,7 @@ def test_who_moved_is_looked_for_and_asked_again(code: ErrorCode) -> None:
     reading = Reading()
     effects = reading.answered(reading.error(code), now_ms=1000)
     assert effects.wants_metadata
-    assert not effects.errors
+    assert reading.state.error is None
     assert phase_of(reading.state) is Phase.READING
     assert 1080 <= reading.state.retry_at_ms <= 1120
     reading.answered(reading.error(code), now_ms=2000)
@@ -179,7 +180,7 @@ def test_a_broker_that_does_not_know_our_epoch_yet_is_asked_again() -> None:
     reading = Reading()
     effects = reading.answered(reading.error(ErrorCode.UNKNOWN_LEADER_EPOCH))
     assert not effects.wants_metadata
-    assert not effects.errors
+    assert reading.state.error is None
     assert reading.state.retry_at_ms > 0
 
 
@@ -194,7 +195,8 @@ def test_the_new_leader_that_is_named_is_believed() -> None:
 
 def test_a_forbidden_topic_is_told_to_the_program_and_tried_again() -> None:
     reading = Reading()
-    (error,) = reading.answered(reading.error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)).errors
+    reading.answered(reading.error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    error = reading.state.error
     assert isinstance(error, BrokerError)
     assert error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert "clicks-0" in str(error)
@@ -250,6 +252,6 @@ def test_an_answer_without_a_whole_batch_is_an_error() -> None:
 
 def test_errors_that_nobody_knows_are_tried_again() -> None:
     reading = Reading()
-    effects = reading.answered(reading.error(ErrorCode.UNKNOWN_SERVER_ERROR))
-    assert not effects.errors
+    reading.answered(reading.error(ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert reading.state.error is None
     assert reading.state.retry_at_ms > 0

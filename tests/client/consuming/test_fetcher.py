@@ -54,6 +54,10 @@ async def test_a_session_sends_only_changes_and_ends_with_the_reader() -> None:
             assert sorted(await reader.values(2)) == [b"a", b"b"]
             sessions = it.broker.node.services.fetch_sessions
             assert len(sessions) == 1
+            # Behind a fetch that the broker still holds, no goodbye would be heard.
+            reader.subscription.pause([A, B])
+            while reader.fetcher._flights:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         assert len(sessions) == 0
 
 
@@ -64,11 +68,11 @@ async def test_several_partitions_are_read_ahead_within_bounds() -> None:
             await it.produce(A, [b"a" * 1000] * 10)
             await it.produce(B, [b"b" * 1000] * 10)
         async with it.reader(A, B, max_partition_fetch_bytes=30_000, fetch_max_bytes=50_000) as reader:
-            buffer = reader.fetcher._buffer
+            states = reader.subscription.states().values()
             await reader.fetcher.wait_for_data(5)
             largest, count = 0, 0
             while count < 400:
-                largest = max(largest, buffer.size_bytes)
+                largest = max(largest, sum(state.queued_bytes for state in states))
                 count += len(await reader.poll(7))
             assert 0 < largest <= 100_000  # one answer beyond the bound at most
             assert await reader.poll(timeout_s=0.1) == []
@@ -188,15 +192,15 @@ async def test_offsets_first_last_and_by_time() -> None:
         await it.produce(A, numbers(0, 5))
         await it.delete_records(A, 1)
         fetcher = reader.fetcher
-        assert await fetcher.beginning_offsets([A, B], 5000) == {A: 1, B: 0}
-        assert await fetcher.end_offsets([A, B], 5000) == {A: 5, B: 0}
-        found = await fetcher.offsets_for_times({A: TIME_MS + 3, B: 0}, 5000)
+        assert await fetcher.lookup.beginning_offsets([A, B], 5000) == {A: 1, B: 0}
+        assert await fetcher.lookup.end_offsets([A, B], 5000) == {A: 5, B: 0}
+        found = await fetcher.lookup.offsets_for_times({A: TIME_MS + 3, B: 0}, 5000)
         assert found == {A: OffsetAndTimestamp(3, TIME_MS + 3, 0), B: None}
-        assert await fetcher.offsets_for_times({A: TIME_MS + 99}, 5000) == {A: None}
+        assert await fetcher.lookup.offsets_for_times({A: TIME_MS + 99}, 5000) == {A: None}
         with pytest.raises(ValueError, match="0 or more"):
-            await fetcher.offsets_for_times({A: -1}, 5000)
+            await fetcher.lookup.offsets_for_times({A: -1}, 5000)
         with pytest.raises(BrokerError, match="partitions 0 to 1"):
-            await fetcher.end_offsets([TopicPartition("clicks", 7)], 5000)
+            await fetcher.lookup.end_offsets([TopicPartition("clicks", 7)], 5000)
 
 
 @on_loop
@@ -206,13 +210,13 @@ async def test_offsets_are_asked_for_again_until_the_time_is_up() -> None:
         await reader.values(5)
         it.broker.faults.fail_next(ApiKey.LIST_OFFSETS, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, times=2)
         it.broker.faults.fail_next(ApiKey.LIST_OFFSETS, close=True)
-        assert await reader.fetcher.end_offsets([A], 5000) == {A: 5}
+        assert await reader.fetcher.lookup.end_offsets([A], 5000) == {A: 5}
         it.broker.faults.fail_next(ApiKey.LIST_OFFSETS, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         with pytest.raises(BrokerError, match="clicks-0"):
-            await reader.fetcher.end_offsets([A], 5000)
+            await reader.fetcher.lookup.end_offsets([A], 5000)
         it.broker.faults.fail_next(ApiKey.LIST_OFFSETS, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1000)
         with pytest.raises(ClientTimeoutError, match=r"clicks-0 \(NOT_LEADER_OR_FOLLOWER\)"):
-            await reader.fetcher.end_offsets([A], 200)
+            await reader.fetcher.lookup.end_offsets([A], 200)
 
 
 @on_loop
@@ -300,7 +304,7 @@ async def test_an_error_never_swallows_records_that_were_taken_before_it() -> No
 async def check_errors_and_records(it: World, read: Callable[..., int]) -> None:
     async with it.reader(A, B, value_deserializer=read) as reader:
         assert await reader.fetcher.wait_for_data(10)
-        reader.fetcher._add_error(BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        reader.subscription.state(A).error = BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         with pytest.raises(BrokerError):
             await reader.poll()
         outcomes: list[object] = []

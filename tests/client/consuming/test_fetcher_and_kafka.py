@@ -59,7 +59,7 @@ async def read(bootstrap: str, **settings: Any) -> list[bytes]:
     partitions = [TopicPartition(TOPIC, number) for number in range(2)]
     values: list[bytes] = []
     async with reading(bootstrap, *partitions, **settings) as reader:
-        ends = await reader.fetcher.end_offsets(partitions, 10_000)
+        ends = await reader.fetcher.lookup.end_offsets(partitions, 10_000)
         while any(
             (position := reader.subscription.position(each)) is None or position.offset < ends[each]
             for each in partitions

@@ -214,9 +214,8 @@ def test_nobody_to_ask_is_the_cause_that_is_told() -> None:
     async def story() -> None:
         network = client("127.0.0.1:1", request_timeout_ms=500)
         await network.start()
-        with pytest.raises(ClientTimeoutError, match=r"127\.0\.0\.1:1 \(no connection"):
+        with pytest.raises(NoBrokersError, match=r"group 'g'.*127\.0\.0\.1:1 \(no connection"):
             await network.coordinator(GROUP, "g", 3000)
-        assert issubclass(NoBrokersError, ConnectionError)
         await network.close()
 
     run_simulated(story)

@@ -313,7 +313,7 @@ def test_a_newer_epoch_in_another_answer_makes_metadata_old() -> None:
 
 def test_a_broker_may_name_its_successor() -> None:
     made = known(topic("t", (1, 5), (1, 5)))
-    assert made.leader_hint(T0, 3, 6, [Node(3, "h3", 9092)])
+    assert made.leader_hints([(T0, 3, 6)], [Node(3, "h3", 9092)])
     assert made.view.leader_of(T0) == Node(3, "h3", 9092)
     assert made.view.leader_epoch(T0) == 6
     assert made.view.leader_of(T1) == Node(1, "h1", 9092, "r1")
@@ -325,7 +325,7 @@ def test_a_broker_may_name_its_successor() -> None:
         (TopicPartition("u", 0), 1, 7),
         (TopicPartition("t", 9), 1, 7),
     ]:
-        assert not made.leader_hint(tp, leader, epoch)
+        assert not made.leader_hints([(tp, leader, epoch)])
     assert made.view.version == version == 2
     assert made.leader_hints([(T0, 1, 7), (T1, 2, 7)]) == 2
     assert made.view.version == 3, "many hints, one view"
@@ -511,7 +511,7 @@ class Updates(RuleBasedStateMachine):
         view = self.made.view
         info = data.draw(st.sampled_from([each for name in view.topics() for each in view.partitions(name)]))
         tp = TopicPartition(info.topic, info.partition)
-        was_news = self.made.leader_hint(tp, leader, epoch)
+        was_news = self.made.leader_hints([(tp, leader, epoch)]) > 0
         if was_news:
             assert (self.made.view.partition(tp).leader_id, self.made.view.leader_epoch(tp)) == (leader, epoch)  # type: ignore[union-attr]
             assert epoch > info.leader_epoch

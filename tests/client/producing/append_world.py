@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Mapping
 from random import Random
@@ -88,7 +89,7 @@ class SyncPath(SyncSendPath):
         lane = self.target.lane(topic, self.view)
         if lane is None or not self.is_direct or len(self.slow_sends) > 1_000:
             raise LookupError(topic)
-        if partition is not None and not 0 <= partition < lane.partition_count:
+        if partition is not None and not 0 <= operator.index(partition) < lane.partition_count:
             raise LookupError(f"{topic}-{partition}")
         return self.send(
             topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms, on_delivery=on_delivery

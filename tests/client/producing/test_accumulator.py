@@ -92,7 +92,8 @@ def test_memory_that_is_not_needed_after_all_is_given_back() -> None:
     # Another thread has opened a batch of the same partition meanwhile.
     target.pool.give_up(waiter)
     put(target, 1, view=SIX)
-    again = target.pool.wait(200)
+    again = MemoryWaiter(200)
+    assert target.pool.ask(again)
     assert not isinstance(target.append(lane, 1, b"v", None, None, 1, None, 0, again), MemoryWaiter)
     assert target.pool.available_bytes == 500
     assert first.done()

@@ -11,13 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError, LocalProtocolError
+from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.client._kernel.sending import Home, OffsetRange
 from barnabas.client.core.producing.accumulator import Accumulator
+from barnabas.client.core.producing.batch import ProducerBatch
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.partitioners import partition_for_key
-from barnabas.client.errors import RecordTooLargeError, UnknownPartitionError, WrongUseError
+from barnabas.client.errors import (
+    ClientTimeoutError,
+    RecordTooLargeError,
+    SerializationError,
+    UnknownPartitionError,
+    WrongUseError,
+)
 from tests.client.producing.append_world import TOPIC, accumulator, by_partition, cluster, drained, put, records_of
 
 pa = pytest.importorskip("pyarrow")
@@ -35,6 +42,66 @@ def rows_into(target: Accumulator, data: Any, view: Any = THREE, **options: Any)
 
 def table(values: Sequence[bytes | None], **columns: Any) -> Any:
     return pa.table({"value": pa.array(values, pa.binary()), **columns})
+
+
+def headers_of(*rows: list[tuple[str | None, bytes]]) -> Any:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    return pa.array([[{"key": key, "value": value} for key, value in row] for row in rows], kind)
+
+
+def test_a_header_without_a_key_is_refused_before_anything_is_sent() -> None:
+    target = accumulator()
+    headers = headers_of([("a", b"1")], [("b", b"2"), (None, b"3")])
+    with pytest.raises(SerializationError, match=r"row 1.*'headers'"):
+        rows_into(target, table([b"first", b"second"], headers=headers))
+    assert not target.has_incomplete
+    stream = pa.RecordBatchReader.from_batches(
+        pa.table({"value": [b"v"], "headers": headers[:1]}).schema,
+        [
+            pa.record_batch({"value": [b"first"], "headers": headers[:1]}),
+            pa.record_batch({"value": [b"second"], "headers": headers[1:]}),
+        ],
+    )
+    rows = rows_into(target, stream)
+    with pytest.raises(SerializationError, match="row 1"):
+        rows.advance(0)
+
+
+def test_a_request_s_limit_is_one_of_batches_too() -> None:
+    target = accumulator(rows_batch_bytes=50_000, max_request_bytes=5000)
+    rows = rows_into(target, table([b"x" * 100] * 400), ONE, partition=0)
+    assert rows.advance(0) is None
+    sizes = [batch.size_bytes for batch in drained(target, ONE)]
+    assert max(sizes) <= 5000 < 2 * max(sizes)
+
+
+def test_rows_know_their_place_whoever_sends_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = accumulator()
+    put(target, 0, b"opens a batch", view=ONE)
+    plain = ProducerBatch.uncompressed_bytes
+
+    def interrupted(batch: ProducerBatch) -> int:
+        # `send` of another thread takes no lock.
+        monkeypatch.undo()
+        assert batch.append(b"another thread's", None, 1) is not None
+        return batch.uncompressed_bytes
+
+    monkeypatch.setattr(ProducerBatch, "uncompressed_bytes", property(interrupted))
+    rows = rows_into(target, table([b"row"]), ONE, partition=0)
+    assert rows.advance(0) is None
+    assert ProducerBatch.uncompressed_bytes is plain
+    [batch] = drained(target, ONE)
+    batch.delivery.succeed(100)
+    assert [record.value for record in records_of(batch)] == [b"opens a batch", b"another thread's", b"row"]
+    assert rows.delivery.result(0) == (OffsetRange(0, 102, 1),)
+
+
+def test_who_gives_up_waiting_for_a_table_is_told_its_topic() -> None:
+    target = accumulator()
+    rows = rows_into(target, table([b"row"]), ONE)
+    assert rows.advance(0) is None
+    with pytest.raises(ClientTimeoutError, match=rf"from {TOPIC} within"):
+        rows.delivery.result(0)
 
 
 def test_rows_without_a_key_go_out_in_whole_batches() -> None:
@@ -183,9 +250,9 @@ def test_rows_for_a_partition_that_is_not_there_are_refused() -> None:
 
 
 def test_columns_of_other_types_are_refused() -> None:
-    with pytest.raises(LocalProtocolError, match="value"):
+    with pytest.raises(SerializationError, match="value"):
         rows_into(accumulator(), pa.table({"key": [b"a"]}))
-    with pytest.raises(LocalProtocolError, match="partition"):
+    with pytest.raises(SerializationError, match="partition"):
         rows_into(accumulator(), table([b"a"], partition=["zero"]))
 
 

@@ -120,19 +120,116 @@ def test_a_callback_of_a_failed_record_knows_where_it_was_to_go() -> None:
     assert seen == [(RecordMetadata(TOPIC, 0, -1, 7, 1, 2), FAILURE)]
 
 
-def test_an_interrupt_in_a_callback_is_raised_when_all_others_were_told() -> None:
-    seen: list[int] = []
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit])
+def test_nothing_that_a_callback_raises_gets_out(kind: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[object] = []
 
     def called(metadata: RecordMetadata, error: Exception | None) -> None:
         seen.append(metadata.offset)
-        if metadata.offset == 0:
-            raise KeyboardInterrupt
+        raise kind
+
+    def done(future: SendFuture) -> None:
+        seen.append(future)
+        raise kind
+
+    def over() -> None:
+        seen.append("over")
+        raise kind
 
     futures, batch = sent(2, on_delivery=called)
-    with pytest.raises(KeyboardInterrupt):
-        batch.delivery.succeed(0)
-    assert seen == [0, 1]
+    futures[0].add_done_callback(done)
+    batch.delivery.when_done(over)
+    batch.delivery.when_done(lambda: seen.append("all"))
+    assert batch.delivery.succeed(0)
+    assert seen == [0, 1, futures[0], "over", "all"]
     assert futures[1].done()
+    assert sum("callback raised" in record.message for record in caplog.records) == 4
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_ends_a_program_is_handed_on_where_somebody_takes_it(kind: type[BaseException]) -> None:
+    def called(*_: Any) -> None:
+        raise kind
+
+    home, taken = Home(), list[BaseException]()
+    home.settle(taken.append)
+    futures, batch = sent(2, home=home, on_delivery=called)
+    batch.delivery.succeed(0)
+    assert [type(each) for each in taken] == [kind, kind]
+    assert futures[1].done()
+
+
+def test_a_record_is_done_when_its_callback_has_run() -> None:
+    seen: list[bool] = []
+    futures: list[SendFuture] = []
+
+    def called(metadata: RecordMetadata, error: Exception | None) -> None:
+        seen.extend(future.done() for future in futures)
+        futures[0].add_done_callback(lambda future: seen.append(future.done()))
+
+    made, batch = sent(1, on_delivery=called)
+    futures.extend(made)
+    assert batch.delivery.succeed(0)
+    assert seen == [False, True]
+
+
+def test_a_thread_that_waits_goes_on_after_the_callback() -> None:
+    order: list[str] = []
+    is_running, may_end = threading.Event(), threading.Event()
+
+    def called(metadata: RecordMetadata, error: Exception | None) -> None:
+        is_running.set()
+        assert may_end.wait(10)
+        order.append("callback")
+
+    [future], batch = sent(1, on_delivery=called)
+    telling = threading.Thread(target=batch.delivery.succeed, args=(0,))
+    telling.start()
+    assert is_running.wait(10)
+    waiting = threading.Thread(target=lambda: order.append(f"offset {future.result(10).offset}"))
+    waiting.start()
+    assert not future.done()
+    may_end.set()
+    telling.join(10)
+    waiting.join(10)
+    assert order == ["callback", "offset 0"]
+
+
+def test_a_done_callback_can_be_removed() -> None:
+    futures, batch = sent(2)
+    seen: list[SendFuture] = []
+    for future in futures:
+        future.add_done_callback(seen.append)
+    futures[0].add_done_callback(seen.append)
+    assert futures[0].remove_done_callback(seen.append) == 2
+    assert futures[0].remove_done_callback(seen.append) == 0
+    batch.delivery.succeed(0)
+    assert seen == [futures[1]]
+
+
+def test_asyncio_can_wait_for_several() -> None:
+    async def story() -> tuple[int, int]:
+        futures, batch = sent(2)
+        waited: Any = asyncio.wait(futures, timeout=0.001)
+        first, _ = await waited
+        asyncio.get_running_loop().call_soon(batch.delivery.succeed, 0)
+        waited = asyncio.wait(futures, return_when=asyncio.FIRST_EXCEPTION)
+        done, _ = await waited
+        assert not any(future.cancelled() for future in done)
+        return len(first), len(done)
+
+    assert asyncio.run(story()) == (0, 2)
+
+
+def test_a_thread_that_gets_the_number_of_one_that_ended_may_wait() -> None:
+    home = Home()
+    home.settle()
+    [future], _ = sent(home=home)
+    with pytest.raises(WrongUseError):
+        future.result(0)
+    home.leave()
+    with pytest.raises(ClientTimeoutError):
+        future.result(0)
 
 
 def test_done_callbacks_get_the_future_before_and_after() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from barnabas.base.ids import TopicPartition
 from barnabas.client._kernel.sending import Home, SendFuture, record_bound_bytes
 from barnabas.client.core.producing.partitioners import partition_for_key
-from barnabas.client.errors import RecordTooLargeError
+from barnabas.client.errors import RecordTooLargeError, SerializationError
 from tests.client.producing.append_world import (
     TOPIC,
     AsyncPath,
@@ -149,7 +150,7 @@ def test_what_a_serializer_raises_comes_out_and_nothing_is_sent() -> None:
 @pytest.mark.parametrize(("value", "key", "what"), [("text", None, "value"), (b"", 3, "key")])
 def test_what_is_no_bytes_needs_a_serializer(value: Any, key: Any, what: str) -> None:
     path = SyncPath(accumulator(), ONE)
-    with pytest.raises(TypeError, match=f"{what}_serializer"):
+    with pytest.raises(SerializationError, match=f"{what}_serializer"):
         path.send(TOPIC, value, key)
     assert not path.target.has_queued
 
@@ -168,6 +169,7 @@ def test_other_kinds_of_bytes_are_as_good() -> None:
         ({"timestamp_ms": -1}, ValueError),
         ({"headers": [("h", "text")]}, TypeError),
         ({"headers": [(1, b"")]}, TypeError),
+        ({"headers": [b"no pair"]}, TypeError),
         ({"partition": "0"}, TypeError),
         ({"partition": 7}, LookupError),
         ({"value": b"x" * (1 << 20)}, RecordTooLargeError),
@@ -187,6 +189,69 @@ def test_the_bound_of_a_record_is_never_too_low() -> None:
         path.send(TOPIC, value, key, headers=head, timestamp_ms=2**40)
         [batch] = drained(path.target, ONE)
         assert batch.size_bytes <= record_bound_bytes(value, key, head) <= batch.size_bytes + 21
+
+
+@pytest.mark.parametrize("size_bytes", [2**32 + 10, 2**31 + 5])
+@pytest.mark.parametrize("part", ["value", "key"])
+def test_more_than_a_size_can_tell_is_too_large(size_bytes: int, part: str) -> None:
+    try:
+        huge = bytes(size_bytes)  # never read: pages that are not touched take no memory
+    except MemoryError:
+        pytest.skip("this machine does not even lend so much")
+    arguments: dict[str, Any] = {part: huge}
+    path = SyncPath(accumulator(batch_bytes=16_384, memory_bytes=1 << 24), SIX)
+    path.send(TOPIC, b"before", partition=0)
+    for partition in (0, None):
+        with pytest.raises(RecordTooLargeError, match=str(size_bytes)[:-3]):
+            path.send(TOPIC, **arguments, partition=partition)
+    path.send(TOPIC, b"after", partition=0)
+    assert by_partition(drained(path.target, SIX)) == {TopicPartition(TOPIC, 0): [b"before", b"after"]}
+
+
+class Index:
+    """As numbers of numpy are: no int, and as good as one."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __index__(self) -> int:
+        return self.number
+
+
+def test_whatever_is_an_index_names_a_partition_or_a_time() -> None:
+    path = SyncPath(accumulator(), SIX)
+    for _ in range(2):
+        path.send(TOPIC, b"v", partition=Index(3), timestamp_ms=Index(5))
+    [batch] = drained(path.target, SIX)
+    assert batch.partition == TopicPartition(TOPIC, 3)
+    assert [record.timestamp_ms for record in records_of(batch)] == [5, 5]
+
+
+@pytest.mark.parametrize("name", ["partition", "timestamp_ms"])
+@pytest.mark.parametrize("wrong", [True, 1.0, "1", b"1", -1, 2**63, 2**80, -(2**80)])
+def test_what_is_no_number_of_a_partition_or_a_time_is_refused(name: str, wrong: Any) -> None:
+    path = SyncPath(accumulator(), SIX)
+    path.send(TOPIC, b"before", partition=0)
+    wanted: Any = TypeError if not isinstance(wrong, int) or isinstance(wrong, bool) else (ValueError, LookupError)
+    with pytest.raises(wanted):
+        path.send(TOPIC, b"v", **{name: wrong})
+    assert by_partition(drained(path.target, SIX)) == {TopicPartition(TOPIC, 0): [b"before"]}
+
+
+def test_a_topic_may_be_a_member_of_an_enumeration() -> None:
+    class Topic(StrEnum):
+        CASTLE = TOPIC
+
+    path = SyncPath(accumulator(), ONE)
+    for _ in range(2):
+        assert type(path.send(Topic.CASTLE, b"v").topic) is str
+    assert len(records_of(drained(path.target, ONE)[0])) == 2
+
+
+@pytest.mark.parametrize(("topic", "error"), [(None, TypeError), (b"castle", TypeError), ("", LookupError)])
+def test_what_is_no_topic_is_refused(topic: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        SyncPath(accumulator(), ONE).send(topic, b"v")
 
 
 def test_the_clock_is_the_one_that_was_handed_in() -> None:

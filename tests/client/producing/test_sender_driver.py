@@ -404,6 +404,59 @@ def test_a_fault_of_the_sender_fails_every_record_and_says_so(method: str, caplo
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_an_interruption_in_the_midst_of_an_answer_leaves_nobody_waiting() -> None:
+    bench = Bench()
+    sent: list[SendFuture] = []
+
+    async def story() -> None:
+        bench.driver.start()
+        sent.append(bench.send())
+        await sent[0]
+
+    async def ending() -> None:
+        with pytest.raises(SenderFailedError, match="interrupted by KeyboardInterrupt"):
+            await sent[0]
+        with pytest.raises(ClientClosedError):
+            bench.send()
+        await bench.driver.close()
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    bench.sender._take_leader_hints = interrupted  # type: ignore[assignment,method-assign]
+    loop = asyncio.new_event_loop()
+    try:
+        first = loop.create_task(story())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(first)
+        loop.run_until_complete(ending())
+        assert isinstance(first.exception(), SenderFailedError)
+    finally:
+        loop.close()
+
+
+def test_ctrl_c_in_a_wake_does_not_keep_the_next_from_waking() -> None:
+    async def story() -> None:
+        bench = Bench(is_shared=True)
+        bench.driver.start()
+        await bench.send()
+        loop = bench.driver._loop
+
+        class Interrupted:
+            def call_soon_threadsafe(self, *_: Any) -> None:
+                bench.driver._loop = loop
+                raise KeyboardInterrupt
+
+        await asyncio.sleep(1)
+        bench.driver._loop = Interrupted()  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            bench.driver.wake_threadsafe()
+        async with asyncio.timeout(1):
+            await bench.send()
+
+    on_virtual_time(story)
+
+
 def test_no_wake_of_another_thread_is_lost() -> None:
     """Threads put records in and wake the loop; at the end nobody wakes it any more, and all must have left."""
 

@@ -15,8 +15,9 @@ cdef class RecordMetadata:
 
 
 cdef class Home:
-    cdef unsigned long thread_id  # 0 until it is settled
+    cdef unsigned long thread_id  # 0 until it is settled, and after it was left
     cdef int born
+    cdef object on_interrupt
 
     cdef bint is_usable(self) noexcept
     cdef int check_may_wait(self) except -1
@@ -27,7 +28,8 @@ cdef class Delivery:
     cdef readonly str topic
     cdef readonly int32_t partition
     cdef readonly Home home
-    cdef readonly bint is_done
+    cdef bint is_settled         # there is an outcome, perhaps not told to all yet
+    cdef readonly bint is_done   # on_delivery was called for all: waiting is over
     cdef int64_t base_offset
     cdef int64_t append_time_ms
     cdef object error
@@ -39,6 +41,8 @@ cdef class Delivery:
 
     cdef int forget(self, object callback) except -1
     cdef int watch(self, SendFuture future, object callback) except -1
+    cdef int unwatch(self, SendFuture future, object callback) except -1
+    cdef int call(self, object callback, tuple arguments) except -1
     cdef Delivery part_of(self, int32_t index)
     cdef int32_t index_in_part(self, int32_t index) except? -1
     cdef object error_at(self, int32_t index)

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 @final
 class RecordMetadata:
@@ -35,8 +35,14 @@ class Home:
     """Where deliveries are told: the thread of the event loop of one producer. Who waits there would wait for ever."""
 
     def __init__(self) -> None: ...
-    def settle(self) -> None:
-        """Call it once on the thread of the loop, before anything is sent."""
+    def settle(self, on_interrupt: Callable[[BaseException], object] | None = None) -> None:
+        """Call it once on the thread of the loop, before anything is sent.
+
+        `on_interrupt` gets a KeyboardInterrupt or SystemExit that a callback raised. Without it they are logged, as
+        everything else that callbacks raise.
+        """
+    def leave(self) -> None:
+        """The loop has ended: another thread may get the number of its thread."""
     @property
     def is_here(self) -> bool:
         """Whether the caller runs on that thread."""
@@ -57,12 +63,13 @@ class Delivery:
     def home(self) -> Home | None: ...
     @property
     def is_done(self) -> bool:
-        """A batch that was split is done when all of its parts are."""
+        """Whether on_delivery was called for all records. A batch that was split is done when all of its parts are."""
     def succeed(self, base_offset: int, log_append_time_ms: int = -1) -> bool:
         """All records are written, from `base_offset` on (-1 if the broker did not tell).
 
-        Callbacks run before it returns, in the order of the records; what they raise is logged. False if the batch was
-        done before: then nothing happens.
+        Callbacks run before it returns, in the order of the records. What they raise is logged, whatever it is, and
+        never raised here (see `Home.settle` for the exception). False if the batch was done before: then nothing
+        happens.
         """
     def fail(self, error: Exception, per_record: Mapping[int, Exception] | None = None) -> bool:
         """No record is written. Those in `per_record`, by their index in the batch, fail with an error of their own."""
@@ -75,7 +82,8 @@ class Delivery:
 class SendFuture:
     """The acknowledgement of one record. Made by `send`; light, and free to be thrown away.
 
-    It can be waited for from any thread but the producer's own, and awaited in any event loop.
+    It can be waited for from any thread but the producer's own, and awaited in any event loop. It is done once the
+    on_delivery of all records in its batch was called. It cannot be cancelled.
     """
 
     @property
@@ -89,4 +97,7 @@ class SendFuture:
         """Wait like `result`, and give the error instead of raising it; None if all went well."""
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Call it with this future where deliveries are told; at once, and here, if it is done already."""
+    def remove_done_callback(self, callback: Callable[[Self], object]) -> int:
+        """Do not call it; how many times it had been added."""
+    def cancelled(self) -> Literal[False]: ...
     def __await__(self) -> Generator[Any, None, RecordMetadata]: ...

@@ -20,6 +20,9 @@ from barnabas.client.errors import ClientTimeoutError, WrongUseError
 
 _log = logging.getLogger("barnabas.client.producer")
 
+# What a program raises to end itself, and event loops let through.
+_INTERRUPTS = (KeyboardInterrupt, SystemExit)
+
 # How often this process is a fork of one that had imported this module. Threads do not survive a fork, and so no
 # producer does.
 cdef int forks = 0
@@ -82,8 +85,12 @@ cdef class Home:
     def __init__(self):
         self.born = forks
 
-    def settle(self):
+    def settle(self, on_interrupt=None):
+        self.on_interrupt = on_interrupt
         self.thread_id = PyThread_get_thread_ident()
+
+    def leave(self):
+        self.thread_id = 0
 
     @property
     def is_here(self):
@@ -124,22 +131,20 @@ cdef class Delivery:
         self.append_time_ms = -1
 
     def succeed(self, int64_t base_offset, int64_t log_append_time_ms=-1):
-        if self.is_done or self.parts is not None:
+        if self.is_settled or self.parts is not None:
             return False
         self.base_offset = base_offset
         self.append_time_ms = log_append_time_ms
-        self.is_done = True
         self.tell()
         return True
 
     def fail(self, error, per_record=None):
-        if self.is_done or self.parts is not None:
+        if self.is_settled or self.parts is not None:
             return False
         if not isinstance(error, BaseException):
             raise TypeError(f"an exception is expected, not {error!r}")
         self.errors = dict(per_record) if per_record else None
         self.error = error
-        self.is_done = True
         self.tell()
         return True
 
@@ -148,7 +153,7 @@ cdef class Delivery:
         cdef SendFuture future
         cdef list found = []
         cdef int32_t first = 0
-        if self.is_done or self.parts is not None:
+        if self.is_settled or self.parts is not None:
             raise LocalProtocolError("a batch that is done, or split already, cannot be split")
         for part, count in parts:
             found.append((part, first))
@@ -167,7 +172,6 @@ cdef class Delivery:
     def _part_done(self):
         self.unfinished_parts -= 1
         if self.unfinished_parts == 0:
-            self.is_done = True
             self.tell()
 
     def when_done(self, callback):
@@ -196,6 +200,23 @@ cdef class Delivery:
             PyList_Append(self.watchers, pair)
         return 0
 
+    cdef int unwatch(self, SendFuture future, object callback) except -1:
+        """Drop what `watch` noted; how many there were."""
+        cdef list found = [
+            each for each in list(self.watchers or ())
+            if type(each) is tuple and each[0] is future and each[1] == callback
+        ]
+        cdef Py_ssize_t i
+        cdef int count = 0
+        for pair in found:
+            # Comparing ran code of the program's: the list may be another, or shorter.
+            for i in range(len(self.watchers or ())):
+                if self.watchers[i] is pair:
+                    del self.watchers[i]
+                    count += 1
+                    break
+        return count
+
     cdef Delivery part_of(self, int32_t index):
         """Whom the record follows: this delivery, or a part of it, or a part of that."""
         cdef Py_ssize_t i
@@ -221,24 +242,43 @@ cdef class Delivery:
         return self.errors.get(index, self.error)
 
     cdef int tell(self) except -1:
+        """Call whoever wants to know: first on_delivery of the records; when they are done, everybody else."""
         cdef SendFuture future
+        cdef list pairs = None
+        self.is_settled = True
         watchers, self.watchers = self.watchers, None
-        interrupt = None
         for watcher in watchers or ():
-            try:
-                if type(watcher) is SendFuture:
-                    future = watcher
-                    callback, future.on_delivery = future.on_delivery, None
-                    run_callback(callback, (future.metadata(), future.error()))
-                else:
-                    run_callback(watcher[1], (watcher[0],))
-            except BaseException as error:  # such as KeyboardInterrupt: the others still have a right to know
-                interrupt = error
+            if type(watcher) is SendFuture:
+                future = watcher
+                callback, future.on_delivery = future.on_delivery, None
+                self.call(callback, (future.metadata(), future.error()))
+            else:
+                pairs = pairs or []
+                pairs.append(watcher)
+        self.is_done = True
+        # Also those who came while callbacks ran.
+        late, self.watchers = self.watchers, None
+        for watchers in (pairs, late):
+            for future, callback in watchers or ():
+                self.call(callback, (future,))
         enders, self.enders = self.enders, None
         for callback in enders or ():
-            callback()
-        if interrupt is not None:
-            raise interrupt
+            self.call(callback, ())
+        return 0
+
+    cdef int call(self, object callback, tuple arguments) except -1:
+        """Call what is the program's. Nothing that it raises gets out of here: others have a right to their news, and the
+        sender must go on. What is meant to end the program is handed on, where there is somebody to hand it to."""
+        try:
+            run_callback(callback, arguments)
+        except BaseException as error:
+            if self.home is not None and self.home.on_interrupt is not None and isinstance(error, _INTERRUPTS):
+                self.home.on_interrupt(error)
+                return 0
+            try:
+                log_raised()
+            except BaseException:
+                pass  # there is nobody left to tell
         return 0
 
 
@@ -246,7 +286,12 @@ cdef int run_callback(object callback, tuple arguments) except -1:
     try:
         callback(*arguments)
     except Exception:
-        _log.exception("a delivery callback raised; the record's fate is not changed by it")
+        log_raised()
+    return 0
+
+
+cdef int log_raised() except -1:
+    _log.exception("a delivery callback raised; the record's fate is not changed by it")
     return 0
 
 
@@ -266,8 +311,9 @@ cdef int wait_for(Delivery delivery, object timeout) except -1:
     elif not lock.acquire(True, min(max(timeout, 0), TIMEOUT_MAX)):
         delivery.forget(wake)
         if not delivery.is_done:
+            place = delivery.topic if delivery.partition < 0 else f"{delivery.topic}-{delivery.partition}"
             raise ClientTimeoutError(
-                f"no acknowledgement from {delivery.topic}-{delivery.partition} within {timeout} s; it may still come, "
+                f"no acknowledgement from {place} within {timeout} s; it may still come, "
                 "and delivery.timeout.ms says until when"
             )
     return 0
@@ -357,8 +403,14 @@ cdef class SendFuture:
         wait_for(self.delivery.part_of(self.index), timeout)
         return self.error()
 
+    def cancelled(self):
+        return False
+
     def add_done_callback(self, callback):
         self.delivery.part_of(self.index).watch(self, callback)
+
+    def remove_done_callback(self, callback):
+        return self.delivery.part_of(self.index).unwatch(self, callback)
 
     def __await__(self):
         if not self.delivery.part_of(self.index).is_done:

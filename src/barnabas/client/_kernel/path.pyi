@@ -1,5 +1,5 @@
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, SupportsIndex
 
 from barnabas.client._kernel.deliveries import Delivery, Home, RecordMetadata, SendFuture
 from barnabas.client._kernel.tables import RowGroups
@@ -15,6 +15,15 @@ def now_ms() -> int:
 
 def record_bound_bytes(value: bytes | None, key: bytes | None, headers: _Headers | None = None) -> int:
     """What a record takes at most, alone in a batch: by this it is measured against max.request.size."""
+
+def topic_name(topic: object) -> str:
+    """A topic that a program named, as plain text: names may be members of an enumeration."""
+
+def partition_number(partition: object) -> int:
+    """A partition that a program named: anything that is an index, as numbers of numpy are, but no truth value."""
+
+def record_timestamp_ms(timestamp_ms: object) -> int:
+    """A timestamp that a program gave a record."""
 
 class BatchRoom:
     """The part of a batch that `send` sees: where records go, as long as it is not closed."""
@@ -35,9 +44,10 @@ class BatchRoom:
         on_delivery: _OnDelivery | None = None,
     ) -> SendFuture | None:
         """None if the batch is closed, or has no room for the record; in that case it is closed by this."""
-    def append_rows(self, rows: RowColumns, groups: RowGroups, group: int, done: int) -> int:
-        """Add rows of one group, of which `done` are sent already, as far as they fit; return how many are sent then.
+    def append_rows(self, rows: RowColumns, groups: RowGroups, group: int, done: int) -> tuple[int, int]:
+        """Add rows of one group, of which `done` are sent already, as far as they fit.
 
+        Returns how many are sent then, and which place in the batch the first of the new ones has.
         Where rows are left the batch is closed.
         """
 
@@ -124,14 +134,27 @@ class SyncSendPath(SendPath):
         value: Any = None,
         key: Any = None,
         *,
-        headers: _Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        headers: _Headers | Mapping[str, bytes | None] | None = None,
+        partition: SupportsIndex | None = None,
+        timestamp_ms: SupportsIndex | None = None,
         on_delivery: _OnDelivery | None = None,
-    ) -> SendFuture: ...
+    ) -> SendFuture:
+        """Put a record into a batch of its partition, and give the future of its acknowledgement.
+
+        `partition` is one of the topic's; without it the key decides, and without a key what is best for batches.
+        `timestamp_ms` is now unless given. `on_delivery(metadata, error)` is called with the outcome.
+
+        Raises, and then on_delivery is not called and nothing is sent: `RecordTooLargeError` for more than
+        max.request.size or buffer.memory; `BufferFullError` if buffer.memory was used up for max.block.ms;
+        `ClientTimeoutError` if the topic was not found in that time; `SerializationError`, `UnknownPartitionError`,
+        TypeError and ValueError for what cannot be sent as it is; `ClientClosedError` once the producer is closed.
+        """
 
 class AsyncSendPath(SendPath):
     """`_send_slowly` and `_append_slowly` are coroutines that return a `SendFuture`, and let the loop run once."""
+
+    #: The event loop that it belongs to: in any other, `send` goes the slow way. None for any.
+    owner: object
 
     def send(
         self,
@@ -139,9 +162,20 @@ class AsyncSendPath(SendPath):
         value: Any = None,
         key: Any = None,
         *,
-        headers: _Headers | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        headers: _Headers | Mapping[str, bytes | None] | None = None,
+        partition: SupportsIndex | None = None,
+        timestamp_ms: SupportsIndex | None = None,
         on_delivery: _OnDelivery | None = None,
-    ) -> Awaitable[SendFuture]:
-        """Give a future once the record is in a batch; awaiting this does not suspend where there was room."""
+    ) -> Coroutine[Any, Any, SendFuture]:
+        """Put a record into a batch of its partition, and give the future of its acknowledgement: await this.
+
+        `partition` is one of the topic's; without it the key decides, and without a key what is best for batches.
+        `timestamp_ms` is now unless given. `on_delivery(metadata, error)` is called with the outcome.
+
+        Raises, and then on_delivery is not called and nothing is sent: `RecordTooLargeError` for more than
+        max.request.size or buffer.memory; `BufferFullError` if buffer.memory was used up for max.block.ms;
+        `ClientTimeoutError` if the topic was not found in that time; `SerializationError`, `UnknownPartitionError`,
+        TypeError and ValueError for what cannot be sent as it is; `ClientClosedError` once the producer is closed.
+
+        Awaiting does not suspend where there was room.
+        """

@@ -10,8 +10,10 @@ it before a record or after it, and never in between. Everything that is not rea
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.list cimport PyList_Append, PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 
 from barnabas.client._kernel.deliveries cimport Delivery, Home, SendFuture
 from barnabas.client._kernel.tables cimport RowGroups, bound_of
@@ -21,6 +23,11 @@ from barnabas.records._kernel.build cimport (
 from barnabas.records._kernel.columns cimport RowColumns
 from barnabas.records._kernel.murmur2 cimport murmur2_of
 from barnabas.records._kernel.varint cimport varint_size
+
+from asyncio import _get_running_loop
+from operator import index
+
+from barnabas.client.serialization import not_bytes
 
 cdef extern from *:
     """
@@ -58,6 +65,8 @@ cdef extern from "Python.h":
     void PyErr_SetObject(object type, object value)
     void Py_INCREF(object)
     PyObject* PyDict_GetItemWithError(object, object) except? NULL
+    object PyUnicode_FromObject(object)
+    long long PyLong_AsLongLongAndOverflow(object, int*) noexcept
 
 
 def now_ms() -> int:
@@ -69,9 +78,57 @@ def record_bound_bytes(bytes value, bytes key, headers=None) -> int:
     """What a record takes at most, alone in a batch: by this it is measured against max.request.size."""
     cdef int64_t headers_size = 0
     cdef list flat = flat_headers(headers, &headers_size) if headers else None
-    return bound_of(
-        size_or_null(key), size_or_null(value), PyList_GET_SIZE(flat) // 2 if flat is not None else 0, headers_size
-    )
+    return bound_of(length(key), length(value), PyList_GET_SIZE(flat) // 2 if flat is not None else 0, headers_size)
+
+
+def topic_name(topic) -> str:
+    """A topic that a program named, as plain text: names may be members of an enumeration."""
+    if not PyUnicode_CheckExact(topic):
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic must be text, not {type(topic).__name__}")
+        topic = PyUnicode_FromObject(topic)
+    if not topic:
+        raise ValueError("a topic must have a name")
+    return topic
+
+
+def partition_number(partition) -> int:
+    """A partition that a program named: anything that is an index, as numbers of numpy are, but no truth value."""
+    number = whole_number(partition, "a partition")
+    if number < 0:
+        raise ValueError(f"partition = {number}: 0 or more is expected, or None for any")
+    return number
+
+
+def record_timestamp_ms(timestamp_ms) -> int:
+    """A timestamp that a program gave a record."""
+    number = whole_number(timestamp_ms, "timestamp_ms")
+    if not 0 <= number <= INT64_MAX:
+        raise ValueError(f"timestamp_ms = {number}: milliseconds since 1970 are expected")
+    return number
+
+
+cdef object whole_number(object given, str what):
+    if PyLong_CheckExact(given):
+        return given
+    if not isinstance(given, bool):
+        try:
+            return index(given)
+        except TypeError:
+            pass
+    raise TypeError(f"{what} must be an integer, not {type(given).__name__}")
+
+
+cdef inline Py_ssize_t as_number(object partition) noexcept:
+    """No topic has so many partitions that one of them would not fit."""
+    cdef int is_beyond = 0
+    cdef long long number = PyLong_AsLongLongAndOverflow(partition, &is_beyond)
+    return number if is_beyond == 0 else is_beyond * INT32_MAX
+
+
+cdef inline Py_ssize_t length(bytes part) noexcept:
+    """-1 for null. May be more than any record can hold."""
+    return -1 if part is None else PyBytes_GET_SIZE(part)
 
 
 cdef class BatchRoom:
@@ -91,7 +148,7 @@ cdef class BatchRoom:
     def append(self, bytes value, bytes key, int64_t timestamp_ms, headers=None, on_delivery=None):
         cdef int64_t headers_size = 0
         cdef list flat = flat_headers(headers, &headers_size) if headers else None
-        cdef SendFuture future = new_future(value, key, timestamp_ms, on_delivery)
+        cdef SendFuture future = new_future(size_or_null(value), size_or_null(key), timestamp_ms, on_delivery)
         if not self.prepare(on_delivery):
             return None
         if put_in(self, future, value, key, flat, headers_size):
@@ -111,12 +168,13 @@ cdef class BatchRoom:
     def append_rows(self, RowColumns rows not None, RowGroups groups not None, int32_t group, int64_t done):
         cdef int64_t size, i, row
         cdef int64_t sent = done
+        cdef int32_t first_index = self.records.last_offset_delta + 1
         groups.check_group(group)
         size = groups.starts[group + 1] - groups.starts[group]
         if groups.row_count != rows.row_count or not 0 <= done <= size:
             raise ValueError(f"{done} of {size} rows sent: these are not the groups of these rows")
         if self.is_closed:
-            return done
+            return done, first_index
         # The interpreter's lock is kept: it is one batch, and another thread may not see it half-written.
         if groups.order == NULL:
             sent = self.records.append_each(rows, done, size)
@@ -128,14 +186,14 @@ cdef class BatchRoom:
                 sent += 1
         if sent < size:
             self.is_closed = True
-        return sent
+        return sent, first_index
 
 
-cdef inline SendFuture new_future(bytes value, bytes key, int64_t timestamp_ms, object on_delivery):
+cdef inline SendFuture new_future(int32_t value_size, int32_t key_size, int64_t timestamp_ms, object on_delivery):
     cdef SendFuture future = SendFuture.__new__(SendFuture)
     future.timestamp_ms = timestamp_ms
-    future.key_size = -1 if key is None else <int32_t>PyBytes_GET_SIZE(key)
-    future.value_size = -1 if value is None else <int32_t>PyBytes_GET_SIZE(value)
+    future.key_size = key_size
+    future.value_size = value_size
     future.on_delivery = on_delivery
     return future
 
@@ -231,7 +289,7 @@ cdef class SendPath:
     ):
         self.lanes = lanes
         self.home = home
-        self.max_record_bytes = max_record_bytes
+        self.max_record_bytes = min(max_record_bytes, INT32_MAX)  # which is what sizes in a record are written with
         self.ignores_keys = ignores_keys
         self.key_serializer = key_serializer
         self.value_serializer = value_serializer
@@ -247,25 +305,25 @@ cdef class SendPath:
         cdef list flat = None
         cdef int64_t headers_size = 0, timestamp
         cdef int64_t header_count = 0, before_bytes
-        cdef Py_ssize_t number = -1
+        cdef Py_ssize_t number = -1, key_size, value_size
         cdef bint is_sticky = False
         cdef object open_batch
 
+        if isinstance(headers, dict):
+            headers = list(headers.items())
         if self.is_direct and self.home.is_usable():
             found = PyDict_GetItemWithError(self.lanes, topic)
         if found == NULL:
             return self._send_slowly(topic, value, key, headers, partition, timestamp_ms, on_delivery)
         lane = <Lane?>found
         if partition is not None:
-            number = partition
+            number = as_number(partition if PyLong_CheckExact(partition) else partition_number(partition))
         if not lane.is_open or (partition is not None and not 0 <= number < PyList_GET_SIZE(lane.rooms)):
             return self._send_slowly(topic, value, key, headers, partition, timestamp_ms, on_delivery)
         if timestamp_ms is None:
             timestamp = wall_clock_ms() if self.clock_ms is None else self.clock_ms()
         else:
-            timestamp = timestamp_ms
-            if timestamp < 0:
-                raise ValueError(f"a timestamp is given in milliseconds since 1970 and cannot be {timestamp_ms}")
+            timestamp = record_timestamp_ms(timestamp_ms)
 
         if self.key_serializer is not None or self.value_serializer is not None:
             headers = list(headers) if headers else []
@@ -273,13 +331,18 @@ cdef class SendPath:
                 key = self.key_serializer(topic, headers, key)
             if self.value_serializer is not None:
                 value = self.value_serializer(topic, headers, value)
-        key_bytes = key if key is None or PyBytes_CheckExact(key) else bytes_of(key, "key")
-        value_bytes = value if value is None or PyBytes_CheckExact(value) else bytes_of(value, "value")
+        key_bytes = key if key is None or PyBytes_CheckExact(key) else bytes_of(topic, True, key)
+        value_bytes = value if value is None or PyBytes_CheckExact(value) else bytes_of(topic, False, value)
         if headers:
             headers = headers if type(headers) is list else list(headers)  # one that can be read only once is read twice
             flat = flat_headers(headers, &headers_size)
             header_count = PyList_GET_SIZE(flat) // 2
-        future = new_future(value_bytes, key_bytes, timestamp, on_delivery)
+        key_size = length(key_bytes)
+        value_size = length(value_bytes)
+        if key_size > INT32_MAX or value_size > INT32_MAX:
+            # No size in a record can tell this: it is refused there.
+            return self._append_slowly(lane, number, value_bytes, key_bytes, headers, timestamp, on_delivery)
+        future = new_future(<int32_t>value_size, <int32_t>key_size, timestamp, on_delivery)
 
         if number < 0:
             if key_bytes is not None and not self.ignores_keys:
@@ -290,7 +353,7 @@ cdef class SendPath:
                 number = lane.sticky_partition
         if (
             0 <= number < PyList_GET_SIZE(lane.rooms)
-            and bound_of(future.key_size, future.value_size, header_count, headers_size) <= self.max_record_bytes
+            and bound_of(key_size, value_size, header_count, headers_size) <= self.max_record_bytes
         ):
             open_batch = <object>PyList_GET_ITEM(lane.rooms, number)
             if open_batch is not None:
@@ -315,31 +378,56 @@ cdef class SendPath:
         raise NotImplementedError
 
 
-cdef bytes bytes_of(object part, str what):
+cdef bytes bytes_of(str topic, bint is_key, object part):
     try:
-        return as_bytes(part, what)
+        return as_bytes(part, "key" if is_key else "value")
     except TypeError:
-        raise TypeError(
-            f"the {what} is of type {type(part).__name__} and there is no {what}_serializer for it: "
-            f"give bytes, or set {what}_serializer"
-        ) from None
+        raise not_bytes(topic, is_key, part) from None
 
 
 cdef class SyncSendPath(SendPath):
     def send(
-        self, str topic not None, value=None, key=None, *, headers=None, partition=None, timestamp_ms=None,
-        on_delivery=None,
+        self, topic, value=None, key=None, *, headers=None, partition=None, timestamp_ms=None, on_delivery=None
     ):
+        """Put a record into a batch of its partition, and give the future of its acknowledgement.
+
+        `partition` is one of the topic's; without it the key decides, and without a key what is best for batches.
+        `timestamp_ms` is now unless given. `on_delivery(metadata, error)` is called with the outcome.
+
+        Raises, and then on_delivery is not called and nothing is sent: `RecordTooLargeError` for more than
+        max.request.size or buffer.memory; `BufferFullError` if buffer.memory was used up for max.block.ms;
+        `ClientTimeoutError` if the topic was not found in that time; `SerializationError`, `UnknownPartitionError`,
+        TypeError and ValueError for what cannot be sent as it is; `ClientClosedError` once the producer is closed.
+        """
+        if not PyUnicode_CheckExact(topic):
+            topic = topic_name(topic)
         return self.send_one(topic, value, key, headers, partition, timestamp_ms, on_delivery)
 
 
 cdef class AsyncSendPath(SendPath):
+    # The event loop that it belongs to. In another one a record would be taken, and nobody would send it.
+    cdef public object owner
+
     def send(
-        self, str topic not None, value=None, key=None, *, headers=None, partition=None, timestamp_ms=None,
-        on_delivery=None,
+        self, topic, value=None, key=None, *, headers=None, partition=None, timestamp_ms=None, on_delivery=None
     ):
+        """Put a record into a batch of its partition, and give the future of its acknowledgement: await this.
+
+        `partition` is one of the topic's; without it the key decides, and without a key what is best for batches.
+        `timestamp_ms` is now unless given. `on_delivery(metadata, error)` is called with the outcome.
+
+        Raises, and then on_delivery is not called and nothing is sent: `RecordTooLargeError` for more than
+        max.request.size or buffer.memory; `BufferFullError` if buffer.memory was used up for max.block.ms;
+        `ClientTimeoutError` if the topic was not found in that time; `SerializationError`, `UnknownPartitionError`,
+        TypeError and ValueError for what cannot be sent as it is; `ClientClosedError` once the producer is closed.
+        """
         cdef Ready ready
-        cdef object sent = self.send_one(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+        cdef object sent
+        if not PyUnicode_CheckExact(topic):
+            topic = topic_name(topic)
+        if self.owner is not None and _get_running_loop() is not self.owner:
+            return self._send_slowly(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+        sent = self.send_one(topic, value, key, headers, partition, timestamp_ms, on_delivery)
         if type(sent) is not SendFuture:
             return sent
         ready = Ready.__new__(Ready)
@@ -351,9 +439,21 @@ cdef class AsyncSendPath(SendPath):
 @cython.no_gc
 @cython.freelist(64)
 cdef class Ready:
-    """An awaitable that has its result."""
+    """An awaitable that has its result. It passes for a coroutine, which is what sends that have to wait are."""
 
     cdef SendFuture future
+
+    def send(self, value):
+        raise StopIteration(self.future)
+
+    def throw(self, *error):
+        # As of a coroutine that has not begun.
+        if isinstance(error[0], BaseException):
+            raise error[0]
+        raise error[0](*error[1:2])
+
+    def close(self):
+        pass
 
     def __await__(self):
         return self

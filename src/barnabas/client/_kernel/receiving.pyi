@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, Self, final
+from typing import Any, Generic, Protocol, Self, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, TypeVar
 
 from barnabas.records._kernel.collect import RecordColumns
 from barnabas.records.batch import BatchView
@@ -19,8 +19,11 @@ class _Source(Protocol):
 _Headers = tuple[tuple[str, bytes | None], ...]
 _Deserialize = Callable[[str, _Headers, bytes], Any]
 
+_Key = TypeVar("_Key", default=Any, covariant=True)
+_Value = TypeVar("_Value", default=Any, covariant=True)
+
 @final
-class ConsumerRecord:
+class ConsumerRecord(Generic[_Key, _Value]):
     """One record as a consumer got it. Equal to another if every part is."""
 
     def __init__(
@@ -50,9 +53,9 @@ class ConsumerRecord:
     def timestamp_type(self) -> int:
         """A `TimestampType` as a plain number."""
     @property
-    def key(self) -> Any: ...
+    def key(self) -> _Key: ...
     @property
-    def value(self) -> Any: ...
+    def value(self) -> _Value: ...
     @property
     def headers(self) -> _Headers: ...
     @property
@@ -71,7 +74,7 @@ class Chunk:
     """What was fetched of one partition, as records. An iterator, and `take` for lists.
 
     With a deserializer `key` and `value` are what it makes of them, called with the topic, the headers and the bytes;
-    None stays None. After an error nothing is lost: the next call meets the same record again.
+    None stays None. After an error nothing is lost: the next call meets the same record again. For one thread at a time.
     """
 
     def __init__(
@@ -121,6 +124,8 @@ class Chunk:
         """Whether another record may come. Steps over what is not for the program."""
     def add_to(self, columns: RecordColumns, row_limit: int) -> int:
         """Add the records of one batch to the columns, at most so many; 0 if there are no more."""
+    def hand_over(self, handed_offset: int, handed_epoch: int) -> None:
+        """The program gets this chunk. It may still have records from before, and is done only up to this offset."""
     def confirm(self) -> None:
         """The program has come back: it is done with all that was handed out."""
     def halt(self) -> None:

@@ -15,9 +15,11 @@ from barnabas.records._kernel.cursor cimport (
     skip_headers,
 )
 
+from types import GenericAlias
+
 from barnabas.base.errors import RemoteProtocolError
 from barnabas.base.ids import TopicPartition
-from barnabas.client.errors import CorruptRecordsError, SerializationError
+from barnabas.client.errors import CorruptRecordsError, SerializationError, WrongUseError
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(PyObject* each) noexcept
@@ -102,6 +104,11 @@ cdef class ConsumerRecord:
     def __reduce__(self):
         return restored, self.parts()
 
+    @classmethod
+    def __class_getitem__(cls, kinds):
+        """`ConsumerRecord[str, bytes]`: for type checkers."""
+        return GenericAlias(cls, kinds)
+
     def __repr__(self):
         return (
             f"ConsumerRecord(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
@@ -125,22 +132,6 @@ cdef inline object bytes_or_none(const uint8_t* data, int32_t size_bytes):
     return PyBytes_FromStringAndSize(<const char*>data, size_bytes)
 
 
-cdef tuple read_headers(Cursor* cursor, int32_t count):
-    cdef tuple headers = PyTuple_New(count)
-    cdef RawHeader header
-    cdef object pair
-    cdef int32_t i
-    for i in range(count):
-        if not read_header(cursor, &header):
-            fail(cursor)
-        # What is not UTF-8 is replaced, as Java does it: one odd header must not keep a consumer from its records.
-        name = PyUnicode_DecodeUTF8(<const char*>header.key, header.key_size, b"replace")
-        pair = (name, bytes_or_none(header.value, header.value_size))
-        Py_INCREF(pair)  # SET_ITEM takes over a reference
-        PyTuple_SET_ITEM(headers, i, pair)
-    return headers
-
-
 cdef tuple NO_HEADERS = ()
 
 
@@ -152,7 +143,8 @@ cdef class Chunk:
     a deserializer `key` and `value` are what it makes of them, called with the topic, the headers and the bytes; None
     stays None.
 
-    Guarantee: after an error nothing is lost. The next call meets the same record again.
+    Guarantee: after an error nothing is lost, whatever was raised. The next call meets the same record again. A chunk is
+    for one thread at a time: who comes while another is in it gets an error.
     """
 
     cdef readonly str topic
@@ -172,12 +164,13 @@ cdef class Chunk:
     cdef object source
     cdef object key_deserializer
     cdef object value_deserializer
+    cdef bint is_busy  # somebody reads; the program's deserializers may run meanwhile, and other threads with them
 
+    cdef object pending  # a batch that the source has given and that could not be entered yet
     cdef memoryview payload  # of the present batch, None between batches
     cdef Cursor cursor
     cdef const uint8_t* payload_end
-    cdef int32_t batch_record_count
-    cdef int32_t left
+    cdef int32_t left  # how many records lie from the cursor on
     cdef int64_t base_offset
     cdef int64_t base_timestamp_ms
     cdef int64_t max_timestamp_ms
@@ -208,13 +201,18 @@ cdef class Chunk:
 
     def __next__(self):
         cdef ConsumerRecord record
-        self.handed_offset = self.next_offset
-        self.handed_epoch = self.next_epoch
-        record = self.read_one()
-        if record is None:
-            # Behind the last record there may be markers; the program is done with those too.
+        self.begin()
+        try:
             self.handed_offset = self.next_offset
             self.handed_epoch = self.next_epoch
+            record = self.read_one()
+            if record is None:
+                # Behind the last record there may be markers; the program is done with those too.
+                self.handed_offset = self.next_offset
+                self.handed_epoch = self.next_epoch
+        finally:
+            self.is_busy = False
+        if record is None:
             raise StopIteration
         return record
 
@@ -223,43 +221,66 @@ cdef class Chunk:
         cdef list taken = []
         cdef ConsumerRecord record
         cdef Py_ssize_t i
-        for i in range(limit):
-            try:
+        self.begin()
+        try:
+            for i in range(limit):
                 record = self.read_one()
-            except Exception:
-                if not taken:
-                    raise
-                break
-            if record is None:
-                break
-            taken.append(record)
+                if record is None:
+                    break
+                taken.append(record)
+        except Exception:
+            if not taken:
+                raise
+        finally:
+            self.is_busy = False
         return taken
 
     def has_more(self) -> bool:
         """Whether another record may come. Steps over what is not for the program."""
-        return not self.is_halted and self.source is not None and self.find_batch()
+        self.begin()
+        try:
+            return not self.is_halted and self.find_batch()
+        finally:
+            self.is_busy = False
 
     def add_to(self, columns, int64_t row_limit) -> int:
         """Add the records of one batch to `RecordColumns`, at most so many; 0 if there are no more."""
+        self.begin()
+        try:
+            return 0 if self.is_halted or not self.find_batch() else self.add_batch(columns, row_limit)
+        finally:
+            self.is_busy = False
+
+    cdef int begin(self) except -1:
+        if self.is_busy:
+            raise WrongUseError(
+                f"records of {self.topic}-{self.partition} are being read already: a consumer is for one thread at a "
+                "time, and deserializers must not poll it"
+            )
+        self.is_busy = True
+        return 0
+
+    cdef int64_t add_batch(self, columns, int64_t row_limit) except -1:
         cdef int64_t before = columns.row_count
-        if self.is_halted or not self.find_batch():
-            return 0
+        cdef int64_t read_bytes
         try:
             is_whole = columns.add(
-                self.payload, self.batch_record_count, self.base_offset, self.base_timestamp_ms, self.max_timestamp_ms,
-                self.timestamp_type == 1, self.next_offset, row_limit,
+                self.payload, self.left, self.base_offset, self.base_timestamp_ms, self.max_timestamp_ms,
+                self.timestamp_type == 1, self.next_offset, row_limit, self.cursor.at - self.cursor.start,
             )
         except RemoteProtocolError as error:
             raise self.corrupt(str(error)) from error
-        added = columns.row_count - before
-        self.record_count += added
+        read_bytes = columns.read_bytes
+        self.record_count += columns.row_count - before
+        self.record_bytes += read_bytes
         if is_whole:
-            self.record_bytes += size_of(self.payload)
             self.leave_batch()
         else:
+            self.cursor.at += read_bytes
+            self.left -= columns.read_count
             self.next_offset = columns.last_offset + 1
             self.next_epoch = self.batch_epoch
-        return added
+        return columns.row_count - before
 
     @property
     def batch_bytes(self) -> int:
@@ -269,6 +290,11 @@ cdef class Chunk:
     @property
     def is_exhausted(self) -> bool:
         return self.source is None
+
+    def hand_over(self, int64_t handed_offset, int32_t handed_epoch) -> None:
+        """The program gets this chunk. It may still have records from before, and is done only up to this offset."""
+        self.handed_offset = handed_offset
+        self.handed_epoch = handed_epoch
 
     def confirm(self) -> None:
         """The program has come back: it is done with all that was handed out."""
@@ -295,35 +321,41 @@ cdef class Chunk:
                 self.leave_batch()
             if self.source is None:
                 return False
-            batch = self.source.next_batch()
-            if batch is None:
+            if self.pending is None:
+                self.pending = self.source.next_batch()
+            if self.pending is None:
                 # The bytes of the answer need not be kept any longer.
                 self.next_offset = max(self.next_offset, <int64_t>self.source.next_offset)
                 self.next_epoch = self.source.next_epoch
                 self.source = None
                 return False
-            self.enter_batch(batch)
+            self.enter_batch(self.pending)
+            self.pending = None
 
     cdef int enter_batch(self, batch) except -1:
+        """Nothing is changed before everything has worked: unpacking may fail for reasons that pass."""
         cdef int32_t record_count = batch.record_count
+        cdef int64_t base_timestamp_ms = batch.base_timestamp_ms
+        cdef int64_t max_timestamp_ms = batch.max_timestamp_ms
         cdef memoryview payload
-        self.batch_next_offset = self.source.next_offset
-        self.batch_epoch = self.source.next_epoch
-        self.timestamp_type = self.source.timestamp_type
-        self.base_offset = batch.base_offset
         try:
             payload = plain_view(batch.payload())
             if record_count > size_of(payload) // MIN_RECORD_BYTES:
                 raise RemoteProtocolError(f"{record_count} records cannot fit in {size_of(payload)} bytes")
         except RemoteProtocolError as error:
+            self.pending = None
             self.source.spoil(self.next_offset, str(error))
             raise self.corrupt(str(error)) from error
-        self.base_timestamp_ms = batch.base_timestamp_ms
-        self.max_timestamp_ms = batch.max_timestamp_ms
-        self.payload = payload
+        self.base_offset = batch.base_offset
+        self.batch_next_offset = self.source.next_offset
+        self.batch_epoch = self.source.next_epoch
+        self.timestamp_type = self.source.timestamp_type
+        self.base_timestamp_ms = base_timestamp_ms
+        self.max_timestamp_ms = max_timestamp_ms
         self.cursor = cursor_over(data_of(payload), size_of(payload))
         self.payload_end = self.cursor.end
-        self.batch_record_count = self.left = record_count
+        self.left = record_count
+        self.payload = payload
         return 0
 
     cdef int leave_batch(self) except -1:
@@ -338,42 +370,44 @@ cdef class Chunk:
 
     cdef ConsumerRecord read_one(self):
         """The next record, None at the end."""
-        cdef const uint8_t* start
+        cdef Cursor cursor
         cdef RawRecord raw
         cdef int64_t offset
-        cdef ConsumerRecord record
+        cdef ConsumerRecord record = None
         if self.is_halted:
             return None
         while True:
             if self.left <= 0 and not self.find_batch():
                 return None
-            start = self.cursor.at
-            try:
-                if not read_record(&self.cursor, &raw):
-                    fail(&self.cursor)
-                offset = <int64_t>(<uint64_t>self.base_offset + raw.offset_delta)
-                if offset < self.next_offset:
-                    if not skip_headers(&self.cursor, raw.header_count):
-                        fail(&self.cursor)
-                    record = None
-                else:
-                    record = self.make(&raw, offset)
-                if not end_record(&self.cursor, self.payload_end):
-                    fail(&self.cursor)
-            except Exception as error:
-                self.cursor = cursor_over(start, self.payload_end - start)
-                if isinstance(error, RemoteProtocolError):
-                    raise self.corrupt(str(error)) from error
-                raise
+            # The chunk's own cursor moves when the record is done: a deserializer may raise anything.
+            cursor = self.cursor
+            if not read_record(&cursor, &raw):
+                self.refuse(&cursor)
+            offset = <int64_t>(<uint64_t>self.base_offset + raw.offset_delta)
+            if offset >= self.next_offset:
+                record = self.make(&cursor, &raw, offset)
+            elif not skip_headers(&cursor, raw.header_count):
+                self.refuse(&cursor)
+            if not end_record(&cursor, self.payload_end):
+                self.refuse(&cursor)
             self.left -= 1
             if record is not None:
                 self.next_offset = offset + 1
                 self.next_epoch = self.batch_epoch
                 self.record_count += 1
-                self.record_bytes += self.cursor.at - start
+                self.record_bytes += cursor.at - self.cursor.at
+                self.cursor.at = cursor.at
                 return record
+            self.cursor.at = cursor.at
 
-    cdef ConsumerRecord make(self, RawRecord* raw, int64_t offset):
+    cdef int refuse(self, Cursor* cursor) except -1:
+        try:
+            fail(cursor)
+        except RemoteProtocolError as error:
+            raise self.corrupt(str(error)) from error
+        return 0
+
+    cdef ConsumerRecord make(self, Cursor* cursor, RawRecord* raw, int64_t offset):
         cdef ConsumerRecord record = ConsumerRecord.__new__(ConsumerRecord)
         cdef object part
         record.topic = self.topic
@@ -385,7 +419,7 @@ cdef class Chunk:
             record.timestamp_ms = self.max_timestamp_ms
         else:
             record.timestamp_ms = <int64_t>(<uint64_t>self.base_timestamp_ms + <uint64_t>raw.timestamp_delta)
-        record.headers = read_headers(&self.cursor, raw.header_count) if raw.header_count else NO_HEADERS
+        record.headers = self.headers_of(cursor, raw.header_count) if raw.header_count else NO_HEADERS
         record.serialized_key_size = raw.key_size
         record.serialized_value_size = raw.value_size
         part = bytes_or_none(raw.key, raw.key_size)
@@ -399,6 +433,21 @@ cdef class Chunk:
         if is_plain(record.key) and is_plain(record.value):
             PyObject_GC_UnTrack(<PyObject*>record)
         return record
+
+    cdef tuple headers_of(self, Cursor* cursor, int32_t count):
+        cdef tuple headers = PyTuple_New(count)
+        cdef RawHeader header
+        cdef object pair
+        cdef int32_t i
+        for i in range(count):
+            if not read_header(cursor, &header):
+                self.refuse(cursor)
+            # What is not UTF-8 is replaced, as Java does it: one odd header must not keep a consumer from its records.
+            name = PyUnicode_DecodeUTF8(<const char*>header.key, header.key_size, b"replace")
+            pair = (name, bytes_or_none(header.value, header.value_size))
+            Py_INCREF(pair)  # SET_ITEM takes over a reference
+            PyTuple_SET_ITEM(headers, i, pair)
+        return headers
 
     cdef object deserialize(self, deserializer, tuple headers, part, int64_t offset, str what):
         try:

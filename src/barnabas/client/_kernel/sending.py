@@ -10,7 +10,10 @@ from barnabas.client._kernel.path import (
     SendPath,
     SyncSendPath,
     now_ms,
+    partition_number,
     record_bound_bytes,
+    record_timestamp_ms,
+    topic_name,
 )
 from barnabas.client._kernel.tables import ArrowDelivery, OffsetRange, RowGroups
 
@@ -32,5 +35,8 @@ __all__ = [
     "SendPath",
     "SyncSendPath",
     "now_ms",
+    "partition_number",
     "record_bound_bytes",
+    "record_timestamp_ms",
+    "topic_name",
 ]

@@ -11,7 +11,7 @@ cdef enum:
     MAX_FRAME_BYTES = 21
 
 
-cdef inline int64_t bound_of(int32_t key_size, int32_t value_size, int64_t header_count, int64_t headers_size) noexcept nogil:
+cdef inline int64_t bound_of(int64_t key_size, int64_t value_size, int64_t header_count, int64_t headers_size) noexcept nogil:
     """What a record takes at most, alone in a batch."""
     cdef int64_t size_bytes = BATCH_HEAD_BYTES + MAX_FRAME_BYTES
     size_bytes += varint_size(key_size) + max(key_size, 0)

@@ -17,25 +17,31 @@ from barnabas.base.errors import LocalProtocolError
 OffsetRange = namedtuple("OffsetRange", ["partition", "base_offset", "row_count"])
 OffsetRange.__doc__ = "Rows that lie side by side in a partition."
 
+cdef enum:
+    WRONG_OFFSETS = -1
+    NULL_HEADER_KEY = -2
+
 
 cdef int64_t bound_of_row(RowColumns rows, int64_t row) noexcept nogil:
-    """What a row takes at most, alone in a batch; -1 if the offsets of a column are wrong."""
+    """What a row takes at most, alone in a batch; `WRONG_OFFSETS` or `NULL_HEADER_KEY` if it cannot be a record."""
     cdef const uint8_t* part = NULL
     cdef int32_t value_size = -1, key_size = -1, header_size = 0
     cdef int64_t first = 0, stop = 0, headers_size = 0, i
     if not get_bytes(&rows.values, row, &part, &value_size):
-        return -1
+        return WRONG_OFFSETS
     if rows.has_keys and not get_bytes(&rows.keys, row, &part, &key_size):
-        return -1
+        return WRONG_OFFSETS
     if rows.has_headers:
         if not get_list(&rows.headers, row, &first, &stop):
-            return -1
+            return WRONG_OFFSETS
         for i in range(first, stop):
             if not get_bytes(&rows.header_keys, i, &part, &header_size):
-                return -1
-            headers_size += varint_size(header_size) + max(header_size, 0)
+                return WRONG_OFFSETS
+            if header_size < 0:
+                return NULL_HEADER_KEY
+            headers_size += varint_size(header_size) + header_size
             if not get_bytes(&rows.header_values, i, &part, &header_size):
-                return -1
+                return WRONG_OFFSETS
             headers_size += varint_size(header_size) + max(header_size, 0)
     return bound_of(key_size, value_size, stop - first, headers_size)
 
@@ -153,6 +159,8 @@ cdef class RowGroups:
                     f"row {first_row + row} names partition {partitions.numbers[i]}, and the topic has partitions 0 to "
                     f"{self.partition_count - 1}"
                 )
+        if bound_of_row(self.rows, row) == NULL_HEADER_KEY:
+            raise LocalProtocolError(f"row {first_row + row}: a key in column 'headers' is null, and a header needs one")
         raise LocalProtocolError(f"the offsets of a column are wrong at row {first_row + row}")
 
     cdef int check_group(self, int32_t group) except -1:

@@ -135,10 +135,10 @@ class AclCalls(Part):
     """Calls about access rules. Without an authorizer, a cluster answers SECURITY_DISABLED."""
 
     async def describe_acls(
-        self, acl_filter: AclFilter | None = None, *, timeout_ms: int | None = None
+        self, acl_filter: AclFilter | None = None, *, timeout: float | None = None
     ) -> tuple[Acl, ...]:
         """The rules that match a filter; all of them without one."""
-        call = await self._driver.begin("describe_acls", timeout_ms)
+        call = await self._driver.begin("describe_acls", timeout)
         wanted = acl_filter or AclFilter()
         request = DescribeAclsRequest(
             resource_type_filter=wanted.resource_type,
@@ -168,9 +168,9 @@ class AclCalls(Part):
 
         return await self._driver.ask_one(call, AnyNode(), DescribeAclsRequest, lambda leg: request, read)
 
-    async def create_acls(self, acls: Iterable[Acl], *, timeout_ms: int | None = None) -> None:
+    async def create_acls(self, acls: Iterable[Acl], *, timeout: float | None = None) -> None:
         """Add rules; one that is there already is no error. Raises `BrokerError`, or `KeyedError` by rule."""
-        call = await self._driver.begin("create_acls", timeout_ms)
+        call = await self._driver.begin("create_acls", timeout)
         given = list(acls)
         for acl in given:
             _check(acl)
@@ -198,10 +198,10 @@ class AclCalls(Part):
         await self._driver.ask_each(call, given, AnyNode(), CreateAclsRequest, build, read, may_pass=NOT_DONE)
 
     async def delete_acls(
-        self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None
+        self, filters: Iterable[AclFilter], *, timeout: float | None = None
     ) -> dict[AclFilter, tuple[Acl, ...]]:
         """Remove the rules that match filters, and return by filter which ones those were."""
-        call = await self._driver.begin("delete_acls", timeout_ms)
+        call = await self._driver.begin("delete_acls", timeout)
 
         def build(leg: Leg[AclFilter]) -> DeleteAclsRequest:
             return DeleteAclsRequest(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from itertools import count
-from random import Random, SystemRandom
+from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, Unpack
 
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client.admin.acls import AclCalls
@@ -29,6 +29,8 @@ from barnabas.client.core.metrics import ADMIN, MetricsRegistry, NetworkMetrics,
 from barnabas.client.network import Network
 from barnabas.client.plugins import ClusterResourceListeners, load_reporters
 from barnabas.client.settings import AdminSettings
+from barnabas.client.settings.keywords import AdminKeywords
+from barnabas.net.runtime import new_randomness
 
 _numbers = count(1)
 
@@ -59,8 +61,8 @@ class Admin(
 
     A call about one thing raises the error of that thing: `BrokerError` with the code that the broker answered,
     `UnsupportedRequestError` where the broker is too old, `ClientTimeoutError` where trying again did not help within
-    `timeout_ms` (`default.api.timeout.ms` if that is not given), `NoBrokersError` where nobody answers. A call about
-    several things returns results by key, or raises `KeyedError` with errors and results by key.
+    `timeout` seconds (`default.api.timeout.ms` if that is not given), `NoBrokersError` where nobody answers. A call
+    about several things returns results by key, or raises `KeyedError` with errors and results by key.
 
     What has changed hands (controllers, coordinators, leaders) is followed. A change whose connection broke is asked
     for again; it may have been made the first time, and if the second fails, its error says so.
@@ -73,12 +75,12 @@ class Admin(
         *,
         clock: Clock | None = None,
         randomness: Random | None = None,
-        **settings: Any,
+        **settings: Unpack[AdminKeywords],
     ) -> None:
         """`clock` and `randomness` are for simulations."""
         self.settings = AdminSettings.load(config or {}, **settings)
         self.client_id = self.settings.client_id or f"barnabas-admin-{next(_numbers)}"
-        clock, randomness = clock or SystemClock(), randomness or SystemRandom()
+        clock, randomness = clock or SystemClock(), randomness or new_randomness()
         reporters = load_reporters(self.settings)
         self._registry = MetricsRegistry(
             clock.monotonic_ms,

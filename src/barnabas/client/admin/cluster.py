@@ -118,13 +118,13 @@ class ClusterCalls(Part):
         *,
         include_authorized_operations: bool = False,
         include_fenced_brokers: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> ClusterDescription:
         """The cluster's id, controller and brokers; connected to controllers, those in place of the brokers.
 
         Fenced brokers are told from Kafka 4.1 on (`UnsupportedRequestError`).
         """
-        call = await self._driver.begin("describe_cluster", timeout_ms)
+        call = await self._driver.begin("describe_cluster", timeout)
         is_of_controllers = bool(self._driver.settings.bootstrap_controllers)
 
         def build(leg: Leg[tuple[()]]) -> DescribeClusterRequest:
@@ -168,10 +168,10 @@ class ClusterCalls(Part):
         broker_ids: Iterable[int] | None = None,
         *,
         partitions: Iterable[TopicPartition] | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
         """The log directories of each broker by path, with the replicas in them: all, or those of some partitions."""
-        call = await self._driver.begin("describe_log_dirs", timeout_ms)
+        call = await self._driver.begin("describe_log_dirs", timeout)
         brokers = sorted((await self._driver.newest_view(call)).nodes) if broker_ids is None else list(broker_ids)
         topics = None
         if partitions is not None:
@@ -199,14 +199,14 @@ class ClusterCalls(Part):
         )
 
     async def alter_replica_log_dirs(
-        self, moves: Mapping[BrokerReplica | tuple[int, TopicPartition], str], *, timeout_ms: int | None = None
+        self, moves: Mapping[BrokerReplica | tuple[int, TopicPartition], str], *, timeout: float | None = None
     ) -> None:
         """Move replicas to other log directories of their brokers. Returns when the moves have begun.
 
         REPLICA_NOT_AVAILABLE if the broker does not have the replica (yet: then it will be made in that directory),
         LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR for the directory.
         """
-        call = await self._driver.begin("alter_replica_log_dirs", timeout_ms)
+        call = await self._driver.begin("alter_replica_log_dirs", timeout)
         wanted = {BrokerReplica(*replica): path for replica, path in moves.items()}
 
         def build(leg: Leg[BrokerReplica]) -> AlterReplicaLogDirsRequest:
@@ -238,9 +238,9 @@ class ClusterCalls(Part):
         route: TheseNodes[BrokerReplica] = TheseNodes(lambda replica: replica.broker_id)
         await self._driver.ask_each(call, wanted, route, AlterReplicaLogDirsRequest, build, read, may_pass=NOT_DONE)
 
-    async def describe_features(self, *, timeout_ms: int | None = None) -> FeaturesDescription:
+    async def describe_features(self, *, timeout: float | None = None) -> FeaturesDescription:
         """The levels of features that the cluster has agreed on. Brokers before 2.7 have none."""
-        call = await self._driver.begin("describe_features", timeout_ms)
+        call = await self._driver.begin("describe_features", timeout)
 
         def read(response: ApiVersionsResponse) -> FeaturesDescription:
             raise_if_error(response.error_code)
@@ -263,10 +263,10 @@ class ClusterCalls(Part):
         updates: Mapping[str, FeatureUpdate | int],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Raise or lower features. FEATURE_UPDATE_FAILED or INVALID_UPDATE_VERSION says why not, for all of them."""
-        call = await self._driver.begin("update_features", timeout_ms)
+        call = await self._driver.begin("update_features", timeout)
         wanted = {
             name: each if isinstance(each, FeatureUpdate) else FeatureUpdate(each) for name, each in updates.items()
         }
@@ -290,9 +290,9 @@ class ClusterCalls(Part):
 
         await self._driver.ask_each(call, wanted, Controller(), UpdateFeaturesRequest, build, read, may_pass=NOT_DONE)
 
-    async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+    async def unregister_broker(self, broker_id: int, *, timeout: float | None = None) -> None:
         """Forget a broker that will not come back. BROKER_ID_NOT_REGISTERED if there is none."""
-        call = await self._driver.begin("unregister_broker", timeout_ms)
+        call = await self._driver.begin("unregister_broker", timeout)
 
         def read(response: UnregisterBrokerResponse) -> None:
             raise_if_error(response.error_code, response.error_message)

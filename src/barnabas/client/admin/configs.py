@@ -155,10 +155,10 @@ class ConfigCalls(Part):
         names: Iterable[str] | None = None,
         include_synonyms: bool = False,
         include_documentation: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of each resource by name: all of them, or those in `names`."""
-        call = await self._driver.begin("describe_configs", timeout_ms)
+        call = await self._driver.begin("describe_configs", timeout)
         wanted = None if names is None else list(names)
 
         def build(leg: Leg[ConfigResource]) -> DescribeConfigsRequest:
@@ -188,14 +188,14 @@ class ConfigCalls(Part):
         changes: Mapping[ConfigResource, Sequence[AlterConfig]],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Change settings one by one; those that are not named stay as they are. All changes of a resource or none.
 
         Brokers before 2.3 cannot do that: `UnsupportedRequestError`. A setting or value that is not allowed is
         INVALID_CONFIG or INVALID_REQUEST, with the reason in the message.
         """
-        call = await self._driver.begin("alter_configs", timeout_ms)
+        call = await self._driver.begin("alter_configs", timeout)
 
         def build(leg: Leg[ConfigResource]) -> IncrementalAlterConfigsRequest:
             return IncrementalAlterConfigsRequest(
@@ -225,12 +225,12 @@ class ConfigCalls(Part):
         )
 
     async def list_config_resources(
-        self, types: Iterable[ConfigResourceType] | None = None, *, timeout_ms: int | None = None
+        self, types: Iterable[ConfigResourceType] | None = None, *, timeout: float | None = None
     ) -> tuple[ConfigResource, ...]:
         """What has settings, of some kinds or of all. Brokers before 4.1 list client metrics alone, those before 3.7
         nothing: `UnsupportedRequestError`.
         """
-        call = await self._driver.begin("list_config_resources", timeout_ms)
+        call = await self._driver.begin("list_config_resources", timeout)
         wanted = list(dict.fromkeys(types or ()))
 
         def build(leg: Leg[tuple[()]]) -> ListConfigResourcesRequest:

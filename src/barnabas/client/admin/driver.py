@@ -87,6 +87,13 @@ class Nodes(Protocol):
     def forget_coordinator(self, kind: CoordinatorType, key: str, why: str = "") -> None: ...
 
 
+def several(keys: Iterable[K]) -> Iterable[K]:
+    """The keys, unless they are the letters of one: text is a series of texts, to a type checker as well."""
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"a list is expected, such as [{keys!r}], not {keys!r} alone")
+    return keys
+
+
 class Call:
     """One call of a program: what it is, and how long it may still take."""
 
@@ -201,10 +208,10 @@ class Driver:
             self._is_closed = True
             await self.nodes.close()
 
-    async def begin(self, name: str, timeout_ms: float | None) -> Call:
-        """Start the clock of a call."""
+    async def begin(self, name: str, timeout: float | None) -> Call:
+        """Start the clock of a call, which may take so many seconds, or else `default.api.timeout.ms`."""
         await self.start()
-        return Call(name, self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms)
+        return Call(name, self.settings.default_api_timeout_ms if timeout is None else timeout * 1000)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -229,7 +236,7 @@ class Driver:
         - `max_version`: above it the request has a form that is not used here.
         - `one_by_one_below`: before this version a request holds one key.
         """
-        asked = list(dict.fromkeys(keys))
+        asked = list(dict.fromkeys(several(keys)))
         question = Question(route, request, build, read, may_pass, max_version, one_by_one_below)
         return settled(asked, *await self.outcomes(call, asked, question))
 

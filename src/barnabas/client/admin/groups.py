@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import overload
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error
+from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error, several
 from barnabas.client.admin.group_descriptions import GroupDescription, GroupState, GroupType, describe
 from barnabas.client.admin.group_offsets import delete_offsets, fetch_offsets, store_offsets
 from barnabas.client.admin.routes import each_broker, group_coordinator, group_coordinators
@@ -41,14 +41,14 @@ class GroupCalls(Part):
         states: Iterable[GroupState | str] | None = None,
         types: Iterable[GroupType | str] | None = None,
         protocol_types: Iterable[str] | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> list[GroupListing]:
         """All groups, sorted, or those in some states, of some types, or with some protocol types ("" for simple ones).
 
         Every broker is asked; if one cannot be reached, `KeyedError` says which, by broker id. Filters by state need
         Kafka 2.6, by type 3.8: `UnsupportedRequestError`.
         """
-        call = await self._driver.begin("list_groups", timeout_ms)
+        call = await self._driver.begin("list_groups", timeout)
         wanted_states = [str(GroupState(each)) for each in states or ()]
         wanted_types = [str(GroupType(each)) for each in types or ()]
         wanted_protocols = None if protocol_types is None else set(protocol_types)
@@ -83,15 +83,15 @@ class GroupCalls(Part):
         group_ids: Iterable[str],
         *,
         include_authorized_operations: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
         """Groups with their members, whichever protocol they follow. GROUP_ID_NOT_FOUND for one that does not exist."""
-        call = await self._driver.begin("describe_groups", timeout_ms)
-        return await describe(self._driver, call, list(group_ids), include_authorized_operations)
+        call = await self._driver.begin("describe_groups", timeout)
+        return await describe(self._driver, call, list(several(group_ids)), include_authorized_operations)
 
-    async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
+    async def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = None) -> None:
         """Delete groups and their offsets. NON_EMPTY_GROUP for one with members, GROUP_ID_NOT_FOUND for none."""
-        call = await self._driver.begin("delete_groups", timeout_ms)
+        call = await self._driver.begin("delete_groups", timeout)
 
         def build(leg: Leg[str]) -> DeleteGroupsRequest:
             return DeleteGroupsRequest(groups_names=leg.keys)
@@ -112,7 +112,7 @@ class GroupCalls(Part):
 
     @overload
     async def list_group_offsets(
-        self, groups: str, *, require_stable: bool = False, timeout_ms: int | None = None
+        self, groups: str, *, require_stable: bool = False, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
     @overload
@@ -121,7 +121,7 @@ class GroupCalls(Part):
         groups: Mapping[str, Iterable[TopicPartition] | None],
         *,
         require_stable: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]: ...
 
     @overload
@@ -130,7 +130,7 @@ class GroupCalls(Part):
         groups: str | Mapping[str, Iterable[TopicPartition] | None],
         *,
         require_stable: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata] | dict[str, dict[TopicPartition, OffsetAndMetadata]]: ...
 
     async def list_group_offsets(
@@ -138,14 +138,14 @@ class GroupCalls(Part):
         groups: str | Mapping[str, Iterable[TopicPartition] | None],
         *,
         require_stable: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata] | dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """What a group has committed, by partition; or, for a mapping from groups to partitions, that by group.
 
         None in place of partitions means all. Partitions that nothing is committed for are not in the result. With
         `require_stable`, offsets that an open transaction is about to change are waited for.
         """
-        call = await self._driver.begin("list_group_offsets", timeout_ms)
+        call = await self._driver.begin("list_group_offsets", timeout)
         if isinstance(groups, str):
             return (await fetch_offsets(self._driver, call, {groups: None}, require_stable))[groups]
         return await fetch_offsets(self._driver, call, groups, require_stable)
@@ -155,17 +155,17 @@ class GroupCalls(Part):
         group_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         *,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Commit for a group that has no members; it comes to be if it does not exist. UNKNOWN_MEMBER_ID if it has."""
-        call = await self._driver.begin("alter_group_offsets", timeout_ms)
+        call = await self._driver.begin("alter_group_offsets", timeout)
         await store_offsets(self._driver, call, group_id, offsets)
 
     async def delete_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> None:
         """Forget what a group committed. GROUP_SUBSCRIBED_TO_TOPIC if a member reads the topic. From Kafka 2.4 on."""
-        call = await self._driver.begin("delete_group_offsets", timeout_ms)
+        call = await self._driver.begin("delete_group_offsets", timeout)
         await delete_offsets(self._driver, call, group_id, partitions)
 
     async def remove_group_members(
@@ -175,13 +175,13 @@ class GroupCalls(Part):
         instance_ids: Iterable[str] | None = None,
         member_ids: Iterable[str] | None = None,
         reason: str | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Remove members, static ones by their instance id; all if none are given. A member that lives joins again.
 
         UNKNOWN_MEMBER_ID for one that is not in the group. From Kafka 2.4 on.
         """
-        call = await self._driver.begin("remove_group_members", timeout_ms)
+        call = await self._driver.begin("remove_group_members", timeout)
         if instance_ids is None and member_ids is None:
             group = (await describe(self._driver, call, [group_id], False))[group_id]
             chosen = [(each.member_id, each.group_instance_id) for each in group.members]

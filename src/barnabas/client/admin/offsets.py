@@ -88,7 +88,7 @@ class OffsetCalls(Part):
         specs: Mapping[TopicPartition, OffsetSpec],
         *,
         isolation_level: str = "read_uncommitted",
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
         """An offset of each partition. `offset` is -1 if no record is as the spec asks.
 
@@ -96,7 +96,7 @@ class OffsetCalls(Part):
         """
         if isolation_level not in ISOLATION_LEVELS:
             raise ValueError(f"isolation_level = {isolation_level!r}: read_uncommitted or read_committed is expected")
-        call = await self._driver.begin("list_offsets", timeout_ms)
+        call = await self._driver.begin("list_offsets", timeout)
         wanted = {TopicPartition(*partition): spec for partition, spec in specs.items()}
         route = each_leader()
 
@@ -143,13 +143,13 @@ class OffsetCalls(Part):
         return await self._driver.ask_each(call, wanted, route, ListOffsetsRequest, build, read)
 
     async def delete_records(
-        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+        self, before_offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition (-1: all), and return where each begins now.
 
         OFFSET_OUT_OF_RANGE for an offset beyond the high watermark, POLICY_VIOLATION where only compaction may delete.
         """
-        call = await self._driver.begin("delete_records", timeout_ms)
+        call = await self._driver.begin("delete_records", timeout)
         wanted = {TopicPartition(*partition): offset for partition, offset in before_offsets.items()}
 
         def build(leg: Leg[TopicPartition]) -> DeleteRecordsRequest:

@@ -58,9 +58,9 @@ class QuorumInfo:
 class QuorumCalls(Part):
     """Calls about the metadata quorum; clusters with ZooKeeper have none (`UnsupportedRequestError`)."""
 
-    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumInfo:
+    async def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
         """Leader, voters and observers, and how far each of them is. From Kafka 3.3 on."""
-        call = await self._driver.begin("describe_metadata_quorum", timeout_ms)
+        call = await self._driver.begin("describe_metadata_quorum", timeout)
         request = DescribeQuorumRequest(
             topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
         )
@@ -73,13 +73,13 @@ class QuorumCalls(Part):
         endpoints: Iterable[Endpoint],
         *,
         cluster_id: str | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Let a controller vote that follows the log already. DUPLICATE_VOTER if it does. From Kafka 3.9 on.
 
         With `cluster_id`, only in that cluster: INCONSISTENT_CLUSTER_ID otherwise.
         """
-        call = await self._driver.begin("add_raft_voter", timeout_ms)
+        call = await self._driver.begin("add_raft_voter", timeout)
         listeners = [Listener(name=each.name, host=each.host, port=each.port) for each in endpoints]
 
         def read(response: AddRaftVoterResponse) -> None:
@@ -101,10 +101,10 @@ class QuorumCalls(Part):
         )
 
     async def remove_raft_voter(
-        self, voter_id: int, directory_id: Uuid, *, cluster_id: str | None = None, timeout_ms: int | None = None
+        self, voter_id: int, directory_id: Uuid, *, cluster_id: str | None = None, timeout: float | None = None
     ) -> None:
         """Let a controller not vote any more. VOTER_NOT_FOUND if it does not. From Kafka 3.9 on."""
-        call = await self._driver.begin("remove_raft_voter", timeout_ms)
+        call = await self._driver.begin("remove_raft_voter", timeout)
         request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
 
         def read(response: RemoveRaftVoterResponse) -> None:

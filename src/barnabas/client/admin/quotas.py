@@ -61,10 +61,10 @@ class QuotaCalls(Part):
     """Calls about quotas, from Kafka 2.6 on."""
 
     async def describe_client_quotas(
-        self, quota_filter: QuotaFilter | None = None, *, timeout_ms: int | None = None
+        self, quota_filter: QuotaFilter | None = None, *, timeout: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
         """The quotas of each entity that matches, such as `{"producer_byte_rate": 1024.0}`; of all without a filter."""
-        call = await self._driver.begin("describe_client_quotas", timeout_ms)
+        call = await self._driver.begin("describe_client_quotas", timeout)
         wanted = quota_filter or QuotaFilter()
         request = DescribeClientQuotasRequest(
             components=[_component(kind, name) for kind, name in _parts(wanted)], strict=wanted.is_strict
@@ -86,10 +86,10 @@ class QuotaCalls(Part):
         changes: Mapping[QuotaEntity, Mapping[str, float | None]],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Set quotas by name, or remove those whose value is None. INVALID_REQUEST for what cannot have that quota."""
-        call = await self._driver.begin("alter_client_quotas", timeout_ms)
+        call = await self._driver.begin("alter_client_quotas", timeout)
         if any(name is QuotaName.ANY for entity in changes for _, name in _parts(entity)):
             raise ValueError("a quota is for a name or for DEFAULT; ANY is for filters")
 

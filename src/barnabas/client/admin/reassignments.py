@@ -49,14 +49,14 @@ class ReassignmentCalls(Part):
         replicas: Mapping[TopicPartition, Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Begin to move partitions to other brokers; None ends a move that is going on. From Kafka 2.4 on.
 
         INVALID_REPLICA_ASSIGNMENT for brokers that there are not, NO_REASSIGNMENT_IN_PROGRESS where there is nothing to
         end. That the replication factor shall stay as it is can be asked of Kafka 4.1 and later.
         """
-        call = await self._driver.begin("alter_partition_reassignments", timeout_ms)
+        call = await self._driver.begin("alter_partition_reassignments", timeout)
         wanted = {TopicPartition(*partition): each for partition, each in replicas.items()}
 
         def one(partition: TopicPartition) -> ReassignablePartition:
@@ -89,10 +89,10 @@ class ReassignmentCalls(Part):
         )
 
     async def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
         """The moves that are going on, of some partitions or of all."""
-        call = await self._driver.begin("list_partition_reassignments", timeout_ms)
+        call = await self._driver.begin("list_partition_reassignments", timeout)
         topics = None
         if partitions is not None:
             topics = [
@@ -123,14 +123,14 @@ class ReassignmentCalls(Part):
         partitions: Iterable[TopicPartition] | None = None,
         *,
         election: ElectionType = ElectionType.PREFERRED,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, bool]:
         """Elect leaders of some partitions, or of all; by partition, whether that changed anything.
 
         PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE where nobody can lead. Unclean elections need
         Kafka 2.4.
         """
-        call = await self._driver.begin("elect_leaders", timeout_ms)
+        call = await self._driver.begin("elect_leaders", timeout)
         wanted = None if partitions is None else list(dict.fromkeys(TopicPartition(*each) for each in partitions))
 
         def build(leg: Leg[tuple[()]]) -> ElectLeadersRequest:

@@ -9,7 +9,7 @@ from enum import IntEnum
 from random import Random
 from typing import Final, NamedTuple
 
-from barnabas.client.admin.driver import NOT_DONE, Leg, Outcomes, Part, broker_error, raise_if_error, settled
+from barnabas.client.admin.driver import NOT_DONE, Leg, Outcomes, Part, broker_error, raise_if_error, settled, several
 from barnabas.client.admin.routes import AnyNode, Controller
 from barnabas.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -73,11 +73,11 @@ class ScramCalls(Part):
     """Calls about SCRAM users, from Kafka 2.7 on."""
 
     async def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
         """The credentials of some users, or of all that have any. RESOURCE_NOT_FOUND for a user without any."""
-        call = await self._driver.begin("describe_user_scram_credentials", timeout_ms)
-        wanted = None if users is None else list(dict.fromkeys(users))
+        call = await self._driver.begin("describe_user_scram_credentials", timeout)
+        wanted = None if users is None else list(dict.fromkeys(several(users)))
         request = DescribeUserScramCredentialsRequest(
             # To a broker an empty list means all, as null does.
             users=None if wanted is None else [UserName(name=user) for user in wanted]
@@ -105,13 +105,13 @@ class ScramCalls(Part):
         return settled(sorted({*results, *errors}) if wanted is None else wanted, results, errors)
 
     async def alter_user_scram_credentials(
-        self, alterations: Iterable[ScramUpsertion | ScramDeletion], *, timeout_ms: int | None = None
+        self, alterations: Iterable[ScramUpsertion | ScramDeletion], *, timeout: float | None = None
     ) -> None:
         """Set and remove passwords. RESOURCE_NOT_FOUND for what is to be removed and is not there; errors are by user.
 
         A user may be named once in a call: DUPLICATE_RESOURCE otherwise.
         """
-        call = await self._driver.begin("alter_user_scram_credentials", timeout_ms)
+        call = await self._driver.begin("alter_user_scram_credentials", timeout)
         given = list(alterations)
         deletions = [each for each in given if isinstance(each, ScramDeletion)]
         randomness = self._driver.randomness

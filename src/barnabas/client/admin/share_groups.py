@@ -48,10 +48,10 @@ class ShareGroupCalls(Part):
         self,
         groups: Mapping[str, Iterable[TopicPartition] | None],
         *,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, dict[TopicPartition, SharePartitionOffset]]:
         """Where the partitions of share groups begin; None in place of partitions means all that have an offset."""
-        call = await self._driver.begin("list_share_group_offsets", timeout_ms)
+        call = await self._driver.begin("list_share_group_offsets", timeout)
         wanted = {group_id: _topics(partitions) for group_id, partitions in groups.items()}
 
         def build(leg: Leg[str]) -> DescribeShareGroupOffsetsRequest:
@@ -76,10 +76,10 @@ class ShareGroupCalls(Part):
         )
 
     async def alter_share_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> None:
         """Move where partitions begin, for a group without members: NON_EMPTY_GROUP otherwise."""
-        call = await self._driver.begin("alter_share_group_offsets", timeout_ms)
+        call = await self._driver.begin("alter_share_group_offsets", timeout)
         wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
         def build(leg: Leg[TopicPartition]) -> AlterShareGroupOffsetsRequest:
@@ -119,10 +119,10 @@ class ShareGroupCalls(Part):
         )
 
     async def delete_share_group_offsets(
-        self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None
+        self, group_id: str, topics: Iterable[str], *, timeout: float | None = None
     ) -> None:
         """Forget topics of a share group without members: NON_EMPTY_GROUP otherwise."""
-        call = await self._driver.begin("delete_share_group_offsets", timeout_ms)
+        call = await self._driver.begin("delete_share_group_offsets", timeout)
 
         def build(leg: Leg[str]) -> DeleteShareGroupOffsetsRequest:
             return DeleteShareGroupOffsetsRequest(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Self, Unpack, overload
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.admin.acls import Acl, AclFilter
@@ -40,6 +40,7 @@ from barnabas.client.admin.transactions import (
 )
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.client.settings import AdminSettings
+from barnabas.client.settings.keywords import AdminKeywords
 from barnabas.client.sync import LoopThread
 
 
@@ -52,7 +53,7 @@ class Admin:
     It may be used from several threads at once. The work is done on one thread in the background.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[AdminKeywords]) -> None:
         self._admin = AsyncAdmin(config, **settings)
         self._thread = LoopThread(self._admin.client_id)
 
@@ -85,46 +86,55 @@ class Admin:
         self.close()
 
     def create_topics(
-        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+        self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = None
     ) -> dict[str, CreatedTopic]:
-        """Create topics, and return what was made of each; with `validate_only`, what would be.
+        """Create topics, and return what was made of each; with `validate_only`, what would be. A name alone leaves all
+        else to the broker.
 
         Errors are TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, INVALID_CONFIG and others,
         as `BrokerError` for one topic and `KeyedError` for several.
         """
-        return self._thread.run(self._admin.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.create_topics(topics, validate_only=validate_only, timeout=timeout))
 
-    def delete_topics(self, topics: Iterable[str | Uuid], *, timeout_ms: int | None = None) -> None:
+    def delete_topics(self, topics: Iterable[str | Uuid], *, timeout: float | None = None) -> None:
         """Delete topics by name or id. UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID if there is no such topic.
 
         Brokers before 2.8 know no ids: `UnsupportedRequestError`.
         """
-        self._thread.run(self._admin.delete_topics(topics, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.delete_topics(topics, timeout=timeout))
 
-    def list_topics(self, *, include_internal: bool = False, timeout_ms: int | None = None) -> dict[str, TopicListing]:
+    def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> dict[str, TopicListing]:
         """All topics that the caller may see, by name, sorted."""
-        return self._thread.run(self._admin.list_topics(include_internal=include_internal, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.list_topics(include_internal=include_internal, timeout=timeout))
 
     def describe_topics(
-        self, topics: Iterable[T], *, include_authorized_operations: bool = False, timeout_ms: int | None = None
+        self,
+        topics: Iterable[T],
+        *,
+        include_authorized_operations: bool = False,
+        page_partitions: int = 2000,
+        timeout: float | None = None,
     ) -> dict[T, TopicDescription]:
         """Topics by name or id with their partitions. UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID for one that does
-        not exist; asking never creates it.
+        not exist; asking never creates it. One answer of a broker tells of at most `page_partitions`.
         """
         return self._thread.run(
             self._admin.describe_topics(
-                topics, include_authorized_operations=include_authorized_operations, timeout_ms=timeout_ms
+                topics,
+                include_authorized_operations=include_authorized_operations,
+                page_partitions=page_partitions,
+                timeout=timeout,
             )
         )
 
     def create_partitions(
-        self, counts: Mapping[str, NewPartitions | int], *, validate_only: bool = False, timeout_ms: int | None = None
+        self, counts: Mapping[str, NewPartitions | int], *, validate_only: bool = False, timeout: float | None = None
     ) -> None:
         """Add partitions to topics, up to a total count; INVALID_PARTITIONS if that is not more than there are.
 
         Records keep their places: the same key may go to another partition from then on.
         """
-        self._thread.run(self._admin.create_partitions(counts, validate_only=validate_only, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.create_partitions(counts, validate_only=validate_only, timeout=timeout))
 
     def describe_configs(
         self,
@@ -133,7 +143,7 @@ class Admin:
         names: Iterable[str] | None = None,
         include_synonyms: bool = False,
         include_documentation: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of each resource by name: all of them, or those in `names`."""
         return self._thread.run(
@@ -142,7 +152,7 @@ class Admin:
                 names=names,
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
-                timeout_ms=timeout_ms,
+                timeout=timeout,
             )
         )
 
@@ -151,22 +161,22 @@ class Admin:
         changes: Mapping[ConfigResource, Sequence[AlterConfig]],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Change settings one by one; those that are not named stay as they are. All changes of a resource or none.
 
         Brokers before 2.3 cannot do that: `UnsupportedRequestError`. A setting or value that is not allowed is
         INVALID_CONFIG or INVALID_REQUEST, with the reason in the message.
         """
-        self._thread.run(self._admin.alter_configs(changes, validate_only=validate_only, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.alter_configs(changes, validate_only=validate_only, timeout=timeout))
 
     def list_config_resources(
-        self, types: Iterable[ConfigResourceType] | None = None, *, timeout_ms: int | None = None
+        self, types: Iterable[ConfigResourceType] | None = None, *, timeout: float | None = None
     ) -> tuple[ConfigResource, ...]:
         """What has settings, of some kinds or of all. Brokers before 4.1 list client metrics alone, those before 3.7
         nothing: `UnsupportedRequestError`.
         """
-        return self._thread.run(self._admin.list_config_resources(types, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.list_config_resources(types, timeout=timeout))
 
     def list_groups(
         self,
@@ -174,7 +184,7 @@ class Admin:
         states: Iterable[GroupState | str] | None = None,
         types: Iterable[GroupType | str] | None = None,
         protocol_types: Iterable[str] | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> list[GroupListing]:
         """All groups, sorted, or those in some states, of some types, or with some protocol types ("" for simple ones).
 
@@ -182,26 +192,26 @@ class Admin:
         Kafka 2.6, by type 3.8: `UnsupportedRequestError`.
         """
         return self._thread.run(
-            self._admin.list_groups(states=states, types=types, protocol_types=protocol_types, timeout_ms=timeout_ms)
+            self._admin.list_groups(states=states, types=types, protocol_types=protocol_types, timeout=timeout)
         )
 
     def describe_groups(
-        self, group_ids: Iterable[str], *, include_authorized_operations: bool = False, timeout_ms: int | None = None
+        self, group_ids: Iterable[str], *, include_authorized_operations: bool = False, timeout: float | None = None
     ) -> dict[str, GroupDescription]:
         """Groups with their members, whichever protocol they follow. GROUP_ID_NOT_FOUND for one that does not exist."""
         return self._thread.run(
             self._admin.describe_groups(
-                group_ids, include_authorized_operations=include_authorized_operations, timeout_ms=timeout_ms
+                group_ids, include_authorized_operations=include_authorized_operations, timeout=timeout
             )
         )
 
-    def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
+    def delete_groups(self, group_ids: Iterable[str], *, timeout: float | None = None) -> None:
         """Delete groups and their offsets. NON_EMPTY_GROUP for one with members, GROUP_ID_NOT_FOUND for none."""
-        self._thread.run(self._admin.delete_groups(group_ids, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.delete_groups(group_ids, timeout=timeout))
 
     @overload
     def list_group_offsets(
-        self, groups: str, *, require_stable: bool = False, timeout_ms: int | None = None
+        self, groups: str, *, require_stable: bool = False, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
     @overload
@@ -210,7 +220,7 @@ class Admin:
         groups: Mapping[str, Iterable[TopicPartition] | None],
         *,
         require_stable: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]: ...
 
     @overload
@@ -219,7 +229,7 @@ class Admin:
         groups: str | Mapping[str, Iterable[TopicPartition] | None],
         *,
         require_stable: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata] | dict[str, dict[TopicPartition, OffsetAndMetadata]]: ...
 
     def list_group_offsets(
@@ -227,28 +237,26 @@ class Admin:
         groups: str | Mapping[str, Iterable[TopicPartition] | None],
         *,
         require_stable: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata] | dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """What a group has committed, by partition; or, for a mapping from groups to partitions, that by group.
 
         None in place of partitions means all. Partitions that nothing is committed for are not in the result. With
         `require_stable`, offsets that an open transaction is about to change are waited for.
         """
-        return self._thread.run(
-            self._admin.list_group_offsets(groups, require_stable=require_stable, timeout_ms=timeout_ms)
-        )
+        return self._thread.run(self._admin.list_group_offsets(groups, require_stable=require_stable, timeout=timeout))
 
     def alter_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], *, timeout_ms: int | None = None
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], *, timeout: float | None = None
     ) -> None:
         """Commit for a group that has no members; it comes to be if it does not exist. UNKNOWN_MEMBER_ID if it has."""
-        self._thread.run(self._admin.alter_group_offsets(group_id, offsets, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.alter_group_offsets(group_id, offsets, timeout=timeout))
 
     def delete_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> None:
         """Forget what a group committed. GROUP_SUBSCRIBED_TO_TOPIC if a member reads the topic. From Kafka 2.4 on."""
-        self._thread.run(self._admin.delete_group_offsets(group_id, partitions, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.delete_group_offsets(group_id, partitions, timeout=timeout))
 
     def remove_group_members(
         self,
@@ -257,7 +265,7 @@ class Admin:
         instance_ids: Iterable[str] | None = None,
         member_ids: Iterable[str] | None = None,
         reason: str | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Remove members, static ones by their instance id; all if none are given. A member that lives joins again.
 
@@ -265,56 +273,54 @@ class Admin:
         """
         self._thread.run(
             self._admin.remove_group_members(
-                group_id, instance_ids=instance_ids, member_ids=member_ids, reason=reason, timeout_ms=timeout_ms
+                group_id, instance_ids=instance_ids, member_ids=member_ids, reason=reason, timeout=timeout
             )
         )
 
     def list_share_group_offsets(
-        self, groups: Mapping[str, Iterable[TopicPartition] | None], *, timeout_ms: int | None = None
+        self, groups: Mapping[str, Iterable[TopicPartition] | None], *, timeout: float | None = None
     ) -> dict[str, dict[TopicPartition, SharePartitionOffset]]:
         """Where the partitions of share groups begin; None in place of partitions means all that have an offset."""
-        return self._thread.run(self._admin.list_share_group_offsets(groups, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.list_share_group_offsets(groups, timeout=timeout))
 
     def alter_share_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> None:
         """Move where partitions begin, for a group without members: NON_EMPTY_GROUP otherwise."""
-        self._thread.run(self._admin.alter_share_group_offsets(group_id, offsets, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.alter_share_group_offsets(group_id, offsets, timeout=timeout))
 
-    def delete_share_group_offsets(
-        self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None
-    ) -> None:
+    def delete_share_group_offsets(self, group_id: str, topics: Iterable[str], *, timeout: float | None = None) -> None:
         """Forget topics of a share group without members: NON_EMPTY_GROUP otherwise."""
-        self._thread.run(self._admin.delete_share_group_offsets(group_id, topics, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.delete_share_group_offsets(group_id, topics, timeout=timeout))
 
     def list_offsets(
         self,
         specs: Mapping[TopicPartition, OffsetSpec],
         *,
         isolation_level: str = "read_uncommitted",
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
         """An offset of each partition. `offset` is -1 if no record is as the spec asks.
 
         A kind of offset that a broker does not know is `UnsupportedRequestError`.
         """
-        return self._thread.run(self._admin.list_offsets(specs, isolation_level=isolation_level, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.list_offsets(specs, isolation_level=isolation_level, timeout=timeout))
 
     def delete_records(
-        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+        self, before_offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition (-1: all), and return where each begins now.
 
         OFFSET_OUT_OF_RANGE for an offset beyond the high watermark, POLICY_VIOLATION where only compaction may delete.
         """
-        return self._thread.run(self._admin.delete_records(before_offsets, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.delete_records(before_offsets, timeout=timeout))
 
     def describe_cluster(
         self,
         *,
         include_authorized_operations: bool = False,
         include_fenced_brokers: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> ClusterDescription:
         """The cluster's id, controller and brokers; connected to controllers, those in place of the brokers.
 
@@ -324,7 +330,7 @@ class Admin:
             self._admin.describe_cluster(
                 include_authorized_operations=include_authorized_operations,
                 include_fenced_brokers=include_fenced_brokers,
-                timeout_ms=timeout_ms,
+                timeout=timeout,
             )
         )
 
@@ -333,41 +339,41 @@ class Admin:
         broker_ids: Iterable[int] | None = None,
         *,
         partitions: Iterable[TopicPartition] | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
         """The log directories of each broker by path, with the replicas in them: all, or those of some partitions."""
-        return self._thread.run(self._admin.describe_log_dirs(broker_ids, partitions=partitions, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.describe_log_dirs(broker_ids, partitions=partitions, timeout=timeout))
 
     def alter_replica_log_dirs(
-        self, moves: Mapping[BrokerReplica | tuple[int, TopicPartition], str], *, timeout_ms: int | None = None
+        self, moves: Mapping[BrokerReplica | tuple[int, TopicPartition], str], *, timeout: float | None = None
     ) -> None:
         """Move replicas to other log directories of their brokers. Returns when the moves have begun.
 
         REPLICA_NOT_AVAILABLE if the broker does not have the replica (yet: then it will be made in that directory),
         LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR for the directory.
         """
-        self._thread.run(self._admin.alter_replica_log_dirs(moves, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.alter_replica_log_dirs(moves, timeout=timeout))
 
-    def describe_features(self, *, timeout_ms: int | None = None) -> FeaturesDescription:
+    def describe_features(self, *, timeout: float | None = None) -> FeaturesDescription:
         """The levels of features that the cluster has agreed on. Brokers before 2.7 have none."""
-        return self._thread.run(self._admin.describe_features(timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.describe_features(timeout=timeout))
 
     def update_features(
-        self, updates: Mapping[str, FeatureUpdate | int], *, validate_only: bool = False, timeout_ms: int | None = None
+        self, updates: Mapping[str, FeatureUpdate | int], *, validate_only: bool = False, timeout: float | None = None
     ) -> None:
         """Raise or lower features. FEATURE_UPDATE_FAILED or INVALID_UPDATE_VERSION says why not, for all of them."""
-        self._thread.run(self._admin.update_features(updates, validate_only=validate_only, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.update_features(updates, validate_only=validate_only, timeout=timeout))
 
-    def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+    def unregister_broker(self, broker_id: int, *, timeout: float | None = None) -> None:
         """Forget a broker that will not come back. BROKER_ID_NOT_REGISTERED if there is none."""
-        self._thread.run(self._admin.unregister_broker(broker_id, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.unregister_broker(broker_id, timeout=timeout))
 
     def alter_partition_reassignments(
         self,
         replicas: Mapping[TopicPartition, Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Begin to move partitions to other brokers; None ends a move that is going on. From Kafka 2.4 on.
 
@@ -376,86 +382,86 @@ class Admin:
         """
         self._thread.run(
             self._admin.alter_partition_reassignments(
-                replicas, allow_replication_factor_change=allow_replication_factor_change, timeout_ms=timeout_ms
+                replicas, allow_replication_factor_change=allow_replication_factor_change, timeout=timeout
             )
         )
 
     def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
         """The moves that are going on, of some partitions or of all."""
-        return self._thread.run(self._admin.list_partition_reassignments(partitions, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.list_partition_reassignments(partitions, timeout=timeout))
 
     def elect_leaders(
         self,
         partitions: Iterable[TopicPartition] | None = None,
         *,
         election: ElectionType = ElectionType.PREFERRED,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, bool]:
         """Elect leaders of some partitions, or of all; by partition, whether that changed anything.
 
         PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE where nobody can lead. Unclean elections need
         Kafka 2.4.
         """
-        return self._thread.run(self._admin.elect_leaders(partitions, election=election, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.elect_leaders(partitions, election=election, timeout=timeout))
 
-    def describe_acls(self, acl_filter: AclFilter | None = None, *, timeout_ms: int | None = None) -> tuple[Acl, ...]:
+    def describe_acls(self, acl_filter: AclFilter | None = None, *, timeout: float | None = None) -> tuple[Acl, ...]:
         """The rules that match a filter; all of them without one."""
-        return self._thread.run(self._admin.describe_acls(acl_filter, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.describe_acls(acl_filter, timeout=timeout))
 
-    def create_acls(self, acls: Iterable[Acl], *, timeout_ms: int | None = None) -> None:
+    def create_acls(self, acls: Iterable[Acl], *, timeout: float | None = None) -> None:
         """Add rules; one that is there already is no error. Raises `BrokerError`, or `KeyedError` by rule."""
-        self._thread.run(self._admin.create_acls(acls, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.create_acls(acls, timeout=timeout))
 
     def delete_acls(
-        self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None
+        self, filters: Iterable[AclFilter], *, timeout: float | None = None
     ) -> dict[AclFilter, tuple[Acl, ...]]:
         """Remove the rules that match filters, and return by filter which ones those were."""
-        return self._thread.run(self._admin.delete_acls(filters, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.delete_acls(filters, timeout=timeout))
 
     def describe_client_quotas(
-        self, quota_filter: QuotaFilter | None = None, *, timeout_ms: int | None = None
+        self, quota_filter: QuotaFilter | None = None, *, timeout: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
         """The quotas of each entity that matches, such as `{"producer_byte_rate": 1024.0}`; of all without a filter."""
-        return self._thread.run(self._admin.describe_client_quotas(quota_filter, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.describe_client_quotas(quota_filter, timeout=timeout))
 
     def alter_client_quotas(
         self,
         changes: Mapping[QuotaEntity, Mapping[str, float | None]],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Set quotas by name, or remove those whose value is None. INVALID_REQUEST for what cannot have that quota."""
-        self._thread.run(self._admin.alter_client_quotas(changes, validate_only=validate_only, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.alter_client_quotas(changes, validate_only=validate_only, timeout=timeout))
 
     def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
         """The credentials of some users, or of all that have any. RESOURCE_NOT_FOUND for a user without any."""
-        return self._thread.run(self._admin.describe_user_scram_credentials(users, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.describe_user_scram_credentials(users, timeout=timeout))
 
     def alter_user_scram_credentials(
-        self, alterations: Iterable[ScramUpsertion | ScramDeletion], *, timeout_ms: int | None = None
+        self, alterations: Iterable[ScramUpsertion | ScramDeletion], *, timeout: float | None = None
     ) -> None:
         """Set and remove passwords. RESOURCE_NOT_FOUND for what is to be removed and is not there; errors are by user.
 
         A user may be named once in a call: DUPLICATE_RESOURCE otherwise.
         """
-        self._thread.run(self._admin.alter_user_scram_credentials(alterations, timeout_ms=timeout_ms))
+        self._thread.run(self._admin.alter_user_scram_credentials(alterations, timeout=timeout))
 
     def describe_producers(
-        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None, timeout_ms: int | None = None
+        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
         """The producers that each partition knows, as its leader or a given replica tells."""
-        return self._thread.run(self._admin.describe_producers(partitions, broker_id=broker_id, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.describe_producers(partitions, broker_id=broker_id, timeout=timeout))
 
     def describe_transactions(
-        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TransactionDescription]:
         """Transactions as their coordinators know them. TRANSACTIONAL_ID_NOT_FOUND for an id that there is not."""
-        return self._thread.run(self._admin.describe_transactions(transactional_ids, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.describe_transactions(transactional_ids, timeout=timeout))
 
     def list_transactions(
         self,
@@ -464,7 +470,7 @@ class Admin:
         producer_ids: Iterable[int] | None = None,
         min_duration_ms: int | None = None,
         pattern: str | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> list[TransactionListing]:
         """All transactional ids, sorted, or those that pass the filters. Every broker is asked; errors are by broker.
 
@@ -476,7 +482,7 @@ class Admin:
                 producer_ids=producer_ids,
                 min_duration_ms=min_duration_ms,
                 pattern=pattern,
-                timeout_ms=timeout_ms,
+                timeout=timeout,
             )
         )
 
@@ -487,7 +493,7 @@ class Admin:
         producer_epoch: int,
         coordinator_epoch: int | None = None,
         *,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Write the end of a transaction that hangs into one partition; the numbers come from `describe_producers`.
 
@@ -495,23 +501,21 @@ class Admin:
         INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the numbers are old.
         """
         self._thread.run(
-            self._admin.abort_transaction(
-                partition, producer_id, producer_epoch, coordinator_epoch, timeout_ms=timeout_ms
-            )
+            self._admin.abort_transaction(partition, producer_id, producer_epoch, coordinator_epoch, timeout=timeout)
         )
 
     def fence_producers(
-        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, ProducerIdAndEpoch]:
         """End the open transactions of some ids, and lock out the producers that use them now.
 
         Returns who could write for each id from then on.
         """
-        return self._thread.run(self._admin.fence_producers(transactional_ids, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.fence_producers(transactional_ids, timeout=timeout))
 
-    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumInfo:
+    def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
         """Leader, voters and observers, and how far each of them is. From Kafka 3.3 on."""
-        return self._thread.run(self._admin.describe_metadata_quorum(timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.describe_metadata_quorum(timeout=timeout))
 
     def add_raft_voter(
         self,
@@ -520,23 +524,21 @@ class Admin:
         endpoints: Iterable[Endpoint],
         *,
         cluster_id: str | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Let a controller vote that follows the log already. DUPLICATE_VOTER if it does. From Kafka 3.9 on.
 
         With `cluster_id`, only in that cluster: INCONSISTENT_CLUSTER_ID otherwise.
         """
         self._thread.run(
-            self._admin.add_raft_voter(voter_id, directory_id, endpoints, cluster_id=cluster_id, timeout_ms=timeout_ms)
+            self._admin.add_raft_voter(voter_id, directory_id, endpoints, cluster_id=cluster_id, timeout=timeout)
         )
 
     def remove_raft_voter(
-        self, voter_id: int, directory_id: Uuid, *, cluster_id: str | None = None, timeout_ms: int | None = None
+        self, voter_id: int, directory_id: Uuid, *, cluster_id: str | None = None, timeout: float | None = None
     ) -> None:
         """Let a controller not vote any more. VOTER_NOT_FOUND if it does not. From Kafka 3.9 on."""
-        self._thread.run(
-            self._admin.remove_raft_voter(voter_id, directory_id, cluster_id=cluster_id, timeout_ms=timeout_ms)
-        )
+        self._thread.run(self._admin.remove_raft_voter(voter_id, directory_id, cluster_id=cluster_id, timeout=timeout))
 
     def create_delegation_token(
         self,
@@ -544,29 +546,29 @@ class Admin:
         renewers: Iterable[Principal] = (),
         owner: Principal | None = None,
         max_lifetime_ms: int = -1,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> DelegationToken:
         """A new token for the caller, or for another owner (from Kafka 3.3 on). -1: as long as the cluster allows."""
         return self._thread.run(
             self._admin.create_delegation_token(
-                renewers=renewers, owner=owner, max_lifetime_ms=max_lifetime_ms, timeout_ms=timeout_ms
+                renewers=renewers, owner=owner, max_lifetime_ms=max_lifetime_ms, timeout=timeout
             )
         )
 
-    def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1, timeout_ms: int | None = None) -> int:
+    def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1, timeout: float | None = None) -> int:
         """Prolong a token, and return when it expires now. -1: by as much as the cluster does by itself."""
         return self._thread.run(
-            self._admin.renew_delegation_token(hmac, renew_period_ms=renew_period_ms, timeout_ms=timeout_ms)
+            self._admin.renew_delegation_token(hmac, renew_period_ms=renew_period_ms, timeout=timeout)
         )
 
-    def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1, timeout_ms: int | None = None) -> int:
+    def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1, timeout: float | None = None) -> int:
         """End a token after some time, and return when that is. -1: at once."""
         return self._thread.run(
-            self._admin.expire_delegation_token(hmac, expiry_period_ms=expiry_period_ms, timeout_ms=timeout_ms)
+            self._admin.expire_delegation_token(hmac, expiry_period_ms=expiry_period_ms, timeout=timeout)
         )
 
     def describe_delegation_tokens(
-        self, owners: Iterable[Principal] | None = None, *, timeout_ms: int | None = None
+        self, owners: Iterable[Principal] | None = None, *, timeout: float | None = None
     ) -> tuple[DelegationToken, ...]:
         """The tokens of some owners, or all that the caller may see."""
-        return self._thread.run(self._admin.describe_delegation_tokens(owners, timeout_ms=timeout_ms))
+        return self._thread.run(self._admin.describe_delegation_tokens(owners, timeout=timeout))

@@ -65,10 +65,10 @@ class TokenCalls(Part):
         renewers: Iterable[Principal] = (),
         owner: Principal | None = None,
         max_lifetime_ms: int = -1,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> DelegationToken:
         """A new token for the caller, or for another owner (from Kafka 3.3 on). -1: as long as the cluster allows."""
-        call = await self._driver.begin("create_delegation_token", timeout_ms)
+        call = await self._driver.begin("create_delegation_token", timeout)
         those = tuple(renewers)
 
         def build(leg: Leg[tuple[()]]) -> CreateDelegationTokenRequest:
@@ -97,10 +97,10 @@ class TokenCalls(Part):
         return await self._driver.ask_one(call, AnyNode(), CreateDelegationTokenRequest, build, read, may_pass=NOT_DONE)
 
     async def renew_delegation_token(
-        self, hmac: bytes, *, renew_period_ms: int = -1, timeout_ms: int | None = None
+        self, hmac: bytes, *, renew_period_ms: int = -1, timeout: float | None = None
     ) -> int:
         """Prolong a token, and return when it expires now. -1: by as much as the cluster does by itself."""
-        call = await self._driver.begin("renew_delegation_token", timeout_ms)
+        call = await self._driver.begin("renew_delegation_token", timeout)
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
 
         def read(response: RenewDelegationTokenResponse) -> int:
@@ -112,10 +112,10 @@ class TokenCalls(Part):
         )
 
     async def expire_delegation_token(
-        self, hmac: bytes, *, expiry_period_ms: int = -1, timeout_ms: int | None = None
+        self, hmac: bytes, *, expiry_period_ms: int = -1, timeout: float | None = None
     ) -> int:
         """End a token after some time, and return when that is. -1: at once."""
-        call = await self._driver.begin("expire_delegation_token", timeout_ms)
+        call = await self._driver.begin("expire_delegation_token", timeout)
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
 
         def read(response: ExpireDelegationTokenResponse) -> int:
@@ -127,10 +127,10 @@ class TokenCalls(Part):
         )
 
     async def describe_delegation_tokens(
-        self, owners: Iterable[Principal] | None = None, *, timeout_ms: int | None = None
+        self, owners: Iterable[Principal] | None = None, *, timeout: float | None = None
     ) -> tuple[DelegationToken, ...]:
         """The tokens of some owners, or all that the caller may see."""
-        call = await self._driver.begin("describe_delegation_tokens", timeout_ms)
+        call = await self._driver.begin("describe_delegation_tokens", timeout)
         those = None
         if owners is not None:
             those = [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in owners]

@@ -35,7 +35,8 @@ from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, M
 
 T = TypeVar("T", bound=str | Uuid)
 
-_PAGE_PARTITIONS: Final = 2000
+#: How many partitions an answer tells of unless somebody says otherwise; Kafka's own default.
+PAGE_PARTITIONS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,13 @@ class TopicDescription:
     authorized_operations: frozenset[AclOperation] | None = None
 
 
-async def describe(driver: Driver, call: Call, topics: list[T], with_operations: bool) -> dict[T, TopicDescription]:
+async def describe(
+    driver: Driver, call: Call, topics: list[T], with_operations: bool, page_partitions: int = PAGE_PARTITIONS
+) -> dict[T, TopicDescription]:
     """Each topic, or its error. Only by name can topics be asked for page by page."""
     if not any(isinstance(each, Uuid) for each in topics):
         try:
-            return await _by_pages(driver, call, topics, with_operations)
+            return await _by_pages(driver, call, topics, with_operations, page_partitions)
         except UnsupportedRequestError:
             pass  # An older broker: it tells all that it knows at once.
     return await _at_once(driver, call, topics, with_operations)
@@ -116,13 +119,15 @@ class _Pages:
         self.cursor = response.next_cursor
 
 
-async def _by_pages(driver: Driver, call: Call, topics: list[T], with_operations: bool) -> dict[T, TopicDescription]:
+async def _by_pages(
+    driver: Driver, call: Call, topics: list[T], with_operations: bool, page_partitions: int
+) -> dict[T, TopicDescription]:
     asked = list(dict.fromkeys(topics))
     results: dict[T, TopicDescription] = {}
     errors: dict[T, Exception] = {}
     waiting, tries = asked, 0
     while waiting:
-        pages = await _pages(driver, call, sorted(str(each) for each in waiting))
+        pages = await _pages(driver, call, sorted(str(each) for each in waiting), page_partitions)
         view = await _view_with(driver, call, pages)
         for key in waiting:
             topic = pages.topics.get(str(key))
@@ -139,7 +144,7 @@ async def _by_pages(driver: Driver, call: Call, topics: list[T], with_operations
     return settled(asked, results, errors)
 
 
-async def _pages(driver: Driver, call: Call, names: list[str]) -> _Pages:
+async def _pages(driver: Driver, call: Call, names: list[str], page_partitions: int) -> _Pages:
     pages = _Pages()
     route: AnyNode[tuple[()]] = AnyNode()
 
@@ -148,7 +153,7 @@ async def _pages(driver: Driver, call: Call, names: list[str]) -> _Pages:
         left = [name for name in names if pages.cursor is None or name >= pages.cursor.topic_name]
         return DescribeTopicPartitionsRequest(
             topics=[TopicRequest(name=name) for name in left],
-            response_partition_limit=_PAGE_PARTITIONS,
+            response_partition_limit=page_partitions,
             cursor=pages.cursor,
         )
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from barnabas.base.ids import Uuid
 from barnabas.client.admin.configs import ConfigEntry, ConfigSource, setting_text
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error
+from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error, several
 from barnabas.client.admin.routes import AnyNode, Controller
 from barnabas.client.admin.topic_descriptions import TopicDescription, describe
 from barnabas.wire.messages.create_partitions import (
@@ -74,15 +74,17 @@ class TopicCalls(Part):
     """Calls about topics."""
 
     async def create_topics(
-        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+        self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = None
     ) -> dict[str, CreatedTopic]:
-        """Create topics, and return what was made of each; with `validate_only`, what would be.
+        """Create topics, and return what was made of each; with `validate_only`, what would be. A name alone leaves all
+        else to the broker.
 
         Errors are TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, INVALID_CONFIG and others,
         as `BrokerError` for one topic and `KeyedError` for several.
         """
-        call = await self._driver.begin("create_topics", timeout_ms)
-        by_name = {topic.name: topic for topic in topics}
+        call = await self._driver.begin("create_topics", timeout)
+        wanted = [NewTopic(each) if isinstance(each, str) else each for each in several(topics)]
+        by_name = {topic.name: topic for topic in wanted}
 
         def build(leg: Leg[str]) -> CreateTopicsRequest:
             chosen = [by_name[name] for name in leg.keys]
@@ -108,12 +110,12 @@ class TopicCalls(Part):
             call, by_name, Controller(), CreateTopicsRequest, build, read, may_pass=NOT_DONE
         )
 
-    async def delete_topics(self, topics: Iterable[str | Uuid], *, timeout_ms: int | None = None) -> None:
+    async def delete_topics(self, topics: Iterable[str | Uuid], *, timeout: float | None = None) -> None:
         """Delete topics by name or id. UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID if there is no such topic.
 
         Brokers before 2.8 know no ids: `UnsupportedRequestError`.
         """
-        call = await self._driver.begin("delete_topics", timeout_ms)
+        call = await self._driver.begin("delete_topics", timeout)
 
         def build(leg: Leg[str | Uuid]) -> DeleteTopicsRequest:
             if leg.version >= 6:
@@ -139,10 +141,10 @@ class TopicCalls(Part):
         await self._driver.ask_each(call, topics, Controller(), DeleteTopicsRequest, build, read, may_pass=NOT_DONE)
 
     async def list_topics(
-        self, *, include_internal: bool = False, timeout_ms: int | None = None
+        self, *, include_internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
         """All topics that the caller may see, by name, sorted."""
-        call = await self._driver.begin("list_topics", timeout_ms)
+        call = await self._driver.begin("list_topics", timeout)
 
         def read(response: MetadataResponse) -> dict[str, TopicListing]:
             raise_if_error(response.error_code)
@@ -161,26 +163,27 @@ class TopicCalls(Part):
         topics: Iterable[T],
         *,
         include_authorized_operations: bool = False,
-        timeout_ms: int | None = None,
+        page_partitions: int = 2000,
+        timeout: float | None = None,
     ) -> dict[T, TopicDescription]:
         """Topics by name or id with their partitions. UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID for one that does
-        not exist; asking never creates it.
+        not exist; asking never creates it. One answer of a broker tells of at most `page_partitions`.
         """
-        call = await self._driver.begin("describe_topics", timeout_ms)
-        return await describe(self._driver, call, list(topics), include_authorized_operations)
+        call = await self._driver.begin("describe_topics", timeout)
+        return await describe(self._driver, call, list(several(topics)), include_authorized_operations, page_partitions)
 
     async def create_partitions(
         self,
         counts: Mapping[str, NewPartitions | int],
         *,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Add partitions to topics, up to a total count; INVALID_PARTITIONS if that is not more than there are.
 
         Records keep their places: the same key may go to another partition from then on.
         """
-        call = await self._driver.begin("create_partitions", timeout_ms)
+        call = await self._driver.begin("create_partitions", timeout)
         wanted = {name: NewPartitions(each) if isinstance(each, int) else each for name, each in counts.items()}
 
         def build(leg: Leg[str]) -> CreatePartitionsRequest:

@@ -100,10 +100,10 @@ class TransactionCalls(Part):
         partitions: Iterable[TopicPartition],
         *,
         broker_id: int | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
         """The producers that each partition knows, as its leader or a given replica tells."""
-        call = await self._driver.begin("describe_producers", timeout_ms)
+        call = await self._driver.begin("describe_producers", timeout)
         wanted = [TopicPartition(*each) for each in partitions]
 
         def build(leg: Leg[TopicPartition]) -> DescribeProducersRequest:
@@ -135,10 +135,10 @@ class TransactionCalls(Part):
         )
 
     async def describe_transactions(
-        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TransactionDescription]:
         """Transactions as their coordinators know them. TRANSACTIONAL_ID_NOT_FOUND for an id that there is not."""
-        call = await self._driver.begin("describe_transactions", timeout_ms)
+        call = await self._driver.begin("describe_transactions", timeout)
 
         def read(
             leg: Leg[str], response: DescribeTransactionsResponse
@@ -165,13 +165,13 @@ class TransactionCalls(Part):
         producer_ids: Iterable[int] | None = None,
         min_duration_ms: int | None = None,
         pattern: str | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> list[TransactionListing]:
         """All transactional ids, sorted, or those that pass the filters. Every broker is asked; errors are by broker.
 
         `min_duration_ms` needs Kafka 3.8, `pattern` (a regular expression of Java's) 4.1: `UnsupportedRequestError`.
         """
-        call = await self._driver.begin("list_transactions", timeout_ms)
+        call = await self._driver.begin("list_transactions", timeout)
         request = ListTransactionsRequest(
             state_filters=[str(TransactionState(each)) for each in states or ()],
             producer_id_filters=list(producer_ids or ()),
@@ -207,14 +207,14 @@ class TransactionCalls(Part):
         producer_epoch: int,
         coordinator_epoch: int | None = None,
         *,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Write the end of a transaction that hangs into one partition; the numbers come from `describe_producers`.
 
         Only for a transaction that its coordinator has forgotten: to end one that it knows, use `fence_producers`.
         INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the numbers are old.
         """
-        call = await self._driver.begin("abort_transaction", timeout_ms)
+        call = await self._driver.begin("abort_transaction", timeout)
         where = TopicPartition(*partition)
 
         def build(leg: Leg[TopicPartition]) -> WriteTxnMarkersRequest:
@@ -242,13 +242,13 @@ class TransactionCalls(Part):
         await self._driver.ask_each(call, [where], each_leader(), WriteTxnMarkersRequest, build, read)
 
     async def fence_producers(
-        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, ProducerIdAndEpoch]:
         """End the open transactions of some ids, and lock out the producers that use them now.
 
         Returns who could write for each id from then on.
         """
-        call = await self._driver.begin("fence_producers", timeout_ms)
+        call = await self._driver.begin("fence_producers", timeout)
 
         def build(leg: Leg[str]) -> InitProducerIdRequest:
             return InitProducerIdRequest(transactional_id=leg.keys[0], transaction_timeout_ms=leg.timeout_ms)

@@ -105,8 +105,14 @@ class Committer:
         """Commit without waiting. The callback gets the offsets, and the error if there was one."""
         pending = _Pending(dict(offsets), callback)
         self._pending.append(pending)
-        if offsets:
-            pending.task = asyncio.get_running_loop().create_task(self._commit_pending(pending))
+        if not offsets:
+            return
+        try:
+            member = self._member()  # at present: who unsubscribes next has committed as the one who it was
+        except BarnabasError as error:
+            pending.error = error
+        else:
+            pending.task = asyncio.get_running_loop().create_task(self._commit_pending(pending, member))
 
     @property
     def has_finished(self) -> bool:
@@ -132,19 +138,22 @@ class Committer:
 
     async def finish_pending(self, timeout_ms: float) -> None:
         """Wait for what nobody waits for, and run its callbacks."""
+        await self.wait_for_pending(timeout_ms)
+        await self.run_callbacks()
+
+    async def wait_for_pending(self, timeout_ms: float) -> None:
+        """The same without the callbacks, for one who is about to leave: only a member may commit."""
         tasks = [each.task for each in self._pending if each.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_ms / 1000)
-        await self.run_callbacks()
 
     def cancel(self) -> None:
         for each in self._pending:
             if each.task is not None:
                 each.task.cancel()
 
-    async def _commit_pending(self, pending: _Pending) -> None:
+    async def _commit_pending(self, pending: _Pending, member: GroupMetadata) -> None:
         try:
-            member = self._member()
             verdict = await self._commit_once(pending.offsets, member, self._settings.default_api_timeout_ms)
             if verdict.retry is not None:
                 self._note(verdict)

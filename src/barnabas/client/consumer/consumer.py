@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import warnings
-from collections.abc import AsyncIterator, Iterable, Mapping
-from random import Random, SystemRandom
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from itertools import chain
+from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
-from barnabas.base.errors import SettingsError
+from barnabas.base.errors import BrokerError, SettingsError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client._kernel.receiving import Chunk, ConsumerRecord
@@ -25,6 +26,8 @@ from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.errors import ClientClosedError, WakeupError, WrongUseError
 from barnabas.client.plugins import RebalanceListener
 from barnabas.client.settings import ConsumerSettings
+from barnabas.client.settings.keywords import ConsumerKeywords
+from barnabas.net.runtime import new_randomness
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 #: How long one look at the group takes while it rebalances, so that a wakeup is noticed meanwhile.
 _GROUP_SLICE_S: Final = 0.1
 #: How many rows `poll_arrow` takes at most if nobody says.
-_ARROW_ROWS: Final = 131_072
+_ARROW_ROWS: Final = 16_384
 _DEFAULT_CLOSE_S: Final = 30.0
 #: Whoever waits for records is alive, and says so to its group at least this often.
 _LONGEST_WAIT_S: Final = 1.0
@@ -60,22 +63,24 @@ class Consumer:
         clock: Clock | None = None,
         randomness: Random | None = None,
         invoke: Invoke = invoke_here,
-        **settings: Any,
+        **settings: Unpack[ConsumerKeywords],
     ) -> None:
         names = [each for each in topics if isinstance(each, str)]
         loaded = ConsumerSettings.load(*(each for each in topics if not isinstance(each, str)), **settings)
         self._settings = loaded
         self._parts = ConsumerParts(
-            loaded, clock=clock or SystemClock(), randomness=randomness or SystemRandom(), invoke=invoke
+            loaded, clock=clock or SystemClock(), randomness=randomness or new_randomness(), invoke=invoke
         )
         self._subscription = self._parts.subscription
         self._group: GroupDriver | None = self._parts.group
         self._loop: asyncio.AbstractEventLoop | None = None
         self._chunk: Chunk | None = None
         self._is_closed = False
+        self._is_closing = False
         self._is_polling = False
         self._is_woken = False
         self._followed: object = None
+        self._seen: object = None
         # Until when a first broker must have answered; None once one has.
         self._reach_by: float | None = None
         if self._group is not None:
@@ -122,14 +127,17 @@ class Consumer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, without a group's help. Those that were read before go on where they
-        were."""
+        were. With auto-commit, how far the others were read is committed."""
         self._check_open()
-        self._subscription.assign(partitions)
+        wanted = list(partitions)
+        if self._group is not None and self._subscription.mode is Mode.PARTITIONS:
+            self._group.commit_except(wanted)
+        self._subscription.assign(wanted)
 
     async def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group."""
         await self.start()
-        if self._group is not None and self._subscription.uses_group:
+        if self._group is not None:
             await self._group.leave("the consumer has unsubscribed")
         self._subscription.unsubscribe()
 
@@ -152,10 +160,19 @@ class Consumer:
         limit = self._settings.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records must be at least 1, not {limit}")
-        if await self._next_chunk(timeout) is None:
-            return []
-        records = self._parts.fetcher.take_records(limit)
-        return self._parts.interceptors.on_consume(records) if self._parts.interceptors else records
+        interceptors = self._parts.interceptors
+        left = self._time_left(timeout)
+        while await self._next_chunk(left()) is not None:
+            records = self._parts.fetcher.take_records(limit)
+            if records and interceptors:
+                try:
+                    records = interceptors.on_consume(records)
+                except BaseException:
+                    self._put_back()
+                    raise
+            if records:
+                return records
+        return []
 
     async def poll_arrow(self, timeout: float | None = None, *, max_rows: int | None = None) -> pa.RecordBatch:
         """The same as an Arrow record batch, with the columns topic, partition, offset, timestamp, key, value and
@@ -164,27 +181,41 @@ class Consumer:
         limit = _ARROW_ROWS if max_rows is None else max_rows
         if limit < 1:
             raise ValueError(f"max_rows must be at least 1, not {limit}")
-        chunk = await self._next_chunk(timeout)
-        batch = None if chunk is None else self._parts.fetcher.take_arrow(limit)
-        if batch is None:
-            from barnabas.client.consumer.arrow_batches import empty_batch
+        left = self._time_left(timeout)
+        while await self._next_chunk(left()) is not None:
+            batch = self._parts.fetcher.take_arrow(limit)
+            if batch is not None:
+                return batch
+        from barnabas.client.consumer.arrow_batches import empty_batch
 
-            return empty_batch()
-        return batch
+        return empty_batch()
+
+    def _time_left(self, timeout: float | None) -> Callable[[], float | None]:
+        if timeout is None:
+            return lambda: None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        return lambda: max(0.0, deadline - loop.time())
+
+    def _put_back(self) -> None:
+        """What the last poll returned did not get to the program."""
+        self._parts.fetcher.put_back()
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Records for ever, one by one. Each counts as done when the next is asked for."""
-        if self._parts.interceptors:
-            while True:
-                for record in await self.poll():
-                    yield record
         while True:
             chunk = await self._next_chunk(None)
             if chunk is not None:
-                for record in chunk:
+                for record in self._intercepted(chunk):
                     yield record
-                # Heartbeats and fetches want their turn, also if the program never waits for anything.
-                await asyncio.sleep(0)
+
+    def _intercepted(self, chunk: Chunk) -> Iterable[ConsumerRecord]:
+        """Interceptors see a loop's records one by one: what they have seen counts as handed out, and who leaves the
+        loop has got no more than that."""
+        interceptors = self._parts.interceptors
+        if not interceptors:
+            return chunk
+        return chain.from_iterable(interceptors.on_consume([record]) for record in chunk)
 
     def wakeup(self) -> None:
         """Let the poll that is under way, or the next one, end with `WakeupError`."""
@@ -210,18 +241,24 @@ class Consumer:
     async def _chunk_within(self, timeout: float | None) -> Chunk | None:
         assert self._loop is not None
         deadline = None if timeout is None else self._loop.time() + timeout
+        # Heartbeats and fetches want their turn, also if the program never waits for anything.
+        await asyncio.sleep(0)
         self._subscription.begin_poll()
         if self._subscription.mode is Mode.NONE:
             raise WrongUseError("nothing to read: subscribe to topics, or assign partitions")
         while True:
+            if self._is_closing:
+                raise ClientClosedError("the consumer is closed")
             self._raise_if_woken()
             left = None if deadline is None else max(0.0, deadline - self._loop.time())
             slice_s = _GROUP_SLICE_S if left is None else min(_GROUP_SLICE_S, left)
             is_settled = True
             if self._group is None or not self._subscription.uses_group:
                 self._follow()
+            self._raise_topic_errors()
             if self._group is not None and self._group.needs_poll():
-                is_settled = await self._group.poll(slice_s * 1000)
+                # Who has something to read need not wait for the others of its group.
+                is_settled = await self._group.poll(0 if self._parts.fetcher.has_news() else slice_s * 1000)
             chunk = self._ready_chunk()
             if chunk is not None:
                 return chunk
@@ -252,6 +289,18 @@ class Consumer:
             timeout_ms = self._settings.default_api_timeout_ms
             self._reach_by = now_s + timeout_ms / 1000
             raise network.gave_up("records were to be read", timeout_ms)
+
+    def _raise_topic_errors(self) -> None:
+        """Topics that no broker will ever give: told with each news of the cluster, so that the others can be read."""
+        view, subscription = self._parts.network.view, self._subscription
+        chosen = subscription.topics_version if subscription.uses_group else subscription.assignment_version
+        if (view.version, chosen) == self._seen:
+            return
+        self._seen = (view.version, chosen)
+        for topic in sorted(subscription.topics):
+            code = view.topic_error(topic)
+            if code is not None and not code.retriable:
+                raise BrokerError(code, f"topic {topic!r} cannot be read: {code.text}")
 
     def _now_s(self) -> float:
         assert self._loop is not None
@@ -287,12 +336,7 @@ class Consumer:
         view = network.view
         if subscription.mode is Mode.PATTERN:
             network.metadata.set_topics(None)
-            excluded = self._settings.exclude_internal_topics
-            subscription.set_matched(
-                topic
-                for topic in view.topics()
-                if subscription.matches(topic) and not (excluded and view.is_internal(topic))
-            )
+            subscription.match(view, exclude_internal=self._settings.exclude_internal_topics)
         else:
             network.metadata.set_topics(subscription.topics)
         if subscription.uses_group:
@@ -357,6 +401,7 @@ class Consumer:
     ) -> None:
         """Commit what was handed out so far, or these offsets, and return when that is done."""
         await self.start()
+        self._done_with(offsets)
         started = self._parts.clock.monotonic_ms()
         await self._in_group("commit").commit(_offsets(offsets), self._timeout_ms(timeout))
         self._parts.metrics.commit_sync((self._parts.clock.monotonic_ms() - started) * 1_000_000)
@@ -368,7 +413,13 @@ class Consumer:
     ) -> None:
         """The same without waiting: `on_commit(offsets, error)` is called in a later poll, commit or close."""
         await self.start()
+        self._done_with(offsets)
         self._in_group("commit").commit_soon(_offsets(offsets), on_commit)
+
+    def _done_with(self, offsets: object) -> None:
+        """Who commits everything is done with it: auto-commit must not fall behind that again."""
+        if offsets is None:
+            self._subscription.begin_poll()
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -401,21 +452,21 @@ class Consumer:
     ) -> dict[TopicPartition, int]:
         """The first offset that each partition holds."""
         await self.start()
-        return await self._parts.fetcher.beginning_offsets(list(partitions), int(self._timeout_ms(timeout)))
+        return await self._parts.fetcher.lookup.beginning_offsets(list(partitions), int(self._timeout_ms(timeout)))
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record that this consumer can see in each partition."""
         await self.start()
-        return await self._parts.fetcher.end_offsets(list(partitions), int(self._timeout_ms(timeout)))
+        return await self._parts.fetcher.lookup.end_offsets(list(partitions), int(self._timeout_ms(timeout)))
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time, by partition; None if there is none."""
         await self.start()
-        return await self._parts.fetcher.offsets_for_times(dict(timestamps_ms), int(self._timeout_ms(timeout)))
+        return await self._parts.fetcher.lookup.offsets_for_times(dict(timestamps_ms), int(self._timeout_ms(timeout)))
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> tuple[PartitionInfo, ...]:
         """The partitions of a topic, with their leaders."""
@@ -441,16 +492,30 @@ class Consumer:
     # The end
 
     async def close(self, timeout: float | None = None) -> None:
-        """Commit if auto-commit is on, leave the group, and end; within 30 seconds unless `timeout` says otherwise."""
-        if self._is_closed:
+        """Commit if auto-commit is on, leave the group, and end; within 30 seconds unless `timeout` says otherwise.
+
+        What the program was given counts as done, except when an exception takes it out of `async with`.
+        """
+        await self._end(timeout, is_done=True)
+
+    async def _end(self, timeout: float | None, *, is_done: bool) -> None:
+        """Close; `is_done` says whether the program is done with what it was given."""
+        if self._is_closed or self._is_closing:
             return
         loop = self._loop
         if loop is not None and loop is not asyncio.get_running_loop() and not loop.is_closed():
             raise WrongUseError("this consumer belongs to another event loop: close it there")
-        self._is_closed = True
-        # Of a loop that is closed nothing is left that could be ended.
-        if loop is not None and not loop.is_closed():
-            await self._parts.close((_DEFAULT_CLOSE_S if timeout is None else max(0.0, timeout)) * 1000)
+        # Listeners are told of what they lose, and may still commit it.
+        self._is_closing = True
+        if is_done:
+            self._subscription.begin_poll()
+        self._parts.fetcher.wake()
+        try:
+            # Of a loop that is closed nothing is left that could be ended.
+            if loop is not None and not loop.is_closed():
+                await self._parts.close((_DEFAULT_CLOSE_S if timeout is None else max(0.0, timeout)) * 1000)
+        finally:
+            self._is_closed = True
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -459,7 +524,7 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._end(None, is_done=error is None)
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None) is not None and not self._is_closed:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock
@@ -26,12 +25,11 @@ from barnabas.client.core.consuming.fetch_answers import AnswerOptions, AnswerRe
 from barnabas.client.core.consuming.fetch_buffer import FetchBuffer
 from barnabas.client.core.consuming.fetch_plan import FetchLimits, FetchPlanner, NodePlan
 from barnabas.client.core.consuming.fetch_sessions import ClientFetchSession, SessionFetch, WantedFetch
-from barnabas.client.core.consuming.offsets import OffsetAndTimestamp
-from barnabas.client.core.consuming.partition_state import PartitionState, Phase
+from barnabas.client.core.consuming.partition_state import PartitionState, Phase, Position
 from barnabas.client.core.consuming.positions import follow_leaders
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.core.metrics.consumer import FetchMetrics
-from barnabas.client.errors import ClientClosedError
+from barnabas.client.errors import ClientClosedError, ClientError, CorruptRecordsError
 from barnabas.client.network import Network
 from barnabas.client.settings.consumer import ConsumerSettings
 from barnabas.net.errors import ChannelError, UnsupportedRequestError
@@ -110,12 +108,10 @@ class Fetcher:
             randomness=randomness,
             committed=committed,
             on_progress=self._pump_soon,
-            on_error=self._add_error,
         )
         self._arrow: ArrowBatches | None = None
         self._sessions: dict[int, ClientFetchSession] = {}
         self._flights: dict[int, _Flight] = {}
-        self._errors: deque[Exception] = deque()
         self._data_waiters: list[asyncio.Future[None]] = []
         self._position_waiters: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -124,6 +120,8 @@ class Fetcher:
         self._is_closed = False
         self._taken: Chunk | None = None
         self._taken_before = (0, 0)
+        # Where the partitions were before the present poll took of them.
+        self._before: dict[TopicPartition, tuple[PartitionState, Position]] = {}
         self._assignment_version = -1
         self._node_count: int | None = None
 
@@ -153,18 +151,21 @@ class Fetcher:
     async def _end_sessions(self, timeout_ms: int) -> None:
         goodbyes = []
         for node_id, session in self._sessions.items():
-            if not self._network.is_connected(node_id):
+            # Behind a fetch that the broker still holds nothing is answered; it ends with the connection.
+            if not self._network.is_connected(node_id) or node_id in self._flights:
                 continue
             version = self._network.version_of(node_id, FetchRequest)
             fetch = session.begin_close(version) if version is not None else None
             if fetch is not None:
                 request = fetch.request(max_wait_ms=0, min_bytes=0, max_bytes=0, read_committed=False)
                 goodbyes.append(self._network.request(node_id, request, version=fetch.version, timeout_ms=timeout_ms))
-        # Behind a fetch that waits at the broker it may not be answered in time, but it was sent.
         if goodbyes:
-            _, late = await asyncio.wait([asyncio.ensure_future(each) for each in goodbyes], timeout=timeout_ms / 1000)
+            answered, late = await asyncio.wait(goodbyes, timeout=timeout_ms / 1000)
             for each in late:
                 each.cancel()
+            for each in answered:
+                if not each.cancelled():
+                    each.exception()  # nobody minds, but asyncio complains of what nobody looked at
 
     # What the program takes
 
@@ -175,7 +176,9 @@ class Fetcher:
         first of a poll, `Subscription.begin_poll` is called.
         """
         self._check_open()
-        self._raise_errors()
+        troubled = self._trouble()
+        if troubled is not None:
+            self._raise_of(troubled)
         return self._next_chunk()
 
     def take_records(self, limit: int) -> list[ConsumerRecord]:
@@ -184,15 +187,19 @@ class Fetcher:
         An error is raised only when it comes first: what was taken before it must get to the program, since it counts
         as handed out. The error comes again.
         """
-        chunk = self.take_chunk()
-        records = [] if chunk is None else chunk.take(limit)
-        while len(records) < limit and (chunk := self._another_chunk()) is not None:
-            try:
-                records += chunk.take(limit - len(records))
-            except Exception:
-                if not records:
-                    raise
-                break
+        chunk = self._first_chunk()
+        try:
+            records = [] if chunk is None else chunk.take(limit)
+            while len(records) < limit and (chunk := self._another_chunk()) is not None:
+                try:
+                    records += chunk.take(limit - len(records))
+                except ClientError:
+                    if not records:
+                        raise
+                    break
+        except BaseException:
+            self.put_back()
+            raise
         return records
 
     def take_arrow(self, max_rows: int) -> pa.RecordBatch | None:
@@ -204,16 +211,42 @@ class Fetcher:
             from barnabas.client.consumer.arrow_batches import ArrowBatches
 
             arrow = self._arrow = ArrowBatches()
-        chunk = self.take_chunk()
-        while chunk is not None:
-            try:
-                arrow.add(chunk, max_rows)
-            except Exception:
-                if not arrow.row_count:
-                    raise
-                break
-            chunk = None if arrow.is_full(max_rows) else self._another_chunk()
-        return arrow.take() if arrow.row_count else None
+        chunk = self._first_chunk()
+        try:
+            while chunk is not None:
+                try:
+                    arrow.add(chunk, max_rows)
+                except ClientError:
+                    if not arrow.row_count:
+                        raise
+                    break
+                chunk = None if arrow.is_full(max_rows) else self._another_chunk()
+            return arrow.take() if arrow.row_count else None
+        except BaseException:
+            self._arrow = None
+            self.put_back()
+            raise
+
+    def put_back(self) -> None:
+        """What was taken last, as records or as columns, did not get to the program: go back to where it began."""
+        before, self._before = self._before, {}
+        for partition, (state, position) in before.items():
+            if self._subscription.get(partition) is state and state.has_position and state.position != position:
+                state.take_back(position)
+        if before:
+            self._pump_soon()
+
+    def _first_chunk(self) -> Chunk | None:
+        self._before = {}
+        return self._noted(self.take_chunk())
+
+    def _noted(self, chunk: Chunk | None) -> Chunk | None:
+        if chunk is not None:
+            partition = TopicPartition(chunk.topic, chunk.partition)
+            if partition not in self._before:
+                state = self._subscription.state(partition)
+                self._before[partition] = (state, Position(chunk.next_offset, chunk.next_epoch))
+        return chunk
 
     def _next_chunk(self) -> Chunk | None:
         self._note_taken()
@@ -230,42 +263,48 @@ class Fetcher:
 
     def _another_chunk(self) -> Chunk | None:
         """None also if an error is next."""
-        if self._errors or self._failure() is not None:
+        if self._trouble() is not None:
             return None
         try:
-            return self._next_chunk()
-        except Exception:
+            return self._noted(self._next_chunk())
+        except CorruptRecordsError:
             return None
 
     async def wait_for_data(self, timeout_s: float | None = None) -> bool:
         """Wait until `take_chunk` may have something to give or to raise; whether that is so."""
         self._check_open()
-        if self._has_news():
+        if self.has_news():
             return True
         await self._wait(self._data_waiters, timeout_s)
         self._check_open()
-        return self._has_news()
+        return self.has_news()
 
     def wake(self) -> None:
         """End the present `wait_for_data`, whether there is data or not."""
         _settle_all(self._data_waiters)
 
-    def _has_news(self) -> bool:
-        return bool(self._errors) or self._buffer.has_data() or self._failure() is not None
+    def has_news(self) -> bool:
+        """Whether `take_chunk` may have something to give or to raise."""
+        return self._buffer.has_data() or self._trouble() is not None
 
-    def _raise_errors(self) -> None:
-        if self._errors:
-            raise self._errors.popleft()
-        failure = self._failure()
-        if failure is not None:
-            # It stays until the program seeks, but each time it is raised it should tell of this time.
-            raise failure.with_traceback(None)
-
-    def _failure(self) -> Exception | None:
+    def _trouble(self) -> PartitionState | None:
+        """The first partition that has something to raise."""
         for state in self._subscription.states().values():
-            if state.failure is not None and not state.is_paused:
-                return state.failure
+            if (state.failure is not None or state.error is not None) and not state.is_paused:
+                return state
         return None
+
+    def _raise_of(self, troubled: PartitionState) -> NoReturn:
+        failure = troubled.failure
+        if failure is None:
+            failure = troubled.error
+            assert failure is not None
+            # One cause may concern many partitions, and is told once.
+            for state in self._subscription.states().values():
+                if state.error is failure:
+                    state.error = None
+        # Each time it is raised it should tell of this time.
+        raise failure.with_traceback(None)
 
     def _note_taken(self) -> None:
         """Tell the metrics what the program has read of the chunk that it had."""
@@ -299,10 +338,8 @@ class Fetcher:
             if all(state.has_position for state in states):
                 return True
             for state in states:
-                if state.failure is not None:
-                    raise state.failure.with_traceback(None)
-            if self._errors:
-                raise self._errors.popleft()
+                if state.failure is not None or state.error is not None:
+                    self._raise_of(state)
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return False
@@ -321,19 +358,6 @@ class Fetcher:
                 timer.cancel()
             if waiter in waiters:
                 waiters.remove(waiter)
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: int
-    ) -> dict[TopicPartition, int]:
-        return await self.lookup.beginning_offsets(partitions, timeout_ms)
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
-        return await self.lookup.end_offsets(partitions, timeout_ms)
-
-    async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        return await self.lookup.offsets_for_times(timestamps_ms, timeout_ms)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Records between the position and the end that this reader sees; None as long as no fetch has told the end."""
@@ -394,9 +418,11 @@ class Fetcher:
         try:
             version = self._network.version_of(node_id, FetchRequest)
         except UnsupportedRequestError as error:
-            self._add_error(error)
             for partition in wanted:
-                self._reader.back_off(self._subscription.state(partition), now_ms)
+                state = self._subscription.state(partition)
+                state.error = error
+                self._reader.back_off(state, now_ms)
+            self._tell_news()
             return
         if version is None:
             self._network.connect_soon(node_id)  # `_on_ready` comes when it is there
@@ -449,7 +475,6 @@ class Fetcher:
                     self._reader.back_off(state, now_ms)
             return
         effects = self._reader.read(node_id, flight.wanted, answered, now_ms)
-        self._errors.extend(effects.errors)
         if metrics is not None:
             metrics.fetched(node_id, effects.size_bytes, effects.record_count, now_ms - flight.sent_ms)
             for topic, (size_bytes, records) in effects.by_topic.items():
@@ -472,13 +497,8 @@ class Fetcher:
 
     # Telling
 
-    def _add_error(self, error: Exception) -> None:
-        self._errors.append(error)
-        _settle_all(self._position_waiters)
-        _settle_all(self._data_waiters)
-
     def _tell_news(self) -> None:
-        if self._data_waiters and self._has_news():
+        if self._data_waiters and self.has_news():
             _settle_all(self._data_waiters)
 
     def _check_open(self) -> None:

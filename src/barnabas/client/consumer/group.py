@@ -90,6 +90,7 @@ class GroupDriver:
             before=self._note_progress,
             after=self._call_if_wanted,
         )
+        self.membership.on_rejoin = self._call_if_wanted
         network.on_update(lambda view: self._call_if_wanted())
         self._committer = Committer(
             network,
@@ -269,7 +270,7 @@ class GroupDriver:
         try:
             await self._committer.commit(offsets, timeout_ms)
         except BarnabasError as error:
-            _log.warning("group %s: offsets were not committed: %s", self._group_id, error)
+            _log.warning("group %s: auto-commit: %s", self._group_id, error)
 
     async def _take(self, step: Take) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -320,10 +321,8 @@ class GroupDriver:
         """Join, lead and sync, until the program must be told something."""
         while True:
             match step:
-                case Join() | Sync():
-                    await self._ask(step)
-                case Lead():
-                    await self._lead(step)
+                case Join() | Sync() | Lead():
+                    await self._carry_out(step)
                 case Wait(ms=float() | int() as wait_ms):
                     await asyncio.sleep(wait_ms / 1000)
                 case _:
@@ -333,6 +332,15 @@ class GroupDriver:
                 return
             self._follow_topics()
             step = self._next_step(with_program=False)
+
+    async def _carry_out(self, step: Join | Sync | Lead) -> None:
+        try:
+            await (self._lead(step) if isinstance(step, Lead) else self._ask(step))
+        except Exception as error:
+            # Nobody expects it, as it comes of a defect. The program hears of it, and its next poll tries again.
+            _log.exception("group %s: the rebalance was broken off", self._group_id)
+            self.membership.error = error
+            self.membership.exchange_failed(step, repr(error), self._clock.monotonic_ms())
 
     async def _ask(self, step: Join | Sync) -> None:
         membership = self.membership
@@ -399,13 +407,7 @@ class GroupDriver:
             return
         if by_pattern:
             network.metadata.set_topics(None)
-            view = network.view
-            subscription.set_matched(
-                topic
-                for topic in view.topics()
-                if subscription.matches(topic)
-                and not (self._settings.exclude_internal_topics and view.is_internal(topic))
-            )
+            subscription.match(network.view, exclude_internal=self._settings.exclude_internal_topics)
         else:
             network.metadata.set_topics(subscription.group_subscription)
         self._topics = tuple(sorted(subscription.topics))
@@ -466,9 +468,18 @@ class GroupDriver:
         if offsets:
             self._committer.commit_soon(offsets, self._auto_committed)
 
+    def commit_except(self, kept: Collection[TopicPartition]) -> None:
+        """Auto-commit what is about to be assigned no more: there is no later for it."""
+        if self._auto_commits:
+            offsets = {
+                partition: each for partition, each in self._subscription.consumed().items() if partition not in kept
+            }
+            if offsets:
+                self._committer.commit_soon(offsets, self._auto_committed)
+
     def _auto_committed(self, offsets: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
         if error is not None:
-            _log.warning("group %s: offsets were not committed: %s", self._group_id, error)
+            _log.warning("group %s: auto-commit: %s", self._group_id, error)
             retry_ms = self._clock.monotonic_ms() + self._settings.retry_backoff_ms
             self._auto_commit_at_ms = min(self._auto_commit_at_ms, retry_ms)
 
@@ -505,6 +516,7 @@ class GroupDriver:
         timeout_ms = self._timeout_ms(timeout_ms)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         await self._stop_exchange()
+        await self._committer.wait_for_pending(timeout_ms)
         membership = self.membership
         was_in = membership.may_commit
         if self._auto_commits and (was_in or not self._subscription.uses_group):

@@ -51,6 +51,7 @@ class Lifeline:
         self._after = after
         self._task: asyncio.Task[None] | None = None
         self._search: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
 
     def start(self) -> None:
@@ -58,7 +59,7 @@ class Lifeline:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        for task in (self._task, self._search):
+        for task in (self._task, self._search, self._leaving):
             if task is not None:
                 task.cancel()
 
@@ -73,7 +74,10 @@ class Lifeline:
             self._before(now_ms)
             leave = membership.overdue(now_ms)
             if leave is not None:
-                await self.send_leave(leave, self._settings.request_timeout_ms)
+                # Not waited for: if the program comes back, it joins again, and heartbeats are due.
+                self._leaving = asyncio.get_running_loop().create_task(
+                    self.send_leave(leave, self._settings.request_timeout_ms)
+                )
             beat = membership.heartbeat(now_ms)
             if beat is not None:
                 self._send(beat, now_ms)

@@ -94,6 +94,8 @@ class OffsetLookup:
         except TimeoutError as error:
             if isinstance(error, ClientTimeoutError):
                 raise
+            if not self._network.view.nodes:
+                raise self._network.gave_up("offsets were to be looked up", timeout_ms) from None
             left = [partition for partition in wanted if partition not in found]
             told = ", ".join(f"{each} ({reasons[each].name})" if each in reasons else str(each) for each in left)
             raise ClientTimeoutError(f"no offsets within {timeout_ms} ms of {told}") from None

@@ -34,7 +34,8 @@ _States = dict[TopicPartition, PartitionState]
 
 
 class PositionKeeper:
-    """`wake` it when something may have changed; `on_progress` is called when something has."""
+    """`wake` it when something may have changed; `on_progress` is called when something has. What the program must hear
+    of is left with the partitions that it concerns."""
 
     def __init__(
         self,
@@ -47,7 +48,6 @@ class PositionKeeper:
         randomness: Random,
         committed: Committed | None,
         on_progress: Callable[[], None],
-        on_error: Callable[[Exception], None],
     ) -> None:
         self._network = network
         self._subscription = subscription
@@ -56,7 +56,6 @@ class PositionKeeper:
         self._randomness = randomness
         self._committed = committed
         self._on_progress = on_progress
-        self._on_error = on_error
         self._backoff_ms = settings.retry_backoff_ms
         self._backoff_max_ms = settings.retry_backoff_max_ms
         self._woken = asyncio.Event()
@@ -120,7 +119,8 @@ class PositionKeeper:
             if not _is_passing(error):
                 if not isinstance(error, BarnabasError):
                     _log.exception("looking up positions of %s failed", ", ".join(map(str, states)))
-                self._on_error(error)
+                for state in states.values():
+                    state.error = error
         finally:
             self._woken.set()
             self._on_progress()
@@ -162,8 +162,8 @@ class PositionKeeper:
         failed: Mapping[TopicPartition, BrokerError],
     ) -> None:
         self._back_off(states[partition] for partition in (*retry, *failed))
-        for error in failed.values():
-            self._on_error(error)
+        for partition, error in failed.items():
+            states[partition].error = error
 
     def _back_off(self, states: Iterable[PartitionState]) -> None:
         now_ms = self._clock.monotonic_ms()

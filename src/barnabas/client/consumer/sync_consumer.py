@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client._kernel.receiving import ConsumerRecord
@@ -17,6 +17,7 @@ from barnabas.client.core.cluster_view import PartitionInfo
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.client.errors import ClientClosedError, WrongUseError
 from barnabas.client.plugins import RebalanceListener
+from barnabas.client.settings.keywords import ConsumerKeywords
 from barnabas.client.sync import LoopThread, invoke
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Consumer:
     at a time; only `wakeup` may be called by others. Listeners and callbacks run in the thread that polls.
     """
 
-    def __init__(self, *topics: str | Mapping[str, object], **settings: Any) -> None:
+    def __init__(self, *topics: str | Mapping[str, object], **settings: Unpack[ConsumerKeywords]) -> None:
         self._consumer = AsyncConsumer(*topics, invoke=invoke, **settings)
         self._thread = LoopThread(self._consumer._parts.client_id)
         self._user: int | None = None
@@ -64,7 +65,7 @@ class Consumer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, without a group's help. Those that were read before go on where they
-        were."""
+        were. With auto-commit, how far the others were read is committed."""
         self._do(self._consumer.assign, list(partitions))
 
     def unsubscribe(self) -> None:
@@ -84,29 +85,27 @@ class Consumer:
     def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records that are there, at most max.poll.records; waits for some up to `timeout` seconds, or for ever.
 
-        What an earlier poll returned counts as done. An empty list means that the time is over.
+        What an earlier poll returned counts as done. An empty list means that the time is over. `NoBrokersError` is
+        raised if no broker was ever reached, default.api.timeout.ms after the first use. A poll that Ctrl-C interrupts
+        has returned nothing: the next one begins with the same records.
         """
-        return self._wait(self._consumer.poll(timeout, max_records=max_records))
+        return self._wait(self._consumer.poll(timeout, max_records=max_records), self._consumer._put_back)
 
     def poll_arrow(self, timeout: float | None = None, *, max_rows: int | None = None) -> pa.RecordBatch:
         """The same as an Arrow record batch, with the columns topic, partition, offset, timestamp, key, value and
         headers. Keys and values are bytes: deserializers and interceptors are for records. Empty if the time is over.
         """
-        return self._wait(self._consumer.poll_arrow(timeout, max_rows=max_rows))
+        return self._wait(self._consumer.poll_arrow(timeout, max_rows=max_rows), self._consumer._put_back)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records for ever, one by one. Each counts as done when the next is asked for."""
-        if self._consumer._parts.interceptors:
-            while True:
-                yield from self.poll()
         while True:
             chunk = self._wait(self._consumer._next_chunk(None))
             if chunk is not None:
-                yield from chunk
+                yield from self._consumer._intercepted(chunk)
 
     def wakeup(self) -> None:
         """Let the poll that is under way, or the next one, end with `WakeupError`. For other threads."""
-        self._thread.check_process()
         self._thread.call_soon(self._consumer.wakeup)
 
     # Positions
@@ -210,14 +209,20 @@ class Consumer:
     # The end
 
     def close(self, timeout: float | None = None) -> None:
-        """Commit if auto-commit is on, leave the group, and end; within 30 seconds unless `timeout` says otherwise."""
+        """Commit if auto-commit is on, leave the group, and end; within 30 seconds unless `timeout` says otherwise.
+
+        What the program was given counts as done, except when an exception takes it out of `with`.
+        """
+        self._end(timeout, is_done=True)
+
+    def _end(self, timeout: float | None, *, is_done: bool) -> None:
         if not self._thread.is_usable:
             self._thread.close()
             return
         self._thread.check()
         self._enter()
         try:
-            self._thread.run(self._consumer.close(timeout))
+            self._thread.run(self._consumer._end(timeout, is_done=is_done))
         finally:
             self._leave()
             self._thread.close()
@@ -228,11 +233,11 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._end(None, is_done=error is None)
 
     # How calls reach the background
 
-    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def _wait(self, coroutine: Coroutine[Any, Any, T], on_dropped: Callable[[], object] | None = None) -> T:
         """Run it there, and run here what it wants the program to do meanwhile."""
         try:
             self._enter()
@@ -240,7 +245,7 @@ class Consumer:
             coroutine.close()
             raise
         try:
-            return self._thread.run(coroutine)
+            return self._thread.run(coroutine, on_dropped)
         finally:
             self._leave()
 

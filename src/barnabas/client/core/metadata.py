@@ -26,6 +26,7 @@ from barnabas.client.core.cluster_view import (
     PartitionInfo,
     TopicView,
 )
+from barnabas.net.backoff import grown
 from barnabas.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -42,8 +43,6 @@ __all__ = ["ClusterView", "Metadata", "MetadataPolicy", "Node", "PartitionInfo",
 #: Before this version brokers told leader epochs that could be older than the leaders beside them.
 RELIABLE_EPOCHS_VERSION: Final = 9
 _DEFAULT_IDLE_MS: Final = 300_000
-_JITTER: Final = 0.2
-_MAX_DOUBLINGS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +167,11 @@ class Metadata:
         """What is kept in the view; None for everything."""
         return None if self._wants_all else sorted({*self._fixed, *list(self._wanted)})
 
+    @property
+    def updated_at_ms(self) -> int | None:
+        """When an answer about everything last came; None for never."""
+        return self._succeeded_at_ms
+
     # When, and what to ask
 
     def next_update_in_ms(self, now_ms: int) -> float:
@@ -240,12 +244,6 @@ class Metadata:
         self.unreachable(now_ms, error)
         self._not_before_ms = now_ms + self._grown_ms(self._failure_count)
         self._failure_count += 1
-
-    def leader_hint(
-        self, tp: TopicPartition, leader_id: int, leader_epoch: int, endpoints: Iterable[Node] = ()
-    ) -> bool:
-        """Believe a broker that names its successor; whether that was news. See `leader_hints`."""
-        return self.leader_hints([(tp, leader_id, leader_epoch)], endpoints) > 0
 
     def leader_hints(self, hints: Iterable[tuple[TopicPartition, int, int]], endpoints: Iterable[Node] = ()) -> int:
         """Leaders and epochs that an answer to Produce or Fetch told beside its error, with their addresses; how many
@@ -323,9 +321,7 @@ class Metadata:
         return max(0.0, (self._succeeded_at_ms or 0) + self.policy.max_age_ms - now_ms)
 
     def _grown_ms(self, count: int) -> float:
-        policy = self.policy
-        exact_ms = policy.retry_backoff_ms << min(count, _MAX_DOUBLINGS)
-        return min(policy.retry_backoff_max_ms, exact_ms * self._randomness.uniform(1 - _JITTER, 1 + _JITTER))
+        return grown(self.policy.retry_backoff_ms, self.policy.retry_backoff_max_ms, count, self._randomness)
 
     def _forget_idle(self, now_ms: int) -> None:
         for topic, used_at_ms in list(self._wanted.items()):

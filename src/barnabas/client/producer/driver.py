@@ -63,7 +63,7 @@ class DriverNetwork(Protocol):
 
 
 class SenderFailedError(ClientError):
-    """The sender broke down, through a fault in this package. The producer sends nothing any more."""
+    """The sender broke down, through a fault in this package or by Ctrl-C. The producer sends nothing any more."""
 
 
 class SenderDriver:
@@ -112,8 +112,8 @@ class SenderDriver:
     def wake(self) -> None:
         """There may be something to do."""
         if self._loop is not None and not self._is_awake and not self._is_stopped:
-            self._is_awake = True
             self._loop.call_soon(self._turn)
+            self._is_awake = True
 
     def wake_threadsafe(self) -> None:
         """The same from any thread. Nearly free if a turn is coming already.
@@ -123,17 +123,21 @@ class SenderDriver:
         """
         if self._is_awake or self._is_stopped or self._loop is None:
             return
-        self._is_awake = True
         try:
+            self._is_awake = True
             self._loop.call_soon_threadsafe(self._turn)
         except RuntimeError:
-            # The loop is closed. Who closes a loop under a producer has no use for its records.
+            # The loop is closed, and all records were failed with it.
             self._is_stopped = True
+        except BaseException:
+            # Ctrl-C: perhaps no turn will come. One too many does no harm.
+            self._is_awake = False
+            raise
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send at once what is there, and wait until all of it is acknowledged or failed."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        flush = self._accumulator.begin_flush(partial(_settle, over))
+        flush = self._accumulator.begin_flush(partial(settle, over))
         self.wake()
         try:
             if not flush.is_done:
@@ -185,8 +189,10 @@ class SenderDriver:
             self._timer = None
         try:
             wait_ms = self._steps()
-        except Exception as error:
+        except BaseException as error:
             self._break_down(error)
+            if not isinstance(error, Exception):
+                raise
             return
         if wait_ms <= 0:
             self.wake()
@@ -231,8 +237,11 @@ class SenderDriver:
                 self._sender.failed(request, outcome, self._now_ms())
             else:
                 self._sender.answered(request, outcome, self._now_ms())
-        except Exception as error:
+        except BaseException as error:
+            # What callbacks raise does not come here. But Ctrl-C may come anywhere, where the loop has the main thread.
             self._break_down(error)
+            if not isinstance(error, Exception):
+                raise
         self.wake()
         self._look_for_end()
 
@@ -275,15 +284,35 @@ class SenderDriver:
         if self._waiters and self._sender.is_drained:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
-                _settle(waiter)
+                settle(waiter)
 
-    def _break_down(self, cause: Exception) -> None:
-        """A fault of ours. Nobody may wait for records that will not be sent any more."""
-        _log.critical("The sender of a producer failed; all its records are failed", exc_info=cause)
-        error = SenderFailedError(
-            f"the producer's sender failed through a fault in barnabas ({cause!r}), and nothing is sent any more; "
-            "close this producer and make a new one, and please report the traceback in the log"
+    def lose_loop(self) -> None:
+        """The loop ends, and this was not closed. Whatever is not acknowledged fails, and nothing is taken any more."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        self._sender.break_down(
+            ClientClosedError(
+                "the event loop of the producer ended before the producer was closed, and nothing is sent any more; "
+                "what was not acknowledged by then may be written"
+            )
         )
+
+    def _break_down(self, cause: BaseException) -> None:
+        """A fault of ours, or an interruption. Nobody may wait for what will not be sent any more."""
+        if isinstance(cause, Exception):
+            why = (
+                f"the producer's sender failed through a fault in barnabas ({cause!r}), and nothing is sent any more; "
+                "close this producer and make a new one, and please report the traceback in the log"
+            )
+            _log.critical("The sender of a producer failed; all its records are failed", exc_info=cause)
+        else:
+            why = (
+                f"the producer's sender was interrupted by {type(cause).__name__}, and nothing is sent any more; "
+                "close this producer and make a new one"
+            )
+            _log.warning("The sender of a producer was interrupted; all its records are failed", exc_info=cause)
+        error = SenderFailedError(why)
         error.__cause__ = cause
         try:
             self._sender.break_down(error)
@@ -293,6 +322,7 @@ class SenderDriver:
         self._look_for_end()
 
 
-def _settle(waiter: asyncio.Future[None]) -> None:
+def settle(waiter: asyncio.Future[None]) -> None:
+    """Wake whoever waits, unless it has given up."""
     if not waiter.done():
         waiter.set_result(None)

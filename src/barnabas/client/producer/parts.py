@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock, SystemClock
-from barnabas.client._kernel.sending import Home, RecordMetadata
+from barnabas.client._kernel.sending import Home, RecordMetadata, partition_number, record_timestamp_ms, topic_name
 from barnabas.client.core.cluster_view import ClusterView
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.metrics import PRODUCER, MetricsRegistry, NetworkMetrics, ProducerMetrics, Windows
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from barnabas.client.core.producing.arrow_rows import ArrowRows
     from barnabas.client.core.producing.lanes import TopicLane
 
-MAX_TIMESTAMP_MS: Final = 2**63 - 1
 _numbers = count(1)
 
 
@@ -126,7 +127,13 @@ class ProducerParts:
             request_timeout_ms=settings.request_timeout_ms,
             is_shared=is_shared,
         )
+        self.metrics.watch(
+            metadata_updated_ms=lambda: self.metadata.updated_at_ms,
+            in_flight=lambda: sum(map(self.network.in_flight, self.network.view.nodes)),
+        )
         self.is_closed = False
+        self._is_shared = is_shared
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def is_direct(self) -> bool:
@@ -145,9 +152,20 @@ class ProducerParts:
 
     async def start(self) -> None:
         """Begin to work, on the running loop."""
-        self.home.settle()
+        loop = asyncio.get_running_loop()
+        # A thread of our own is not the program's to end. The program's loop is: it stops as by any other callback.
+        self.home.settle(None if self._is_shared else lambda error: loop.call_soon(_raise, error))
+        lost = weakref.WeakMethod(self._lose_loop)
+        self.network.on_loop_end(lambda: (end := lost()) and end())
         await self.network.start()
         self.driver.start()
+
+    def _lose_loop(self) -> None:
+        self.home.leave()
+        self.driver.lose_loop()
+        if self._is_shared:
+            # A loop of our own waits for this. One of the program's closes its connections itself.
+            self._ending = asyncio.get_running_loop().create_task(self.network.close())
 
     async def close(self, timeout_ms: float | None) -> None:
         """Send what is there, as long as that takes or as there is time for, and end."""
@@ -155,8 +173,13 @@ class ProducerParts:
             await self.driver.close(timeout_ms)
         finally:
             await self.network.close()
-            close_all(self._plugins)
-            self.registry.close()
+            self.home.leave()
+            self.dispose()
+
+    def dispose(self) -> None:
+        """Close what the program plugged in; all there is to close where there is no loop, or none any more."""
+        close_all(self._plugins)
+        self.registry.close()
 
     def check_open(self) -> None:
         if self.is_closed:
@@ -168,7 +191,7 @@ class ProducerParts:
     # One record
 
     def intercepted(self, record: ProducerRecord) -> ProducerRecord:
-        return self.interceptors.on_send(record) if self.interceptors else record
+        return checked(self.interceptors.on_send(record)) if self.interceptors else record
 
     def prepared(self, record: ProducerRecord, view: ClusterView, on_delivery: OnDelivery | None) -> Prepared:
         """Serialize a record and choose its partition. Raises what the program did wrong."""
@@ -176,13 +199,7 @@ class ProducerParts:
         headers = list(record.headers or ())
         key = self.key.bytes_of(topic, headers, record.key)
         value = self.value.bytes_of(topic, headers, record.value)
-        timestamp_ms = record.timestamp_ms
-        if timestamp_ms is None:
-            timestamp_ms = self.clock.now_ms()
-        elif isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
-            raise TypeError(f"timestamp_ms must be an integer, not {type(timestamp_ms).__name__}")
-        elif not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
-            raise ValueError(f"timestamp_ms = {timestamp_ms}: milliseconds since 1970 are expected")
+        timestamp_ms = self.clock.now_ms() if record.timestamp_ms is None else record.timestamp_ms
         partition = self._partition_of(record, key, value, view)
         return Prepared(partition, value, key, headers, timestamp_ms, self._acknowledging(on_delivery))
 
@@ -223,7 +240,22 @@ class ProducerParts:
             ignores_keys=self.settings.partitioner_ignore_keys,
         )
 
-    # What there is to say
+    # Waits
+
+    def flush_ended(self, took_s: float) -> None:
+        with self.accumulator.lock:
+            self.metrics.flush(int(took_s * 1e9))
+
+    def memory_wait_began(self) -> None:
+        with self.accumulator.lock:
+            self.metrics.waiting(1)
+
+    def memory_wait_ended(self, waited_s: float, is_exhausted: bool) -> None:
+        with self.accumulator.lock:
+            self.metrics.waiting(-1)
+            self.metrics.waited(int(waited_s * 1e9))
+            if is_exhausted:
+                self.metrics.buffer_exhausted()
 
     def buffer_full(self) -> BufferFullError:
         return BufferFullError(
@@ -239,16 +271,22 @@ def unknown_partition(partition: TopicPartition, view: ClusterView) -> UnknownPa
     )
 
 
-def checked_target(topic: object, partition: object) -> None:
-    """What a record is for: things that only a mistake can get wrong."""
-    if not isinstance(topic, str):
-        raise TypeError(f"a topic must be text, not {type(topic).__name__}")
-    if not topic:
-        raise ValueError("a topic must have a name")
-    if partition is not None and (isinstance(partition, bool) or not isinstance(partition, int)):
-        raise TypeError(f"a partition must be an integer, not {type(partition).__name__}")
-    if isinstance(partition, int) and partition < 0:
-        raise ValueError(f"partition = {partition}: 0 or more is expected, or None for any")
+def checked_target(topic: object, partition: object) -> tuple[str, int | None]:
+    """What a record is for. Refuses what only a mistake can get wrong."""
+    return topic_name(topic), None if partition is None else partition_number(partition)
+
+
+def checked(record: ProducerRecord) -> ProducerRecord:
+    """A record as the program gave it, or an interceptor made it, with plain text and numbers."""
+    topic, partition = checked_target(record.topic, record.partition)
+    timestamp_ms = None if record.timestamp_ms is None else record_timestamp_ms(record.timestamp_ms)
+    if topic is record.topic and partition is record.partition and timestamp_ms is record.timestamp_ms:
+        return record
+    return replace(record, topic=topic, partition=partition, timestamp_ms=timestamp_ms)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _accumulator_settings(settings: ProducerSettings) -> AccumulatorSettings:
@@ -280,5 +318,4 @@ def record_of(
     partition: int | None,
     timestamp_ms: int | None,
 ) -> ProducerRecord:
-    checked_target(topic, partition)
-    return ProducerRecord(topic, value, key, tuple(headers or ()), partition, timestamp_ms)
+    return checked(ProducerRecord(topic, value, key, tuple(headers or ()), partition, timestamp_ms))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
-from random import Random, SystemRandom
+from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client._kernel.sending import AsyncSendPath
@@ -19,9 +18,12 @@ from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.lanes import TopicLane
 from barnabas.client.errors import ClientClosedError, WrongUseError
+from barnabas.client.producer.driver import settle
 from barnabas.client.producer.finding import find_lane
 from barnabas.client.producer.parts import Prepared, ProducerParts, checked_target, record_of
 from barnabas.client.settings import ProducerSettings
+from barnabas.client.settings.keywords import ProducerKeywords
+from barnabas.net.runtime import new_randomness
 
 if TYPE_CHECKING:
     from barnabas.client._kernel.sending import ArrowDelivery, OnDelivery, SendFuture
@@ -39,7 +41,9 @@ class Producer(AsyncSendPath):
 
     Settings have Kafka's names: as keywords with underscores, or in a dict with dots. A producer belongs to the event
     loop in which it is first used, and is started by that. `send` waits for metadata and for memory, at most
-    max.block.ms; it lets other tasks run whenever a batch is full.
+    max.block.ms; it lets other tasks run whenever a batch is full. It raises if these do not come, or if the record is
+    too large: then its `on_delivery` is not called. What callbacks raise is logged; only KeyboardInterrupt and
+    SystemExit stop the loop, as they do from any callback, once all records of the answer have their outcome.
     """
 
     def __init__(
@@ -49,13 +53,13 @@ class Producer(AsyncSendPath):
         *,
         clock: Clock | None = None,
         randomness: Random | None = None,
-        **settings: Any,
+        **settings: Unpack[ProducerKeywords],
     ) -> None:
         loaded = ProducerSettings.load(*([config] if config else []), **settings)
         self._parts = ProducerParts(
             loaded,
             clock=clock or SystemClock(),
-            randomness=randomness or SystemRandom(),
+            randomness=randomness or new_randomness(),
             lock=nullcontext(),
             is_shared=False,
         )
@@ -74,20 +78,12 @@ class Producer(AsyncSendPath):
             return
         if self._loop is not None:
             raise WrongUseError("this producer belongs to another event loop: make one in each loop")
-        self._loop = loop
-        lost = weakref.WeakMethod(self._lost)
-        self._parts.network.on_loop_end(lambda: (end := lost()) and end())
+        self._loop = self.owner = loop
         try:
             await self._parts.start()
         except BaseException:
-            self._loop = None
+            self._loop = self.owner = None
             raise
-
-    def _lost(self) -> None:
-        """The loop ends, and the producer is still open: nothing will be sent any more."""
-        self.is_direct = False
-        self._parts.accumulator.close()
-        self._parts.accumulator.abort(ClientClosedError("the event loop ended before the producer was closed"))
 
     async def send_arrow(self, topic: str, data: Any, *, partition: int | None = None) -> ArrowDelivery:
         """Send the rows of a table: one future for all of them, which gives the offsets by partition.
@@ -96,7 +92,7 @@ class Producer(AsyncSendPath):
         must be there; `key`, `headers`, `timestamp` and `partition` may be. Returns when all rows are in batches.
         """
         await self.start()
-        checked_target(topic, partition)
+        topic, partition = checked_target(topic, partition)
         lane, _ = await find_lane(self._parts, topic, partition, self._max_block_ms / 1000)
         rows = self._parts.arrow_rows(lane, data, partition)
         waiter: MemoryWaiter | None = None
@@ -108,6 +104,8 @@ class Producer(AsyncSendPath):
                 else:
                     await asyncio.sleep(0)
         except BaseException as error:
+            if waiter is not None:
+                self._parts.accumulator.give_up(waiter)
             rows.abandon(error if isinstance(error, Exception) else ClientClosedError("send_arrow was cancelled"))
             raise
         return rows.delivery
@@ -117,12 +115,17 @@ class Producer(AsyncSendPath):
         if self._parts.is_closed or self._loop is None:
             return
         await self.start()
-        await self._parts.driver.flush(None if timeout is None else timeout * 1000)
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        try:
+            await self._parts.driver.flush(None if timeout is None else timeout * 1000)
+        finally:
+            self._parts.flush_ended(loop.time() - start)
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The partitions of a topic, with their leaders."""
         await self.start()
-        checked_target(topic, None)
+        topic, _ = checked_target(topic, None)
         view = await self._parts.network.topic_metadata(topic, self._max_block_ms)
         self._parts.accumulator.lane(topic, view)
         return view.partitions(topic)
@@ -148,6 +151,7 @@ class Producer(AsyncSendPath):
         parts.is_closed = True
         self.is_direct = False
         if loop is None or loop.is_closed():
+            parts.dispose()
             return
         self._closing = loop.create_future()
         try:
@@ -210,47 +214,49 @@ class Producer(AsyncSendPath):
 
     async def _appended(self, lane: TopicLane, record: Prepared, deadline: float) -> SendFuture:
         append, now_ms = self._parts.accumulator.append, self._parts.clock.monotonic_ms
+        outcome: SendFuture | MemoryWaiter | None = None
         waiter: MemoryWaiter | None = None
-        while True:
-            outcome = append(
-                lane,
-                record.partition,
-                record.value,
-                record.key,
-                record.headers,
-                record.timestamp_ms,
-                record.on_delivery,
-                now_ms(),
-                waiter,
-            )
-            if not isinstance(outcome, MemoryWaiter):
-                # A batch was opened: the loop gets a turn, or a program that only sends would keep it from sending.
-                await asyncio.sleep(0)
-                return outcome
-            waiter = outcome
-            await self._memory(waiter, deadline)
+        try:
+            while True:
+                outcome = append(
+                    lane,
+                    record.partition,
+                    record.value,
+                    record.key,
+                    record.headers,
+                    record.timestamp_ms,
+                    record.on_delivery,
+                    now_ms(),
+                    waiter,
+                )
+                if not isinstance(outcome, MemoryWaiter):
+                    # A batch was opened: the loop gets a turn, or a program that only sends would keep it from sending.
+                    await asyncio.sleep(0)
+                    return outcome
+                waiter = outcome
+                await self._memory(waiter, deadline)
+        except BaseException:
+            # Also by a cancellation no place in the line may be left behind.
+            if isinstance(outcome, MemoryWaiter):
+                self._parts.accumulator.give_up(outcome)
+            raise
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._max_block_ms / 1000
 
     async def _memory(self, waiter: MemoryWaiter, deadline: float) -> None:
+        """Wait until there is memory, or none will come any more. If this raises, the caller gives the waiter up."""
         parts, loop = self._parts, asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
-        waiter.watch(partial(_settle, over))
-        parts.metrics.waiting(1)
+        waiter.watch(partial(settle, over))
+        start = loop.time()
+        is_exhausted = False
+        parts.memory_wait_began()
         try:
             async with asyncio.timeout_at(deadline):
                 await over
         except TimeoutError:
-            parts.accumulator.give_up(waiter)
+            is_exhausted = True
             raise parts.buffer_full() from None
-        except BaseException:
-            parts.accumulator.give_up(waiter)
-            raise
         finally:
-            parts.metrics.waiting(-1)
-
-
-def _settle(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+            parts.memory_wait_ended(loop.time() - start, is_exhausted)

@@ -11,9 +11,8 @@ import warnings
 import weakref
 from collections.abc import Iterable, Mapping
 from queue import Empty, SimpleQueue
-from random import SystemRandom
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from barnabas.base.runtime import SystemClock
 from barnabas.client._kernel.sending import SyncSendPath
@@ -21,11 +20,13 @@ from barnabas.client.core.cluster_view import ClusterView, PartitionInfo
 from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.lanes import TopicLane
-from barnabas.client.errors import WrongUseError
+from barnabas.client.errors import ClientClosedError, WrongUseError
 from barnabas.client.producer.finding import find_lane
 from barnabas.client.producer.parts import Prepared, ProducerParts, checked_target, record_of
 from barnabas.client.settings import ProducerSettings
+from barnabas.client.settings.keywords import ProducerKeywords
 from barnabas.client.sync import LoopThread
+from barnabas.net.runtime import new_randomness
 
 if TYPE_CHECKING:
     from barnabas.client._kernel.sending import ArrowDelivery, OnDelivery, SendFuture
@@ -43,14 +44,16 @@ class Producer(SyncSendPath):
             metadata = producer.send("clicks", b"value", key=b"u1").result()
 
     Settings have Kafka's names: as keywords with underscores, or in a dict with dots. Any number of threads may share
-    one. `send` returns as soon as the record is in a batch; it waits for metadata and for memory, at most max.block.ms.
-    Callbacks run on the background thread: they may call `send`, but must not wait for anything of this producer.
+    one. `send` returns as soon as the record is in a batch; it waits for metadata and for memory, at most max.block.ms,
+    and raises if these do not come, or if the record is too large: then its `on_delivery` is not called.
+    Callbacks run on the background thread, before the futures of their batch are done: they may call `send`, but must
+    not wait for anything of this producer. Whatever they raise is logged, also a SystemExit: that thread goes on.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerKeywords]) -> None:
         loaded = ProducerSettings.load(*([config] if config else []), **settings)
         self._parts = ProducerParts(
-            loaded, clock=SystemClock(), randomness=SystemRandom(), lock=threading.RLock(), is_shared=True
+            loaded, clock=SystemClock(), randomness=new_randomness(), lock=threading.RLock(), is_shared=True
         )
         parts = self._parts
         super().__init__(parts.accumulator.lanes, parts.home, **parts.send_path_options())
@@ -72,16 +75,19 @@ class Producer(SyncSendPath):
         must be there; `key`, `headers`, `timestamp` and `partition` may be. Returns when all rows are in batches.
         """
         self._check()
-        checked_target(topic, partition)
+        topic, partition = checked_target(topic, partition)
         lane, _ = self._lane(topic, partition, self._deadline())
         rows = self._parts.arrow_rows(lane, data, partition)
+        waiter: MemoryWaiter | None = None
         try:
             waiter = rows.advance(self._parts.clock.monotonic_ms())
             while waiter is not None:
                 self._memory(waiter, self._deadline())
                 waiter = rows.advance(self._parts.clock.monotonic_ms(), waiter)
-        except Exception as error:
-            rows.abandon(error)
+        except BaseException as error:
+            if waiter is not None:
+                self._parts.accumulator.give_up(waiter)
+            rows.abandon(error if isinstance(error, Exception) else ClientClosedError("send_arrow was interrupted"))
             raise
         return rows.delivery
 
@@ -89,12 +95,16 @@ class Producer(SyncSendPath):
         """Send at once what is there, and wait until all of it is acknowledged or failed."""
         self._thread.check_process()
         if not self._parts.is_closed:
-            self._thread.run(self._parts.driver.flush(None if timeout is None else timeout * 1000))
+            start = time.monotonic()
+            try:
+                self._thread.run(self._parts.driver.flush(None if timeout is None else timeout * 1000))
+            finally:
+                self._parts.flush_ended(time.monotonic() - start)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The partitions of a topic, with their leaders."""
         self._check()
-        checked_target(topic, None)
+        topic, _ = checked_target(topic, None)
         return self._lane(topic, None, self._deadline())[1].partitions(topic)
 
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -122,6 +132,11 @@ class Producer(SyncSendPath):
             parts.is_closed = True
             self.is_direct = False
             _open.discard(self)
+            if self._thread.loop.is_closed():
+                # It ended by itself: every record was failed then.
+                parts.dispose()
+                self._thread.close()
+                return
             try:
                 self._thread.run(parts.close(None if timeout is None else max(0.0, timeout) * 1000))
             finally:
@@ -184,23 +199,30 @@ class Producer(SyncSendPath):
 
     def _appended(self, lane: TopicLane, record: Prepared, deadline: float) -> SendFuture:
         append, now_ms = self._parts.accumulator.append, self._parts.clock.monotonic_ms
+        outcome: SendFuture | MemoryWaiter | None = None
         waiter: MemoryWaiter | None = None
-        while True:
-            outcome = append(
-                lane,
-                record.partition,
-                record.value,
-                record.key,
-                record.headers,
-                record.timestamp_ms,
-                record.on_delivery,
-                now_ms(),
-                waiter,
-            )
-            if not isinstance(outcome, MemoryWaiter):
-                return outcome
-            waiter = outcome
-            self._memory(waiter, deadline)
+        try:
+            while True:
+                outcome = append(
+                    lane,
+                    record.partition,
+                    record.value,
+                    record.key,
+                    record.headers,
+                    record.timestamp_ms,
+                    record.on_delivery,
+                    now_ms(),
+                    waiter,
+                )
+                if not isinstance(outcome, MemoryWaiter):
+                    return outcome
+                waiter = outcome
+                self._memory(waiter, deadline)
+        except BaseException:
+            # Also by Ctrl-C no place in the line may be left behind.
+            if isinstance(outcome, MemoryWaiter):
+                self._parts.accumulator.give_up(outcome)
+            raise
 
     def _check(self) -> None:
         self._thread.check_process()
@@ -210,27 +232,25 @@ class Producer(SyncSendPath):
         return time.monotonic() + self._max_block_ms / 1000
 
     def _memory(self, waiter: MemoryWaiter, deadline: float) -> None:
-        """Wait until there is memory, or none will come any more."""
+        """Wait until there is memory, or none will come any more. If this raises, the caller gives the waiter up."""
         parts = self._parts
         if parts.home.is_here and not waiter.is_over:
-            parts.accumulator.give_up(waiter)
             raise WrongUseError(
                 "send() in a callback found buffer.memory used up, and only the thread that runs the callback could "
                 "make room: send from another thread"
             )
         over: SimpleQueue[None] = SimpleQueue()
         waiter.watch(lambda: over.put(None))
-        parts.metrics.waiting(1)
+        start = time.monotonic()
+        is_exhausted = False
+        parts.memory_wait_began()
         try:
-            over.get(timeout=max(0.0, deadline - time.monotonic()))
+            over.get(timeout=max(0.0, deadline - start))
         except Empty:
-            parts.accumulator.give_up(waiter)
+            is_exhausted = True
             raise parts.buffer_full() from None
-        except BaseException:
-            parts.accumulator.give_up(waiter)
-            raise
         finally:
-            parts.metrics.waiting(-1)
+            parts.memory_wait_ended(time.monotonic() - start, is_exhausted)
 
     def _lane(self, topic: str, partition: int | None, deadline: float) -> tuple[TopicLane, ClusterView]:
         """What records for a topic, and perhaps for one partition of it, go through, once that is known."""

@@ -24,7 +24,9 @@ from barnabas.base.settings.security import SaslSettings, TlsSettings
 from barnabas.base.settings.units import KIB, MINUTE_MS
 from barnabas.client.settings.plugins import REPORTERS
 
-BOOTSTRAP_SERVERS = items_like(r"[^@/]+:[0-9]{1,5}", "each host:port, at least one", at_least_one=True)
+#: 0 to 65535.
+_PORT = r"(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+BOOTSTRAP_SERVERS = items_like(rf"[^@/]+:{_PORT}", "each host:port, at least one", at_least_one=True)
 
 # The first wait and the longest one of what is tried again with growing patience.
 _WAITS = (

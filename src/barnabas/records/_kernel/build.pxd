@@ -70,6 +70,7 @@ cdef class RecordBuffer:
     cdef readonly int32_t last_offset_delta
     cdef readonly int64_t base_timestamp_ms
     cdef readonly int64_t max_timestamp_ms
+    cdef readonly int64_t largest_record_bytes
 
     cdef int64_t append_each(self, RowColumns rows, int64_t first, int64_t stop) except -1 nogil
     cdef int check_open(self) except -1
@@ -89,7 +90,9 @@ cdef class RecordBuffer:
         return self.grow(record_bytes)
 
     cdef inline void added(self, uint8_t* end, int32_t offset_delta, int64_t timestamp_ms) noexcept nogil:
-        self.size_bytes = end - self.data
+        cdef int64_t record_bytes = end - self.data - self.size_bytes
+        self.size_bytes += record_bytes
+        self.largest_record_bytes = max(self.largest_record_bytes, record_bytes)
         self.last_offset_delta = offset_delta
         if not self.base_timestamp_is_known:
             self.base_timestamp_is_known = True

@@ -43,6 +43,9 @@ class RecordBuffer:
     @property
     def max_timestamp_ms(self) -> int:
         """-1 while there is no record."""
+    @property
+    def largest_record_bytes(self) -> int:
+        """0 while there is no record."""
     def append(
         self,
         value: Buffer | None,

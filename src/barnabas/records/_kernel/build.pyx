@@ -43,7 +43,10 @@ cdef list flat_headers(object headers, int64_t* size_bytes):
     cdef bytes name, value
     cdef int32_t name_size, value_size
     for pair in headers:
-        key, content = pair
+        try:
+            key, content = pair
+        except (TypeError, ValueError):
+            raise TypeError(f"a header is a pair of text and bytes, such as ('trace', b'1'), not {pair!r}") from None
         if type(key) is not str:
             raise TypeError(f"a header's key must be str, not {type(key).__name__}")
         try:

@@ -57,6 +57,12 @@ class RecordColumns:
     @property
     def taken_bytes(self) -> int:
         """Decompressed bytes of all batches added: no column can be longer than this."""
+    @property
+    def read_bytes(self) -> int:
+        """How far the last `add` came in its payload."""
+    @property
+    def read_count(self) -> int:
+        """How many records lie in those bytes."""
     def make_room(self, size_bytes: int, row_count: int) -> None:
         """Prepare for so much at once: growing step by step would copy what is there already."""
     def add(
@@ -69,10 +75,14 @@ class RecordColumns:
         append_time: bool,
         from_offset: int = ...,
         row_limit: int = ...,
+        from_byte: int = 0,
     ) -> bool:
         """Add the records in `payload` (decompressed) whose offset is not below `from_offset`, at most `row_limit`.
 
-        Returns whether that were all of them; if not, `last_offset` tells where to go on. The caller sees to it that `taken_bytes` and the payload together stay below 2 GiB: offsets have 32 bits.
+        Returns whether that were all of them. If not, `last_offset` tells where to go on; so that those before need not
+        be read again, `read_bytes` and `read_count` tell how far it came: `record_count` records are read from
+        `from_byte` on. The caller sees to it that `taken_bytes` and the payload together stay below 2 GiB: offsets have
+        32 bits.
         """
     def take(self) -> TakenColumns:
         """Hand over what was collected and start anew."""

@@ -227,6 +227,9 @@ cdef class RecordColumns:
     cdef Growing timestamps
     cdef bint busy  # a batch is being added without the lock of the interpreter
     cdef readonly int64_t taken_bytes
+    #: How far the last `add` came: bytes of its payload, and records in them.
+    cdef readonly int64_t read_bytes
+    cdef readonly int32_t read_count
 
     def __dealloc__(self):
         release(&self.keys)
@@ -264,10 +267,14 @@ cdef class RecordColumns:
         bint append_time,
         int64_t from_offset=INT64_MIN,
         int64_t row_limit=INT32_MAX,
+        int64_t from_byte=0,
     ) -> bool:
         """Add the records in `payload` (decompressed) whose offset is not below `from_offset`, at most `row_limit`.
 
-        Returns whether that were all of them; if not, `last_offset` tells where to go on. The caller sees to it that `taken_bytes` and the payload together stay below 2 GiB: offsets have 32 bits.
+        Returns whether that were all of them. If not, `last_offset` tells where to go on; so that those before need not
+        be read again, `read_bytes` and `read_count` tell how far it came: `record_count` records are read from
+        `from_byte` on. The caller sees to it that `taken_bytes` and the payload together stay below 2 GiB: offsets have
+        32 bits.
         """
         cdef memoryview view = plain_view(payload)
         cdef Cursor cursor = cursor_over(data_of(view), size_of(view))
@@ -275,12 +282,16 @@ cdef class RecordColumns:
         cdef Mark values = mark_of(&self.values)
         cdef Mark header_keys = mark_of(&self.header_keys)
         cdef Mark header_values = mark_of(&self.header_values)
+        cdef int64_t left_bytes = size_of(view) - from_byte
         cdef bint good
         self.check_idle()
-        if record_count > size_of(view) // MIN_RECORD_BYTES:
-            raise RemoteProtocolError(f"{record_count} records cannot fit in {size_of(view)} bytes")
-        if self.taken_bytes + size_of(view) > INT32_MAX:
-            raise ValueError(f"{self.taken_bytes} and {size_of(view)} bytes are more than one column can hold")
+        if not 0 <= from_byte <= size_of(view):
+            raise ValueError(f"byte {from_byte} is not among {size_of(view)}")
+        if record_count > left_bytes // MIN_RECORD_BYTES:
+            raise RemoteProtocolError(f"{record_count} records cannot fit in {left_bytes} bytes")
+        if self.taken_bytes + left_bytes > INT32_MAX:
+            raise ValueError(f"{self.taken_bytes} and {left_bytes} bytes are more than one column can hold")
+        cursor.at += from_byte
         self.busy = True
         with nogil:
             good = self.add_each(
@@ -297,7 +308,8 @@ cdef class RecordColumns:
             if cursor.failure == OUT_OF_MEMORY:
                 raise MemoryError
             fail(&cursor)
-        self.taken_bytes += size_of(view)
+        self.read_bytes = cursor.at - cursor.start - from_byte
+        self.taken_bytes += self.read_bytes
         return cursor.at == cursor.end
 
     cdef int check_idle(self) except -1:
@@ -320,7 +332,7 @@ cdef class RecordColumns:
         was good to its last byte moves the ends of the columns themselves."""
         cdef const uint8_t* payload_end = cursor.end
         cdef RawRecord record
-        cdef int64_t i, offset, row = self.values.rows, row_end = row + row_limit
+        cdef int64_t i = 0, offset, row = self.values.rows, row_end = row + row_limit
         cdef int64_t value_bytes = self.values.data.used_bytes, value_nulls = 0
         cdef int64_t key_bytes = self.keys.data.used_bytes, key_nulls = 0
         cdef int64_t* offsets
@@ -329,7 +341,7 @@ cdef class RecordColumns:
         cdef int32_t* value_ends
         cdef int32_t* key_ends
         cdef uint8_t* values
-        if not self.reserve_all(record_count) or not reserve(&self.values.data, cursor.end - cursor.start):
+        if not self.reserve_all(min(record_count, row_limit)) or not reserve(&self.values.data, cursor.end - cursor.at):
             return refuse(cursor, OUT_OF_MEMORY)
         offsets = <int64_t*>self.offsets.data
         timestamps = <int64_t*>self.timestamps.data
@@ -337,9 +349,10 @@ cdef class RecordColumns:
         value_ends = <int32_t*>self.values.ends.data + 1
         key_ends = <int32_t*>self.keys.ends.data + 1
         values = self.values.data.data
-        for i in range(record_count):
+        while i < record_count:
             if row == row_end:
                 break
+            i += 1
             if not read_record(cursor, &record):
                 return False
             offset = <int64_t>(<uint64_t>base_offset + record.offset_delta)
@@ -378,6 +391,7 @@ cdef class RecordColumns:
         else:
             if cursor.at != payload_end:
                 return refuse(cursor, b"bytes are left after the last record")
+        self.read_count = <int32_t>i
         self.values.data.used_bytes = value_bytes
         self.keys.data.used_bytes = key_bytes
         self.values.nulls += value_nulls

@@ -59,8 +59,6 @@ class AnswerEffects:
     wants_metadata: bool = False
     #: Leaders that were named: partition, leader, epoch.
     leader_hints: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
-    #: What the next poll has to raise.
-    errors: list[Exception] = field(default_factory=list)
     size_bytes: int = 0
     record_count: int = 0
     #: The same by topic: bytes and records.
@@ -118,6 +116,7 @@ class AnswerReader:
         now_ms: int,
     ) -> None:
         state.retry_count = 0
+        state.error = None
         if data.high_watermark >= 0:
             state.high_watermark = data.high_watermark
         if data.last_stable_offset >= 0:
@@ -192,12 +191,12 @@ class AnswerReader:
             effects.wants_metadata = True
         elif code in _TOLD:
             effects.wants_metadata = True
-            effects.errors.append(BrokerError(code, f"fetching {partition}: {code.text}"))
+            state.error = BrokerError(code, f"fetching {partition}: {code.text}")
         elif code is ErrorCode.CORRUPT_MESSAGE:
             reason = f"the broker says that {code.text}"
             self._cannot_read(state, CorruptRecordsError(partition, asked.offset, reason), now_ms)
         elif code is not ErrorCode.UNKNOWN_LEADER_EPOCH and not code.retriable and data.error_code != -1:
-            effects.errors.append(BrokerError(code, f"fetching {partition}: {code.text}"))
+            state.error = BrokerError(code, f"fetching {partition}: {code.text}")
 
     def _out_of_range(self, partition: TopicPartition, state: PartitionState, asked: WantedFetch, now_ms: int) -> None:
         if self._subscription.default_reset.kind is ResetKind.NONE or self._is_ahead(state):

@@ -25,22 +25,20 @@ class FetchBuffer:
     """Chunks that wait for the program. The bytes of one that was handed out do not count any more: it is the program
     that decides how long it keeps them.
 
-    Guarantee: nothing is handed out that was fetched before a seek, a reset or a change of assignment; of a paused
-    partition nothing is handed out and nothing dropped.
+    Guarantees: nothing is handed out that was fetched before a seek, a reset or a change of assignment; of a paused
+    partition nothing is handed out and nothing dropped; the chunks of a partition follow on each other without a gap,
+    or are fetched again.
     """
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
         self._queue: deque[_Fetched] = deque()
-        #: Of all that waits.
-        self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def add(self, partition: TopicPartition, state: PartitionState, chunk: Chunk) -> None:
         self._queue.append(_Fetched(partition, state, chunk))
-        self.size_bytes += chunk.size_bytes
         state.queued_bytes += chunk.size_bytes
 
     def next_chunk(self) -> Chunk | None:
@@ -53,6 +51,9 @@ class FetchBuffer:
             fetched = self._queue[0]
             if not self._is_current(fetched):
                 self._drop_first()
+                continue
+            if not self._follows_on(fetched):
+                fetched.state.drop_fetched()
                 continue
             if not fetched.state.is_fetchable:
                 kept.append(self._queue.popleft())
@@ -95,6 +96,14 @@ class FetchBuffer:
         state = fetched.state
         return state.version == fetched.version and self._subscription.get(fetched.partition) is state
 
+    @staticmethod
+    def _follows_on(fetched: _Fetched) -> bool:
+        """A chunk that ended early, as one that could not be read on, leaves a gap."""
+        state = fetched.state
+        return (
+            state.chunk is fetched.chunk or state.position is None or state.position.offset == fetched.chunk.next_offset
+        )
+
     def _hand_out(self, fetched: _Fetched) -> None:
         if fetched.state.chunk is not fetched.chunk:
             self._subscription.handed_out(fetched.partition, fetched.chunk)
@@ -108,6 +117,9 @@ class FetchBuffer:
             self._subscription.advance(fetched.partition, Position(chunk.next_offset, chunk.next_epoch))
         else:
             fetched.state.retire()
+        state = fetched.state
+        if not state.queued_bytes and state.position is not None and state.position.offset != state.fetch.offset:
+            state.drop_fetched()
 
     def _drop_first(self) -> None:
         self._uncount(self._queue.popleft())
@@ -115,5 +127,4 @@ class FetchBuffer:
     def _uncount(self, fetched: _Fetched) -> None:
         if fetched.is_queued:
             fetched.is_queued = False
-            self.size_bytes -= fetched.chunk.size_bytes
             fetched.state.queued_bytes -= fetched.chunk.size_bytes

@@ -77,6 +77,10 @@ class FetchedRecords:
             return self._next_batch()
         except RemoteProtocolError as error:
             self._failure = str(error)
+        except BaseException:
+            # An entry may have been begun, and none must be passed over: this ends here, and the rest is fetched again.
+            self._entries = iter_entries(memoryview(b""))
+            raise
         raise CorruptRecordsError(self.partition, self.next_offset, self._failure)
 
     def spoil(self, offset: int, reason: str) -> None:
@@ -95,10 +99,12 @@ class FetchedRecords:
                 continue  # compaction, or a seek into the middle: the broker sends whole batches
             if is_wanted and batch is None:
                 batch = self._modern(entry)
+            has_records = is_wanted and batch is not None and batch.record_count
             if batch is not None:
                 self.next_epoch = batch.leader_epoch
+            # From here on nothing is called that could raise: the batch counts as given.
             self.next_offset = next_offset
-            if is_wanted and batch is not None and batch.record_count:
+            if has_records:
                 return batch
         return None
 

@@ -96,6 +96,9 @@ class Membership:
         self.error: Exception | None = None
         #: Why another coordinator is to be looked for; whoever runs the machine takes it and forgets the present one.
         self.coordinator_lost: str | None = None
+        #: Called when the member has to join again, for whatever reason: the program should not go on for long with
+        #: what others may have by now.
+        self.on_rejoin: Callable[[], None] = lambda: None
         #: When the rebalance began that is going on, failed attempts included.
         self.rebalance_since_ms: int | None = None
         self._assignors = {each.name: each for each in assignors}
@@ -161,6 +164,7 @@ class Membership:
         if self._rejoin_reason is None:
             self._rejoin_reason = reason
             _log.info("group %s: member %s rejoins: %s", self.policy.group_id, self.member_id or "(new)", reason)
+            self.on_rejoin()
 
     def wants_step(self, topics: tuple[str, ...], view_version: int) -> bool:
         """Whether `next_step` may be anything but `Idle`. Cheap: for every poll."""

@@ -41,6 +41,9 @@ class HandedChunk(Protocol):
     @property
     def handed_epoch(self) -> int: ...
 
+    def hand_over(self, handed_offset: int, handed_epoch: int) -> None:
+        """The program gets it, and is done only up to this offset."""
+
     def confirm(self) -> None:
         """The program has come back: it is done with all that was handed out."""
 
@@ -60,6 +63,7 @@ class PartitionState:
         "_consumed",
         "_position",
         "chunk",
+        "error",
         "failure",
         "fetch",
         "high_watermark",
@@ -104,6 +108,8 @@ class PartitionState:
         self.retry_count = 0
         #: Why it cannot be read until the program seeks.
         self.failure: Exception | None = None
+        #: What the next poll has to raise, once; forgotten if it goes better meanwhile.
+        self.error: Exception | None = None
 
     @property
     def position(self) -> Position | None:
@@ -135,7 +141,7 @@ class PartitionState:
         self._position = self._consumed = self.fetch = position
         self.phase = Phase.READING
         self.reset_strategy = None
-        self.failure = None
+        self.failure = self.error = None
         self.retry_at_ms = self.retry_count = 0
 
     def drop_fetched(self) -> None:
@@ -150,13 +156,22 @@ class PartitionState:
         self._position = self._consumed = None
         self.phase = Phase.RESETTING
         self.reset_strategy = strategy
-        self.failure = None
+        self.failure = self.error = None
         self.preferred_replica = -1
         self.retry_at_ms = self.retry_count = 0
 
     def hand_out(self, chunk: HandedChunk) -> None:
         self.retire()
+        if self._consumed is not None:
+            # Of a chunk before it the program may still have records.
+            chunk.hand_over(*self._consumed)
         self.chunk = chunk
+
+    def take_back(self, position: Position) -> None:
+        """What was handed out from there on did not get to the program: it is fetched again."""
+        self.retire()
+        self._position = self._consumed = position
+        self.drop_fetched()
 
     def retire(self) -> None:
         """The chunk is used up, or not wanted any more."""

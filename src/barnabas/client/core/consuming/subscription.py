@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.core.cluster_view import ClusterView
 from barnabas.client.core.consuming.offsets import (
     NO_EPOCH,
     OffsetAndMetadata,
@@ -78,12 +79,20 @@ class Subscription:
             raise WrongUseError(f"the consumer reads {self.mode.value}, not topics by pattern")
         return self._set_topics(frozenset(topics))
 
+    def match(self, view: ClusterView, *, exclude_internal: bool) -> None:
+        """Bring the topics of the pattern up to date with those that there are."""
+        self.set_matched(
+            topic
+            for topic in view.topics()
+            if self.matches(topic) and not (exclude_internal and view.is_internal(topic))
+        )
+
     def matches(self, topic: str) -> bool:
         return self.pattern is not None and self.pattern.fullmatch(topic) is not None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read partitions by hand. Those that were assigned before keep their position; none at all unsubscribes."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
+        wanted = [_checked(partition) for partition in partitions]
         if not wanted and self.mode in (Mode.NONE, Mode.PARTITIONS):
             self.unsubscribe()
             return
@@ -313,3 +322,10 @@ class Subscription:
     def _changed(self) -> None:
         for callback in self._watchers:
             callback()
+
+
+def _checked(partition: object) -> TopicPartition:
+    match partition:
+        case (str() as topic, int() as number):
+            return TopicPartition(topic, number)
+    raise TypeError(f"partitions are to be assigned, as [TopicPartition('clicks', 0)], and {partition!r} is none")

@@ -11,7 +11,9 @@ Non-obvious things that must hold:
 2. Only the last batch of a queue is open. Another one behind it closes it first: so batches leave in the order in which
    their records came.
 3. Callbacks of the program never run under the lock: they may call `send`.
-4. A batch counts as `batch.size` what its records take before compression. (Java guesses how well they will compress.)
+4. The lock lets its own thread in again: a signal handler, or a `__del__` that runs in a collection of garbage, may
+   `send` while queues are walked through. So walks are over copies, and what is half done adds up at any moment.
+5. A batch counts as `batch.size` what its records take before compression. (Java guesses how well they will compress.)
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ class Accumulator(AppendSide):
         next_check_ms = NEVER_MS
         with self.lock:
             all_sendable = self._is_closed or self._flush_count > 0 or self.pool.waiter_count > 0
-            for partition, queue in self._busy.items():
+            for partition, queue in list(self._busy.items()):
                 leader = view.leader_of(partition)
                 if leader is None:
                     unknown[partition.topic] = None
@@ -123,7 +125,7 @@ class Accumulator(AppendSide):
         by_node: dict[int, list[TopicPartition]] = {node_id: [] for node_id in node_ids}
         drained: dict[int, list[ProducerBatch]] = {}
         with self.lock:
-            for partition in self._busy:
+            for partition in list(self._busy):
                 leader = view.leader_of(partition)
                 if leader is not None and leader.node_id in by_node:
                     by_node[leader.node_id].append(partition)
@@ -237,7 +239,7 @@ class Accumulator(AppendSide):
     def next_expiry_ms(self, now_ms: int) -> int:
         """In how many milliseconds the next queued batch expires; `NEVER_MS` if none is queued."""
         with self.lock:
-            oldest_ms = min((queue.batches[0].created_ms for queue in self._busy.values()), default=None)
+            oldest_ms = min((queue.batches[0].created_ms for queue in list(self._busy.values())), default=None)
         return NEVER_MS if oldest_ms is None else max(0, oldest_ms + self.settings.delivery_timeout_ms - now_ms)
 
     def release(self, batch: ProducerBatch) -> None:
@@ -299,7 +301,7 @@ class Accumulator(AppendSide):
         """Take no record any more, and hold none back: all is ready at once. Whoever waits for memory is told."""
         with self.lock:
             self._is_closed = True
-            for lane in self.lanes.values():
+            for lane in list(self.lanes.values()):
                 lane.is_open = False
             self.pool.close()
         self.on_work()
@@ -313,8 +315,10 @@ class Accumulator(AppendSide):
                     self._left_queue(queue, queue.batches.popleft())
         for batch in batches:
             batch.close()
-            batch.delivery.fail(error)
-            self.release(batch)
+            try:
+                batch.delivery.fail(error)
+            finally:
+                self.release(batch)
 
 
 def _comes_before(queued: ProducerBatch, batch: ProducerBatch) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from barnabas.base.errors import LocalProtocolError
 from barnabas.client._kernel.sending import ArrowDelivery, RowGroups
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.filling import ANY_PARTITION
-from barnabas.client.errors import UnknownPartitionError
+from barnabas.client.errors import SerializationError, UnknownPartitionError
 from barnabas.records.arrow import iter_rows
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ArrowRows:
         self._partition = partition
         self._by_key = not ignores_keys
         self.delivery = ArrowDelivery(lane.topic, accumulator.home)
-        prepared = self._prepared(iter_rows(data, default_timestamp_ms))
+        prepared = self._prepared(_readable(iter_rows(data, default_timestamp_ms)))
         # What knows its length is here already, and can be looked at whole.
         self._chunks: Iterator[_Chunk] = iter(list(prepared)) if hasattr(data, "num_rows") else prepared
         self._chunk = next(self._chunks, None)
@@ -86,19 +87,25 @@ class ArrowRows:
             chunk = self._chunk
             self._turn %= len(chunk.left)
             group, done = chunk.left[self._turn]
-            sent = self._accumulator.append_rows(
-                self._lane,
-                chunk.partition_of(group),
-                chunk.rows,
-                chunk.groups,
-                group,
-                done,
-                self.delivery,
-                now_ms,
-                memory,
-            )
-            if isinstance(sent, MemoryWaiter):
-                return sent
+            sent: int | MemoryWaiter = done
+            try:
+                sent = self._accumulator.append_rows(
+                    self._lane,
+                    chunk.partition_of(group),
+                    chunk.rows,
+                    chunk.groups,
+                    group,
+                    done,
+                    self.delivery,
+                    now_ms,
+                    memory,
+                )
+                if isinstance(sent, MemoryWaiter):
+                    return sent
+            except BaseException:
+                if isinstance(sent, MemoryWaiter):
+                    self._accumulator.give_up(sent)
+                raise
             memory = None
             filled += 1
             self._note(chunk, group, sent)
@@ -140,6 +147,20 @@ class ArrowRows:
             )
         except ValueError as error:
             raise UnknownPartitionError(f"topic {self._lane.topic!r}: {error}") from error
+        except LocalProtocolError as error:
+            raise _unreadable(error) from error
         row, size_bytes = groups.largest_row()
         self._accumulator.check_size(size_bytes, f"row {first_row + row}")
         return groups
+
+
+def _readable(rows: Iterator[tuple[RowColumns, LongColumn | None]]) -> Iterator[tuple[RowColumns, LongColumn | None]]:
+    """The same rows. A table that cannot be records is the program's mistake, and not one of the protocol."""
+    try:
+        yield from rows
+    except LocalProtocolError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: LocalProtocolError) -> SerializationError:
+    return SerializationError(f"the table cannot be sent: {error}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import check
 from barnabas.client._kernel.sending import BatchRoom, Delivery
-from barnabas.records import BatchBuilder, BatchView, Codec, add_to_sequence, max_record_size_bytes
+from barnabas.records import BatchBuilder, BatchView, Codec, add_to_sequence
 from barnabas.records.batch import HEADER, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 if TYPE_CHECKING:
@@ -105,6 +105,10 @@ class ProducerBatch(BatchRoom):
         return self.builder.size_bytes
 
     @property
+    def largest_record_bytes(self) -> int:
+        return self.builder.largest_record_bytes
+
+    @property
     def is_full(self) -> bool:
         return self.is_closed or self.builder.size_bytes >= self.builder.limit_bytes
 
@@ -183,13 +187,6 @@ class ProducerBatch(BatchRoom):
         part.queued_ms = self.queued_ms
         part.attempts = self.attempts
         return part
-
-    def largest_record_bytes(self) -> int:
-        """No batch that is smaller than this and a header could take all of its records, one by one."""
-        return max(
-            max_record_size_bytes(record.value, record.key, record.headers)
-            for record in BatchView(self.encoded()).records()
-        )
 
     def note_leader_epoch(self, leader_epoch: int) -> None:
         """Waiting before another attempt is for leaders that may still be there: a new one is tried at once."""

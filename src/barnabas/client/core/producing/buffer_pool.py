@@ -30,7 +30,7 @@ class MemoryWaiter:
         self.gathered_bytes = 0
         self.is_ready = False
         self.is_closed = False
-        #: Its memory was taken or given back: there is nothing left in it.
+        #: Its memory was given back, or became somebody's who will `free` it: there is nothing left in it.
         self.is_spent = False
         self._on_over: Callable[[], object] | None = None
 
@@ -80,24 +80,25 @@ class BufferPool:
     def waiter_count(self) -> int:
         return len(self._waiters)
 
-    def allocate(self, size_bytes: int) -> bool:
-        """Take so much at once; False if there is not enough, or others wait for it already."""
+    def ask(self, waiter: MemoryWaiter) -> bool:
+        """Whether a new waiter gets its memory at once; else it stands in line, and what is free is kept for it.
+
+        Whatever is raised here or later, also by Ctrl-C, `give_up` makes up for it: what is counted out is noted in the
+        waiter with no call in between, which is where an interruption could come.
+        """
+        size_bytes = waiter.size_bytes
         self._check(size_bytes)
         if size_bytes == self.batch_bytes and self._kept_pieces:
             self._kept_pieces -= 1
+            waiter.is_ready = True
             return True
         if self._waiters or self.available_bytes < size_bytes:
+            self._waiters.append(waiter)
+            self._serve()
             return False
         self._take(size_bytes)
+        waiter.is_ready = True
         return True
-
-    def wait(self, size_bytes: int) -> MemoryWaiter:
-        """Stand in line for so much. What is free already is kept for the waiter; it may be ready at once."""
-        self._check(size_bytes)
-        waiter = MemoryWaiter(size_bytes)
-        self._waiters.append(waiter)
-        self._serve()
-        return waiter
 
     def free(self, size_bytes: int) -> None:
         """Give back what was taken in one piece of this size."""
@@ -108,22 +109,16 @@ class BufferPool:
         check(self.available_bytes <= self.total_bytes, f"{size_bytes} bytes too many were given back to the pool")
         self._serve()
 
-    def take(self, waiter: MemoryWaiter) -> int:
-        """The memory that a waiter has got, which is the caller's from now on: give it back with `free`."""
-        check(waiter.is_ready and not waiter.is_spent, "this waiter has no memory")
-        waiter.is_spent = True
-        return waiter.size_bytes
-
     def give_up(self, waiter: MemoryWaiter) -> None:
-        """Leave the line, or give back what was got. Does nothing for one that has been taken or given up before."""
+        """Leave the line, or give back what was got. Does nothing for one that is spent."""
         if waiter.is_spent:
             return
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
         waiter.is_spent = True
         if waiter.is_ready:
             self.free(waiter.size_bytes)
             return
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
         self._free_bytes += waiter.gathered_bytes
         waiter.gathered_bytes = 0
         self._serve()
@@ -164,6 +159,7 @@ class BufferPool:
             waiter.gathered_bytes += part_bytes
             if waiter.gathered_bytes < waiter.size_bytes:
                 return
-            self._waiters.popleft()
+            # Told before it leaves the line: if this is interrupted, the next who comes by tells it again.
             waiter.is_ready = True
             waiter._tell()
+            self._waiters.popleft()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.base.errors import InvariantError
+from barnabas.base.errors import InvariantError, check
 from barnabas.client._kernel.sending import record_bound_bytes
 from barnabas.client.core.producing.batch import BATCH_HEAD_BYTES, ProducerBatch
+from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.lanes import PartitionQueue, TopicLane
 from barnabas.client.core.producing.partitioners import NodeDelays, next_sticky_partition
 from barnabas.client.errors import ClientClosedError, RecordTooLargeError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
     from barnabas.client._kernel.sending import ArrowDelivery, Home, OnDelivery, RowGroups, SendFuture
     from barnabas.client.core.cluster_view import ClusterView
-    from barnabas.client.core.producing.buffer_pool import BufferPool, MemoryWaiter
+    from barnabas.client.core.producing.buffer_pool import BufferPool
     from barnabas.records._kernel.columns import RowColumns
 
 ANY_PARTITION: Final = -1
@@ -82,7 +83,7 @@ class AppendSide:
         with self.lock:
             self._view = view
             # Lanes stay for good: somebody who waits for memory may hold one, and a topic must not have two.
-            for topic, lane in self.lanes.items():
+            for topic, lane in list(self.lanes.items()):
                 count = view.partition_count(topic)
                 if count:
                     lane.fit(count)
@@ -120,32 +121,44 @@ class AppendSide:
         `give_up` when max.block.ms is over. Whatever comes back or is raised, memory that was handed in is the caller's
         no more.
         """
-        needed_bytes = record_bound_bytes(value, key, headers)
+        is_work = is_waiting = False
         try:
+            needed_bytes = record_bound_bytes(value, key, headers)
             self.check_size(needed_bytes)
             with self.lock:
                 self._check_open()
                 queue = self._queue_for(lane, partition)
                 future = self._append_to_last(queue, partition, value, key, headers, timestamp_ms, on_delivery)
+                if future is None and partition == ANY_PARTITION:
+                    # Its last batch is full now: perhaps it is another partition's turn, where one is open.
+                    before, queue = queue, self._queue_for(lane, partition)
+                    if queue is not before:
+                        future = self._append_to_last(queue, partition, value, key, headers, timestamp_ms, on_delivery)
                 if future is not None:
                     return future
-                queue = self._queue_for(lane, partition)  # its last batch is full now: perhaps it is another's turn
-                size_bytes = max(self._batch_bytes(), needed_bytes)
-                if memory is None and not self.pool.allocate(size_bytes):
-                    result: SendFuture | MemoryWaiter = self.pool.wait(size_bytes)
-                else:
-                    reserved_bytes = size_bytes if memory is None else self.pool.take(memory)
-                    batch = self._new_batch(queue, reserved_bytes, now_ms)
-                    made = batch.append(value, key, timestamp_ms, headers, on_delivery)
-                    if made is None:
-                        raise InvariantError(f"{batch} has no room for its first record")
-                    result = made
-                    self._count(queue, partition, batch.uncompressed_bytes)
+                if memory is None:
+                    memory = MemoryWaiter(max(self._batch_bytes(), needed_bytes))
+                    is_work = True
+                    if not self.pool.ask(memory):
+                        is_waiting = True
+                        return memory
+                batch = self._new_batch(queue, memory, now_ms)
+                future = batch.append(value, key, timestamp_ms, headers, on_delivery)
+                if future is None:
+                    raise InvariantError(f"{batch} has no room for its first record")
+                is_work = True
+                self._open(queue, batch, memory)
+                self._count(queue, partition, batch.uncompressed_bytes)
+                return future
+        except BaseException:
+            is_waiting = False
+            raise
         finally:
-            if memory is not None:
-                self.give_up(memory)
-        self.on_work()
-        return result
+            try:
+                self._leave(memory, is_work, is_waiting)
+            except BaseException:
+                self._leave(memory, is_work, False)
+                raise
 
     def append_rows(
         self,
@@ -163,26 +176,50 @@ class AppendSide:
 
         `done` says how many were before. Memory is waited for as with `append`.
         """
+        is_work = is_waiting = False
         try:
             with self.lock:
                 self._check_open()
                 queue = self._queue_for(lane, partition)
-                if queue.batches:
-                    sent = self._add_rows(queue, partition, rows, groups, group, done, delivery)
-                    if sent > done:
-                        return sent
-                    queue = self._queue_for(lane, partition)
-                size_bytes = self._rows_bytes(groups, group, done)
-                if memory is None and not self.pool.allocate(size_bytes):
-                    result: int | MemoryWaiter = self.pool.wait(size_bytes)
-                else:
-                    self._new_batch(queue, size_bytes if memory is None else self.pool.take(memory), now_ms)
-                    result = self._add_rows(queue, partition, rows, groups, group, done, delivery)
+                sent = self._rows_to_last(queue, partition, rows, groups, group, done, delivery)
+                if sent == done and partition == ANY_PARTITION:
+                    before, queue = queue, self._queue_for(lane, partition)
+                    if queue is not before:
+                        sent = self._rows_to_last(queue, partition, rows, groups, group, done, delivery)
+                if sent > done:
+                    return sent
+                if memory is None:
+                    memory = MemoryWaiter(self._rows_bytes(groups, group, done))
+                    is_work = True
+                    if not self.pool.ask(memory):
+                        is_waiting = True
+                        return memory
+                batch = self._new_batch(queue, memory, now_ms)
+                sent, first_index = batch.append_rows(rows, groups, group, done)
+                if sent == done:
+                    raise InvariantError(f"{batch} has no room for its first row")
+                is_work = True
+                self._open(queue, batch, memory)
+                delivery.add(batch.delivery, first_index, sent - done)
+                self._count(queue, partition, batch.uncompressed_bytes)
+                return sent
+        except BaseException:
+            is_waiting = False
+            raise
         finally:
-            if memory is not None:
-                self.give_up(memory)
-        self.on_work()
-        return result
+            try:
+                self._leave(memory, is_work, is_waiting)
+            except BaseException:
+                self._leave(memory, is_work, False)
+                raise
+
+    def _leave(self, memory: MemoryWaiter | None, is_work: bool, is_waiting: bool) -> None:
+        """End an append. May be done again, as Ctrl-C may come anywhere: memory must not be lost by it, nor a batch be
+        open that the sender was not told of, where whatever came into it later would lie for long."""
+        if memory is not None and not is_waiting and not memory.is_spent:
+            self.give_up(memory)
+        if is_work:
+            self.on_work()
 
     def give_up(self, memory: MemoryWaiter) -> None:
         """Wait for this memory no longer. Does no harm if it was used or given up before."""
@@ -234,7 +271,7 @@ class AppendSide:
             self._count(queue, partition, batch.uncompressed_bytes - before_bytes)
         return future
 
-    def _add_rows(
+    def _rows_to_last(
         self,
         queue: PartitionQueue,
         partition: int,
@@ -244,9 +281,11 @@ class AppendSide:
         done: int,
         delivery: ArrowDelivery,
     ) -> int:
+        if not queue.batches:
+            return done
         batch = queue.batches[-1]
-        first_index, before_bytes = batch.record_count, batch.uncompressed_bytes
-        sent = batch.append_rows(rows, groups, group, done)
+        before_bytes = batch.uncompressed_bytes
+        sent, first_index = batch.append_rows(rows, groups, group, done)
         if sent > done:
             delivery.add(batch.delivery, first_index, sent - done)
             self._count(queue, partition, batch.uncompressed_bytes - before_bytes)
@@ -263,34 +302,36 @@ class AppendSide:
             if lane.sticky_bytes >= 2 * self.settings.batch_bytes:
                 lane.sticky_partition = ANY_PARTITION
 
-    def _new_batch(self, queue: PartitionQueue, reserved_bytes: int, now_ms: int) -> ProducerBatch:
-        try:
-            batch = ProducerBatch(
-                queue.partition,
-                reserved_bytes,
-                now_ms,
-                home=self.home,
-                codec=self.settings.codec,
-                level=self.settings.level,
-                reserved_bytes=reserved_bytes,
-            )
-        except BaseException:
-            self.pool.free(reserved_bytes)
-            raise
-        if queue.batches:
-            queue.batches[-1].close()
-        queue.batches.append(batch)
-        self._busy[queue.partition] = queue
+    def _new_batch(self, queue: PartitionQueue, memory: MemoryWaiter, now_ms: int) -> ProducerBatch:
+        check(memory.is_ready and not memory.is_spent, "this waiter has no memory")
+        return ProducerBatch(
+            queue.partition,
+            memory.size_bytes,
+            now_ms,
+            home=self.home,
+            codec=self.settings.codec,
+            level=self.settings.level,
+            reserved_bytes=memory.size_bytes,
+        )
+
+    def _open(self, queue: PartitionQueue, batch: ProducerBatch, memory: MemoryWaiter) -> None:
+        """Show a batch to everybody: its first record is in, so that it cannot be filled up before, nor be empty."""
+        # There is no call among these: not even Ctrl-C can part them.
         self._incomplete[batch] = None
+        memory.is_spent = True
+        self._busy[queue.partition] = queue
+        queue.batches += (batch,)
+        if len(queue.batches) > 1:
+            queue.batches[-2].close()
         queue.lane.set_room(queue.partition.partition, batch)
-        return batch
 
     def _batch_bytes(self) -> int:
         return max(BATCH_HEAD_BYTES, min(self.settings.batch_bytes, self.pool.total_bytes))
 
     def _rows_bytes(self, groups: RowGroups, group: int, done: int) -> int:
         wanted_bytes = min(groups.left_bytes(group, done), self.settings.rows_batch_bytes, self.pool.total_bytes // 4)
-        return max(groups.row_bytes(group, done), wanted_bytes, self._batch_bytes())
+        allowed_bytes = max(BATCH_HEAD_BYTES, self.settings.max_request_bytes)
+        return max(groups.row_bytes(group, done), min(max(wanted_bytes, self._batch_bytes()), allowed_bytes))
 
     def check_size(self, needed_bytes: int, what: str = "a record") -> None:
         """Refuse what no request could carry, or no memory hold."""

@@ -207,7 +207,12 @@ class Sender:
             count = batch.record_count
             record_count += count
             self._metrics.batch_drained(
-                batch.partition.topic, count, batch.size_bytes, batch.uncompressed_bytes, now_ms - batch.created_ms
+                batch.partition.topic,
+                count,
+                batch.size_bytes,
+                batch.uncompressed_bytes,
+                now_ms - batch.created_ms,
+                batch.largest_record_bytes,
             )
         self._metrics.request_sent(record_count)
         return request
@@ -335,8 +340,10 @@ class Sender:
             last_offset = base_offset + batch.record_count - 1 if base_offset >= 0 else NO_OFFSET
             self._sequences.acked(batch, last_offset)
         self._last_errors.pop(batch, None)
-        batch.delivery.succeed(base_offset, log_append_time_ms)
-        self._accumulator.release(batch)
+        try:
+            batch.delivery.succeed(base_offset, log_append_time_ms)
+        finally:
+            self._accumulator.release(batch)
 
     def _give_up(
         self,
@@ -350,9 +357,11 @@ class Sender:
             self._sequences.given_up(batch)
         self._last_errors.pop(batch, None)
         self._metrics.records_failed(batch.partition.topic, batch.record_count)
-        batch.delivery.fail(error, per_record)
-        if not keep_memory:
-            self._accumulator.release(batch)
+        try:
+            batch.delivery.fail(error, per_record)
+        finally:
+            if not keep_memory:
+                self._accumulator.release(batch)
 
     def _take_leader_hints(
         self, answers: list[tuple[ProducerBatch, PartitionProduceResponse | None]], response: ProduceResponse

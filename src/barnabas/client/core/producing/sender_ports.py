@@ -56,7 +56,14 @@ class SenderMetrics(Protocol):
     """What a sender counts; see `ProducerMetrics`."""
 
     def batch_drained(
-        self, topic: str, records: int, size_bytes: int, uncompressed_bytes: int, queue_ms: float, /
+        self,
+        topic: str,
+        records: int,
+        size_bytes: int,
+        uncompressed_bytes: int,
+        queue_ms: float,
+        largest_record_bytes: int,
+        /,
     ) -> None: ...
 
     def request_sent(self, records: int, /) -> None: ...

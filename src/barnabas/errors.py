@@ -1,0 +1,19 @@
+"""What the clients raise, in one place to import from.
+
+>>> from barnabas.errors import BrokerError, ClientTimeoutError
+"""
+
+from barnabas.base.errors import BarnabasError, SettingsError
+from barnabas.client.errors import *  # noqa: F403
+from barnabas.client.errors import __all__ as _client_errors
+from barnabas.net.errors import ConnectError, DisconnectedError, RequestTimeoutError, UnsupportedRequestError
+
+__all__ = [
+    "BarnabasError",
+    "ConnectError",
+    "DisconnectedError",
+    "RequestTimeoutError",
+    "SettingsError",
+    "UnsupportedRequestError",
+]
+__all__ += _client_errors

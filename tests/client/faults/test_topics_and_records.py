@@ -1,0 +1,319 @@
+"""Topics that come and go, records that nobody can take, data that is broken."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas import Admin, Consumer, Producer, TopicPartition, aio
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError, SettingsError
+from barnabas.client.admin import NewTopic
+from barnabas.client.errors import (
+    ClientTimeoutError,
+    CorruptRecordsError,
+    DeliveryTimeoutError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+    WrongUseError,
+)
+from barnabas.testing import EmbeddedBroker
+from barnabas.wire.apis import ApiKey
+from tests.client.faults.reading import LIMIT_S, values_of
+
+# Topics
+
+
+def test_an_unknown_topic_is_waited_for_and_named() -> None:
+    with EmbeddedBroker(auto_create_topics_enable=False) as own:
+        with Producer(bootstrap_servers=own.bootstrap_servers, max_block_ms=200) as producer:
+            began = time.monotonic()
+            with pytest.raises(ClientTimeoutError, match=r"'nowhere'.*UNKNOWN_TOPIC_OR_PARTITION"):
+                producer.send("nowhere", b"v")
+            assert 0.15 < time.monotonic() - began < 3
+        with (
+            Consumer(
+                bootstrap_servers=own.bootstrap_servers, default_api_timeout_ms=200, request_timeout_ms=100
+            ) as consumer,
+            pytest.raises(ClientTimeoutError, match="'nowhere'"),
+        ):
+            consumer.partitions_for("nowhere")
+
+
+def test_a_topic_that_comes_after_its_consumer_is_read() -> None:
+    with EmbeddedBroker(auto_create_topics_enable=False) as own:
+        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 100}
+        with Consumer("late", bootstrap_servers=own.bootstrap_servers, group_id="g", **settings) as consumer:
+            assert consumer.poll(0.2) == []
+            own.create_topic("late")
+            with Producer(bootstrap_servers=own.bootstrap_servers) as producer:
+                producer.send("late", b"v")
+            assert [record.value for record in consumer.poll(LIMIT_S)] == [b"v"]
+
+
+@pytest.mark.parametrize("name", ["with space", "a/b", "x" * 250, "."])
+def test_a_name_that_no_topic_may_have_is_refused_without_waiting(broker: EmbeddedBroker, name: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        began = time.monotonic()
+        with pytest.raises(BrokerError) as told:
+            producer.send(name, b"v")
+        assert told.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("", ValueError), (None, TypeError), (5, TypeError), (b"bytes", TypeError)]
+)
+def test_what_is_no_name_at_all_is_refused(broker: EmbeddedBroker, name: Any, error: type[Exception]) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer, pytest.raises(error):
+        producer.send(name, b"v")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error"),
+    [
+        ({"partition": 99}, UnknownPartitionError),
+        ({"partition": -1}, ValueError),
+        ({"partition": "0"}, TypeError),
+        ({"timestamp_ms": -5}, ValueError),
+        ({"timestamp_ms": "now"}, TypeError),
+        ({"headers": [("name", "text")]}, TypeError),
+        ({"headers": [(1, b"value")]}, TypeError),
+        ({"headers": [("name",)]}, (TypeError, ValueError)),
+        ({"headers": 5}, TypeError),
+        ({"keys": b"misspelt"}, TypeError),
+    ],
+    ids=str,
+)
+def test_arguments_that_cannot_be_meant_are_refused_on_the_first_call_and_on_later_ones(
+    broker: EmbeddedBroker, topic: str, keywords: dict[str, Any], error: Any
+) -> None:
+    """And nothing of such a record is sent, nor does it keep memory."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=50) as producer:
+        with pytest.raises(error):
+            producer.send(topic, b"v", **keywords)
+        producer.send(topic, b"good")
+        with pytest.raises(error):
+            producer.send(topic, b"v", **keywords)
+        producer.flush()
+        assert producer._parts.pool.available_bytes == producer._parts.pool.total_bytes
+    assert values_of(broker.bootstrap_servers, topic) == [b"good"]
+
+
+def test_a_partition_that_was_added_meanwhile_is_found(broker: EmbeddedBroker, topic: str) -> None:
+    from barnabas.client.admin import NewPartitions
+
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        with pytest.raises(UnknownPartitionError, match=f"{topic}.*0 to 0"):
+            producer.send(topic, b"v", partition=1)
+        admin.create_partitions({topic: NewPartitions(2)})
+        assert producer.send(topic, b"v", partition=1).result(LIMIT_S).partition == 1
+
+
+def test_a_topic_that_is_deleted_under_a_producer_fails_its_records_in_time() -> None:
+    with EmbeddedBroker(auto_create_topics_enable=False) as own:
+        own.create_topic("t")
+        settings: dict[str, Any] = {
+            "request_timeout_ms": 100,
+            "delivery_timeout_ms": 400,
+            "linger_ms": 0,
+            "max_block_ms": 300,
+        }
+        settings |= {"retry_backoff_ms": 10, "retry_backoff_max_ms": 50}
+        with (
+            Producer(bootstrap_servers=own.bootstrap_servers, **settings) as producer,
+            Admin(bootstrap_servers=own.bootstrap_servers) as admin,
+        ):
+            producer.send("t", b"0").result(LIMIT_S)
+            admin.delete_topics(["t"])
+            future = producer.send("t", b"1")
+            assert isinstance(future.exception(LIMIT_S), DeliveryTimeoutError | BrokerError)
+            with pytest.raises(ClientTimeoutError, match="'t'"):
+                producer.send("t", b"2").result(LIMIT_S)
+            admin.create_topics([NewTopic("t", 1)])
+            assert producer.send("t", b"3").result(LIMIT_S).offset == 0
+        assert values_of(own.bootstrap_servers, "t") == [b"3"]
+
+
+def test_a_topic_that_is_made_anew_under_its_clients_is_used_on() -> None:
+    """Another id under the same name: what is sent goes to the new one, and a reader by name reads it from there."""
+    with EmbeddedBroker(group_initial_rebalance_delay_ms=0, auto_create_topics_enable=False) as own:
+        own.create_topic("t")
+        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 200, "retry_backoff_ms": 10}
+        with (
+            Producer(bootstrap_servers=own.bootstrap_servers, retry_backoff_ms=10) as producer,
+            Consumer("t", bootstrap_servers=own.bootstrap_servers, group_id="g", **settings) as consumer,
+            Admin(bootstrap_servers=own.bootstrap_servers) as admin,
+        ):
+            for number in range(5):
+                producer.send("t", b"old %d" % number).result(LIMIT_S)
+            assert consumer.poll(LIMIT_S)
+            admin.delete_topics(["t"])
+            admin.create_topics([NewTopic("t", 1)])
+            for number in range(3):
+                producer.send("t", b"new %d" % number).result(LIMIT_S)
+            seen: list[bytes] = []
+            deadline = time.monotonic() + LIMIT_S
+            while b"new 2" not in seen and time.monotonic() < deadline:
+                seen += [record.value for record in consumer.poll(0.2)]
+            assert seen[-1:] == [b"new 2"]
+        assert values_of(own.bootstrap_servers, "t") == [b"new 0", b"new 1", b"new 2"]
+
+
+# Sizes
+
+
+def test_a_record_over_the_clients_limit_is_refused_by_send(broker: EmbeddedBroker, topic: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, max_request_size=10_000) as producer:
+        for _ in range(2):
+            with pytest.raises(RecordTooLargeError, match=r"max.request.size"):
+                producer.send(topic, bytes(20_000))
+            producer.send(topic, b"small").result(LIMIT_S)
+
+
+def test_a_batch_over_the_brokers_limit_is_split_until_it_fits(
+    broker: EmbeddedBroker, make_topic: Callable[..., str]
+) -> None:
+    """Every record gets its own answer, in order; one that fits nowhere fails alone, and says so."""
+    topic = make_topic(max_message_bytes=3000)
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=50, batch_size=100_000) as producer:
+        values = [b"%03d" % number + bytes(400) for number in range(50)]
+        futures = [producer.send(topic, value) for value in values]
+        huge = producer.send(topic, bytes(5000))
+        futures += [producer.send(topic, value) for value in values]
+        producer.flush()
+        assert [future.result(0).offset for future in futures] == list(range(100))
+        error = huge.exception(0)
+        assert isinstance(error, BrokerError | RecordTooLargeError)
+        assert "too large" in str(error).lower() or "MESSAGE_TOO_LARGE" in str(error)
+        assert producer._parts.pool.available_bytes == producer._parts.pool.total_bytes
+    assert values_of(broker.bootstrap_servers, topic) == values * 2
+
+
+# Settings
+
+
+@pytest.mark.parametrize("kind", [Producer, Consumer, aio.Producer, aio.Consumer])
+def test_a_setting_that_does_not_exist_is_refused_with_the_nearest_name(kind: Any) -> None:
+    with pytest.raises(SettingsError, match=r"bootstrap_serverz.*bootstrap_servers"):
+        kind(bootstrap_serverz="127.0.0.1:9092")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"transactional_id": "t"}, r"transactional.id.*not built"),
+        ({"acks": 2}, r"acks"),
+        ({"acks": 0}, r"idempotence"),
+        ({"linger_ms": -1}, r"linger.ms"),
+        ({"linger_ms": "soon"}, r"linger.ms"),
+        ({"compression_type": "rar"}, r"compression.type"),
+        ({"delivery_timeout_ms": 10}, r"delivery.timeout.ms"),
+        ({"partitioner_class": "no.such.Thing"}, r"no.such"),
+        ({"value_serializer": "no.such.Thing"}, r"no.such"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_are_refused_with_words(settings: dict[str, Any], words: str) -> None:
+    explicit: dict[str, Any] = {"enable_idempotence": True} if settings.get("acks") == 0 else {}
+    with pytest.raises(SettingsError, match=words):
+        Producer(bootstrap_servers="127.0.0.1:9092", **explicit, **settings)
+
+
+def test_a_consumer_that_was_told_nothing_says_so(broker: EmbeddedBroker) -> None:
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        with pytest.raises(WrongUseError, match="subscribe to topics, or assign"):
+            consumer.poll(0)
+        with pytest.raises(SettingsError, match="group_id"):
+            consumer.commit()
+        with pytest.raises(TypeError, match="list of topics"):
+            consumer.subscribe("clicks")
+        with pytest.raises(WrongUseError, match="not assigned"):
+            consumer.seek(TopicPartition("clicks", 0), 5)
+        with pytest.raises(ValueError, match="max_records"):
+            consumer.poll(0, max_records=0)
+        consumer.subscribe(["clicks"])
+        with pytest.raises(WrongUseError, match="unsubscribe"):
+            consumer.assign([TopicPartition("clicks", 0)])
+
+
+# Positions
+
+
+def test_no_offset_and_no_reset_is_an_error_that_a_seek_ends(broker: EmbeddedBroker, topic: str) -> None:
+    partition = TopicPartition(topic, 0)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(topic, b"v")
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id=f"g-{topic}", auto_offset_reset="none"
+    ) as consumer:
+        consumer.assign([partition])
+        for _ in range(2):
+            with pytest.raises(NoOffsetError, match=f"{topic}-0.*seek"):
+                consumer.poll(LIMIT_S)
+        consumer.seek(partition, 77)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0 at 77"):
+                consumer.poll(LIMIT_S)
+        consumer.seek(partition, 0)
+        assert [record.value for record in consumer.poll(LIMIT_S)] == [b"v"]
+
+
+def test_out_of_range_with_a_reset_goes_on_there(broker: EmbeddedBroker, topic: str) -> None:
+    partition = TopicPartition(topic, 0)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(topic, b"v")
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 77)
+        assert [record.value for record in consumer.poll(LIMIT_S)] == [b"v"]
+
+
+# Broken data
+
+
+def test_a_damaged_batch_is_named_by_partition_and_offset_and_can_be_passed(tmp_path: Path) -> None:
+    """A bit that turned over on the broker's disk. What is before it is handed out first."""
+    with EmbeddedBroker(tmp_path) as own:
+        own.create_topic("t")
+        with Producer(bootstrap_servers=own.bootstrap_servers) as producer:
+            for value in (b"one", b"DAMAGED", b"three"):
+                producer.send("t", value).result(LIMIT_S)
+        own.stop()
+        (log,) = tmp_path.glob("t-0/*.log")
+        log.write_bytes(log.read_bytes().replace(b"DAMAGED", b"damaged"))
+        own.start()
+        with Consumer("t", bootstrap_servers=own.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            assert [record.value for record in consumer.poll(LIMIT_S)] == [b"one"]
+            for _ in range(2):
+                with pytest.raises(CorruptRecordsError, match=r"t-0 at offset 1.*seek past it") as told:
+                    consumer.poll(LIMIT_S)
+            consumer.seek(told.value.partition, told.value.offset + 1)
+            assert [record.value for record in consumer.poll(LIMIT_S)] == [b"three"]
+
+
+def test_the_asyncio_producer_refuses_the_same(broker: EmbeddedBroker, topic: str) -> None:
+    async def story() -> None:
+        async with aio.Producer(bootstrap_servers=broker.bootstrap_servers, max_request_size=10_000) as producer:
+            for _ in range(2):
+                with pytest.raises(UnknownPartitionError):
+                    await producer.send(topic, b"v", partition=9)
+                with pytest.raises(RecordTooLargeError):
+                    await producer.send(topic, bytes(20_000))
+                with pytest.raises((TypeError, ValueError)):
+                    await producer.send(topic, "text")
+                await (await producer.send(topic, b"good"))
+
+    asyncio.run(story())
+    assert values_of(broker.bootstrap_servers, topic) == [b"good"] * 2
+    assert ApiKey.PRODUCE in broker.faults.seen
