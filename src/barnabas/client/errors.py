@@ -118,8 +118,6 @@ class KeyedError(ClientError):
         super().__init__("; ".join(f"{key}: {error}" for key, error in self.errors.items()))
 
 
-
-
 __all__ = [
     "BrokerError",
     "BufferFullError",

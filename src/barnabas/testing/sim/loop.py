@@ -411,7 +411,7 @@ class VirtualTimeLoop(AbstractEventLoop):
     async def shutdown_asyncgens(self) -> None:
         """Nothing to do: asynchronous generators are not tracked."""
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Nothing to do: there is no executor."""
 
 
