@@ -13,7 +13,7 @@ from barnabas.wire import Message, all_apis
 
 def _declared_below(base: type[Message]) -> Iterator[type[Message]]:
     for cls in base.__subclasses__():
-        if cls.VERSIONS.high >= cls.VERSIONS.low and cls.__module__.startswith("barnabas."):
+        if cls.VERSIONS.high >= cls.VERSIONS.low and cls.__module__.startswith("barnabas.wire."):
             yield cls
         yield from _declared_below(cls)
 
