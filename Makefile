@@ -42,7 +42,7 @@ layers: $(VENV)/installed-for-tests
 	$(VENV)/bin/lint-imports
 
 pytest: $(VENV)/installed-for-tests
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadfile
 
 # Apache Kafka's jars, for comparison. Best effort: what cannot be fetched is skipped, by name.
 oracles:

@@ -24,6 +24,8 @@ from barnabas.net.runtime import new_event_loop
 T = TypeVar("T")
 
 _STOP_TIMEOUT_S: Final = 5.0
+#: After so long a caller looks whether it was interrupted.
+_LONGEST_SLEEP_S: Final = 0.5
 #: How long an interrupted caller waits for its coroutine to end.
 _BREAK_OFF_TIMEOUT_S: Final = 5.0
 
@@ -38,6 +40,12 @@ class _Call:
         self.messages: SimpleQueue[Callable[[bool], bool]] = SimpleQueue()
         #: Nobody reads the messages any more. Only the loop's thread sets it and looks at it.
         self.is_over = False
+
+    def next_message(self) -> Callable[[bool], bool]:
+        """Wait for it. Not in one go: a signal that comes a moment before the thread falls asleep does not wake it."""
+        while True:
+            with contextlib.suppress(Empty):
+                return self.messages.get(timeout=_LONGEST_SLEEP_S)
 
 
 _current_call: ContextVar[_Call | None] = ContextVar("barnabas_current_call", default=None)
@@ -139,7 +147,7 @@ class LoopThread:
         self._calls.add(call)
         try:
             self._loop.call_soon_threadsafe(begin)
-            while not call.messages.get()(True):
+            while not call.next_message()(True):
                 pass
         except BaseException:
             self._break_off(call, tasks, on_dropped)

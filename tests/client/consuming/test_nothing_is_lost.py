@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from barnabas import Consumer, Producer, TopicPartition
 from barnabas.client._kernel.receiving import Chunk, ConsumerRecord
 from barnabas.client.core.consuming.fetch_buffer import FetchBuffer
-from barnabas.client.core.consuming.offsets import EARLIEST
+from barnabas.client.core.consuming.offsets import EARLIEST, OffsetAndMetadata
 from barnabas.client.core.consuming.partition_state import Position
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.errors import WrongUseError
 from barnabas.records import BatchView, Codec
 from barnabas.records._kernel.collect import RecordColumns
 from barnabas.testing import EmbeddedBroker
-from tests.client.consuming.logs import T0, batch, chunk, fetched
+from tests.client.consuming.logs import T0, T1, batch, chunk, fetched
 from tests.client.faults.reading import wait_until
 
 PATIENCE_S = 10.0
@@ -177,6 +177,46 @@ def test_what_was_interrupted_before_its_batch_was_known_is_fetched_again(monkey
     assert state.fetch.offset == 3
 
 
+def test_what_waits_behind_a_pause_is_kept_whatever_interrupts() -> None:
+    subscription, buffer = buffered(chunk(batch(0, [b"x"] * 3)))
+    subscription.assign([T0, T1])
+    subscription.seek(T1, 0)
+    interrupt = Once(KeyboardInterrupt())
+
+    class Interrupted:
+        size_bytes, next_offset, is_exhausted = 1, 0, False
+
+        def resume(self) -> None:
+            interrupt()
+
+        def has_more(self) -> bool:
+            return False
+
+    subscription.pause([T0])
+    buffer.add(T1, subscription.state(T1), cast(Chunk, Interrupted()))
+    with pytest.raises(KeyboardInterrupt):
+        buffer.next_chunk()
+    subscription.resume([T0])
+    taken = buffer.next_chunk()
+    assert taken is not None
+    assert offsets(taken.take(10)) == [0, 1, 2]
+
+
+def test_the_program_is_done_with_what_it_commits_and_was_given() -> None:
+    subscription, buffer = buffered(chunk(batch(0, [b"x"] * 6)))
+    taken = buffer.next_chunk()
+    assert taken is not None
+    taken.take(4)
+    for committed_, expected in ((2, 2), (1, 2), (9, 4)):
+        subscription.done_up_to({T0: OffsetAndMetadata(committed_), T1: OffsetAndMetadata(1)})
+        assert subscription.consumed()[T0].offset == expected
+    taken.take(1)
+    subscription.state(T0).retire()
+    assert subscription.consumed()[T0].offset == 4
+    subscription.done_up_to({T0: OffsetAndMetadata(5)})
+    assert subscription.consumed()[T0].offset == 5
+
+
 # A consumer
 
 
@@ -283,6 +323,25 @@ def test_a_poll_that_is_interrupted_has_given_nothing(broker: EmbeddedBroker, in
             consumer.poll(PATIENCE_S)
         assert consumer.position(PAGES) == 50
         assert [record.value for record in consumer.poll(PATIENCE_S)] == [*range(50, 100)]
+
+
+def test_an_empty_poll_that_is_interrupted_gives_nothing_again(broker: EmbeddedBroker) -> None:
+    with reader(broker, max_poll_records=600) as consumer:
+        count = 0
+        while count < 600:
+            count += len(consumer.poll(PATIENCE_S))
+        assert consumer.poll(0) == []
+        consumer._do(consumer._consumer._put_back)  # as if nobody had got the empty list
+        assert consumer.position(PAGES) == 600
+        assert consumer.poll(0.2) == []
+
+
+def test_what_was_committed_is_not_put_back(broker: EmbeddedBroker) -> None:
+    with reader(broker, max_poll_records=50) as consumer:
+        assert len(consumer.poll(PATIENCE_S)) == 50
+        consumer.commit({PAGES: 50})
+        consumer._do(consumer._consumer._put_back)
+        assert consumer.position(PAGES) == 50
 
 
 def test_columns_that_are_interrupted_were_not_given(broker: EmbeddedBroker, interrupt: Callable[[], None]) -> None:

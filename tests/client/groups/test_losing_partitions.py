@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.runtime import SystemClock
 from barnabas.client.consumer.lifeline import Lifeline
 from barnabas.client.core.consuming.membership_steps import Heartbeat
-from barnabas.client.errors import CommitFailedError
+from barnabas.client.errors import ClientTimeoutError, CommitFailedError
 from barnabas.client.settings import ConsumerSettings
 from barnabas.testing import AsyncEmbeddedBroker, EmbeddedBroker
 from barnabas.wire.apis import ApiKey
@@ -230,12 +231,12 @@ def test_partitions_that_are_assigned_no_more_are_committed(broker: EmbeddedBrok
         assert len(consumer.poll(PATIENCE_S, max_records=30)) == 30
         consumer.assign([T1])
         consumer.commit({})  # what was asked for before is answered before
-        assert committed(broker, "by-hand")[T0] == 30
+        assert committed(broker, "by-hand")[T0] == 60
         consumer.assign([T0, T1])
-        assert consumer.poll(PATIENCE_S, max_records=10)[0].offset == 30
-        assert consumer.poll(PATIENCE_S, max_records=10)[0].offset == 40
+        assert consumer.poll(PATIENCE_S, max_records=10)[0].offset == 60
+        assert consumer.poll(PATIENCE_S, max_records=10)[0].offset == 70
         consumer.unsubscribe()
-        assert committed(broker, "by-hand")[T0] == 40
+        assert committed(broker, "by-hand")[T0] == 80
 
 
 def test_without_auto_commit_a_new_assignment_commits_nothing(broker: EmbeddedBroker) -> None:
@@ -246,3 +247,85 @@ def test_without_auto_commit_a_new_assignment_commits_nothing(broker: EmbeddedBr
         consumer.assign([T1])
         consumer.commit({})
     assert committed(broker, "by-hand-alone")[T0] is None
+
+
+@pytest.mark.parametrize("method", ["commit", "commit_async"])
+def test_what_the_program_has_committed_is_not_taken_back_when_it_fails(broker: EmbeddedBroker, method: str) -> None:
+    group = f"failing-{method}"
+    with (  # noqa: PT012
+        pytest.raises(ZeroDivisionError),
+        reader(broker, group) as consumer,
+    ):
+        consumer.subscribe(["t"])
+        assert len(consumer.poll(PATIENCE_S, max_records=30)) == 30
+        getattr(consumer, method)({T0: 20})
+        raise ZeroDivisionError
+    assert committed(broker, group)[T0] == 20
+
+
+def test_what_a_loop_has_committed_is_not_taken_back_when_it_fails(broker: EmbeddedBroker) -> None:
+    with (  # noqa: PT012
+        pytest.raises(ZeroDivisionError),
+        reader(broker, "failing-loop") as consumer,
+    ):
+        consumer.subscribe(["t"])
+        for record in consumer:
+            consumer.commit({T0: record.offset + 1})
+            if record.offset == 4:
+                raise ZeroDivisionError
+    assert committed(broker, "failing-loop")[T0] == 5
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_closing_keeps_its_time_while_no_coordinator_is_there(by_hand: bool) -> None:
+    with EmbeddedBroker(group_initial_rebalance_delay_ms=0) as gone:
+        gone.create_topic("t", 1)
+        with Producer(bootstrap_servers=gone.bootstrap_servers) as producer:
+            producer.send("t", b"x", partition=0)
+        consumer = Consumer(
+            bootstrap_servers=gone.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=50,
+            default_api_timeout_ms=8000,
+        )
+        if by_hand:
+            consumer.assign([T0])
+        else:
+            consumer.subscribe(["t"])
+        assert len(consumer.poll(PATIENCE_S)) == 1
+    for _ in range(5):
+        consumer.poll(0.1)
+    group = consumer._consumer._group
+    assert group is not None
+    assert len(group._committer._pending) <= 1
+    began = time.monotonic()
+    consumer.close(0.5)
+    assert time.monotonic() - began < 3
+
+
+@on_loop
+async def test_a_commit_waits_for_its_turn_no_longer_than_it_may() -> None:
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("t", 2)
+        async with member_of(broker.bootstrap_servers, enable_auto_commit=False) as member:
+            member.subscribe("t")
+            await member.join()
+            async with member.group._committer._turn:
+                with pytest.raises(ClientTimeoutError, match="an earlier commit of group"):
+                    await asyncio.wait_for(member.group.commit({T0: at(1)}, 50), PATIENCE_S)
+            await member.group.commit({T0: at(1)})
+
+
+@on_loop
+async def test_who_closes_in_a_hurry_is_told_what_was_not_committed() -> None:
+    told: list[object] = []
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("t", 2)
+        async with member_of(broker.bootstrap_servers, enable_auto_commit=False) as member:
+            member.subscribe("t")
+            await member.join()
+            broker.faults.fail_next(ApiKey.OFFSET_COMMIT, delay_ms=1000)
+            member.group.commit_soon({T0: at(1)}, lambda offsets, error: told.append(error))
+            await member.group.close(50)
+    assert [type(each) for each in told] == [CommitFailedError]

@@ -272,11 +272,11 @@ cdef class Delivery:
         try:
             run_callback(callback, arguments)
         except BaseException as error:
-            if self.home is not None and self.home.on_interrupt is not None and isinstance(error, _INTERRUPTS):
-                self.home.on_interrupt(error)
-                return 0
             try:
-                log_raised()
+                if self.home is not None and self.home.on_interrupt is not None and isinstance(error, _INTERRUPTS):
+                    self.home.on_interrupt(error)
+                else:
+                    log_raised()
             except BaseException:
                 pass  # there is nobody left to tell
         return 0

@@ -101,18 +101,22 @@ class Committer:
                 f"the offsets of group {self._group_id} were not committed within {timeout_ms:.0f} ms",
             )
 
-    def commit_soon(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting. The callback gets the offsets, and the error if there was one."""
+    def commit_soon(self, offsets: Offsets, callback: CommitCallback | None = None) -> asyncio.Task[None] | None:
+        """Commit without waiting. The callback gets the offsets, and the error if there was one.
+
+        Returns what is under way; None if nothing had to be sent.
+        """
         pending = _Pending(dict(offsets), callback)
         self._pending.append(pending)
         if not offsets:
-            return
+            return None
         try:
             member = self._member()  # at present: who unsubscribes next has committed as the one who it was
         except BarnabasError as error:
             pending.error = error
         else:
             pending.task = asyncio.get_running_loop().create_task(self._commit_pending(pending, member))
+        return pending.task
 
     @property
     def has_finished(self) -> bool:
@@ -147,6 +151,13 @@ class Committer:
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_ms / 1000)
 
+    async def drop_pending(self) -> None:
+        """The time is over: give up what is still under way, so that it is in nobody's way."""
+        self.cancel()
+        tasks = [each.task for each in self._pending if each.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+
     def cancel(self) -> None:
         for each in self._pending:
             if each.task is not None:
@@ -161,7 +172,7 @@ class Committer:
                     f"the offsets of group {self._group_id} were not committed: {verdict.retry.text}; commit again"
                 )
         except asyncio.CancelledError:
-            pending.error = CommitFailedError("the consumer was closed before the commit was answered")
+            pending.error = CommitFailedError("the consumer was closed or unsubscribed before the commit was answered")
             raise
         except Exception as error:
             pending.error = error
@@ -172,13 +183,15 @@ class Committer:
         view = self._network.view
         started_ms = self._clock.monotonic_ms()
         topics = {partition.topic for partition in offsets}
-        async with self._turn:
-            node_id, offered = await self._coordinator(OffsetCommitRequest, timeout_ms)
+        await self._take_turn(timeout_ms)
+        try:
+            node_id, offered = await self._coordinator(OffsetCommitRequest, self._left_ms(started_ms, timeout_ms))
             version = newest_version(topics, view, offered)
             request = commit_request(member, offsets, view)
-            answer = self._network.request(
-                node_id, request, version=version, timeout_ms=min(timeout_ms, self._settings.request_timeout_ms)
-            )
+            left_ms = min(self._left_ms(started_ms, timeout_ms), self._settings.request_timeout_ms)
+            answer = self._network.request(node_id, request, version=version, timeout_ms=left_ms)
+        finally:
+            self._turn.release()
         response = await answer
         if self._metrics is not None:
             self._metrics.committed(self._clock.monotonic_ms() - started_ms)
@@ -190,6 +203,18 @@ class Committer:
         if verdict.retry is None and self.on_commit is not None:
             self.on_commit(offsets)
         return verdict
+
+    async def _take_turn(self, timeout_ms: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise ClientTimeoutError(
+                f"an earlier commit of group {self._group_id} was still under way after {timeout_ms:.0f} ms"
+            ) from None
+
+    def _left_ms(self, started_ms: float, timeout_ms: float) -> float:
+        return max(1.0, started_ms + timeout_ms - self._clock.monotonic_ms())
 
     # Lookups
 
@@ -273,11 +298,11 @@ class Committer:
 
     async def _coordinator(self, request: type[Request], timeout_ms: float) -> tuple[int, int]:
         """The coordinator's node, connected, and the newest version of a request that it takes."""
-        network = self._network
+        network, started_ms = self._network, self._clock.monotonic_ms()
         node_id = await network.coordinator(CoordinatorType.GROUP, self._group_id, timeout_ms)
         version = network.version_of(node_id, request)
         if version is None:
-            await network.connect(node_id, timeout_ms)
+            await network.connect(node_id, self._left_ms(started_ms, timeout_ms))
             version = network.version_of(node_id, request)
             if version is None:
                 raise ChannelError(f"node {node_id}", "the connection was lost at once")

@@ -135,8 +135,9 @@ class Consumer:
         self._subscription.assign(wanted)
 
     async def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group."""
+        """Read nothing any more, and leave the group. What the program was given counts as done."""
         await self.start()
+        self._done_with_all()
         if self._group is not None:
             await self._group.leave("the consumer has unsubscribed")
         self._subscription.unsubscribe()
@@ -243,7 +244,7 @@ class Consumer:
         deadline = None if timeout is None else self._loop.time() + timeout
         # Heartbeats and fetches want their turn, also if the program never waits for anything.
         await asyncio.sleep(0)
-        self._subscription.begin_poll()
+        self._done_with_all()
         if self._subscription.mode is Mode.NONE:
             raise WrongUseError("nothing to read: subscribe to topics, or assign partitions")
         while True:
@@ -401,9 +402,10 @@ class Consumer:
     ) -> None:
         """Commit what was handed out so far, or these offsets, and return when that is done."""
         await self.start()
-        self._done_with(offsets)
+        chosen = _offsets(offsets)
+        self._done_with(chosen)
         started = self._parts.clock.monotonic_ms()
-        await self._in_group("commit").commit(_offsets(offsets), self._timeout_ms(timeout))
+        await self._in_group("commit").commit(chosen, self._timeout_ms(timeout))
         self._parts.metrics.commit_sync((self._parts.clock.monotonic_ms() - started) * 1_000_000)
 
     async def commit_async(
@@ -413,13 +415,21 @@ class Consumer:
     ) -> None:
         """The same without waiting: `on_commit(offsets, error)` is called in a later poll, commit or close."""
         await self.start()
-        self._done_with(offsets)
-        self._in_group("commit").commit_soon(_offsets(offsets), on_commit)
+        chosen = _offsets(offsets)
+        self._done_with(chosen)
+        self._in_group("commit").commit_soon(chosen, on_commit)
 
-    def _done_with(self, offsets: object) -> None:
-        """Who commits everything is done with it: auto-commit must not fall behind that again."""
+    def _done_with(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
+        """Who commits is done with that, or with everything: auto-commit must not fall behind it again."""
         if offsets is None:
-            self._subscription.begin_poll()
+            self._done_with_all()
+        else:
+            self._parts.fetcher.keep_taken()
+            self._subscription.done_up_to(offsets)
+
+    def _done_with_all(self) -> None:
+        self._parts.fetcher.keep_taken()
+        self._subscription.begin_poll()
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
@@ -507,6 +517,7 @@ class Consumer:
             raise WrongUseError("this consumer belongs to another event loop: close it there")
         # Listeners are told of what they lose, and may still commit it.
         self._is_closing = True
+        self._parts.fetcher.keep_taken()
         if is_done:
             self._subscription.begin_poll()
         self._parts.fetcher.wake()

@@ -236,8 +236,12 @@ class Fetcher:
         if before:
             self._pump_soon()
 
-    def _first_chunk(self) -> Chunk | None:
+    def keep_taken(self) -> None:
+        """What was taken last has got to the program: there is nothing to put back."""
         self._before = {}
+
+    def _first_chunk(self) -> Chunk | None:
+        self.keep_taken()
         return self._noted(self.take_chunk())
 
     def _noted(self, chunk: Chunk | None) -> Chunk | None:

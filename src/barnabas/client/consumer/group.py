@@ -107,6 +107,7 @@ class GroupDriver:
         self._auto_commit_at_ms = clock.monotonic_ms() + settings.auto_commit_interval_ms
         self._exchange: asyncio.Task[None] | None = None
         self._last_commit: asyncio.Task[None] | None = None
+        self._auto_commit: asyncio.Task[None] | None = None
         self._unfinished: GiveUp | None = None
         self._followed: tuple[object, ...] = ()
         self._topics: tuple[str, ...] = ()
@@ -464,15 +465,17 @@ class GroupDriver:
         self._auto_commit_at_ms = now_ms + self._settings.auto_commit_interval_ms
         if self._subscription.uses_group and not self.membership.may_commit:
             return
+        if self._auto_commit is not None and not self._auto_commit.done():
+            return  # while no coordinator can be had they would only pile up
         offsets = self._subscription.consumed()
         if offsets:
-            self._committer.commit_soon(offsets, self._auto_committed)
+            self._auto_commit = self._committer.commit_soon(offsets, self._auto_committed)
 
     def commit_except(self, kept: Collection[TopicPartition]) -> None:
-        """Auto-commit what is about to be assigned no more: there is no later for it."""
+        """Auto-commit what is about to be assigned no more, all that was handed out of it: there is no later for it."""
         if self._auto_commits:
             offsets = {
-                partition: each for partition, each in self._subscription.consumed().items() if partition not in kept
+                partition: each for partition, each in self._subscription.positions().items() if partition not in kept
             }
             if offsets:
                 self._committer.commit_soon(offsets, self._auto_committed)
@@ -513,14 +516,15 @@ class GroupDriver:
 
     async def leave(self, reason: str, timeout_ms: float | None = None, *, even_if_static: bool = False) -> None:
         """Give up everything and be out of the group; before the program unsubscribes, or closes."""
-        timeout_ms = self._timeout_ms(timeout_ms)
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + self._timeout_ms(timeout_ms)
         await self._stop_exchange()
-        await self._committer.wait_for_pending(timeout_ms)
+        await self._committer.wait_for_pending(self._left_ms(deadline_ms))
+        if not self._left_ms(deadline_ms):
+            await self._committer.drop_pending()
         membership = self.membership
         was_in = membership.may_commit
         if self._auto_commits and (was_in or not self._subscription.uses_group):
-            await self._commit_quietly(self._subscription.consumed(), timeout_ms)
+            await self._commit_quietly(self._subscription.consumed(), self._left_ms(deadline_ms))
         partitions = tuple(self._subscription.assigned()) if self._subscription.uses_group else ()
         try:
             await self._tell("revoked" if was_in and membership.may_commit else "lost", partitions)
@@ -532,7 +536,7 @@ class GroupDriver:
                 self._subscription.assigned_from_group(())
                 self._count_assigned()
             if request is not None:
-                await self._lifeline.send_leave(request, max(0.0, deadline_ms - self._clock.monotonic_ms()))
+                await self._lifeline.send_leave(request, self._left_ms(deadline_ms))
 
     async def close(self, timeout_ms: float = 30_000, *, leaves: bool = False) -> None:
         """Commit, leave and stop. A static member stays in the group until its session ends, unless it `leaves`."""
@@ -542,7 +546,9 @@ class GroupDriver:
         try:
             if self._subscription.uses_group or self._auto_commits:
                 await self.leave("the consumer is being closed", timeout_ms, even_if_static=leaves)
-            await self._committer.finish_pending(max(0.0, deadline_ms - self._clock.monotonic_ms()))
+            await self._committer.wait_for_pending(self._left_ms(deadline_ms))
+            await self._committer.drop_pending()
+            await self._committer.run_callbacks()
         finally:
             self._is_closed = True
             self._committer.cancel()
@@ -550,6 +556,9 @@ class GroupDriver:
             for task in (self._exchange, self._last_commit):
                 if task is not None:
                     task.cancel()
+
+    def _left_ms(self, deadline_ms: float) -> float:
+        return max(0.0, deadline_ms - self._clock.monotonic_ms())
 
     async def _stop_exchange(self) -> None:
         for task in (self._exchange, self._last_commit):

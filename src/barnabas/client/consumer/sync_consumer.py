@@ -69,7 +69,7 @@ class Consumer:
         self._do(self._consumer.assign, list(partitions))
 
     def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group."""
+        """Read nothing any more, and leave the group. What the program was given counts as done."""
         self._wait(self._consumer.unsubscribe())
 
     def subscription(self) -> frozenset[str]:

@@ -46,32 +46,27 @@ class FetchBuffer:
         more. Raises what keeps its next record from being read.
         """
         kept: list[_Fetched] = []
-        found: Chunk | None = None
-        while self._queue:
-            fetched = self._queue[0]
-            if not self._is_current(fetched):
-                self._drop_first()
-                continue
-            if not self._follows_on(fetched):
-                fetched.state.drop_fetched()
-                continue
-            if not fetched.state.is_fetchable:
-                kept.append(self._queue.popleft())
-                continue
-            chunk = fetched.chunk
-            chunk.resume()
-            try:
-                has_more = chunk.has_more()
-            except Exception:
-                self._queue.extendleft(reversed(kept))
-                raise
-            if has_more:
-                self._hand_out(fetched)
-                found = chunk
-                break
-            self._used_up(fetched)
-        self._queue.extendleft(reversed(kept))
-        return found
+        try:
+            while self._queue:
+                fetched = self._queue[0]
+                if not self._is_current(fetched):
+                    self._drop_first()
+                    continue
+                if not self._follows_on(fetched):
+                    fetched.state.drop_fetched()
+                    continue
+                if not fetched.state.is_fetchable:
+                    kept.append(self._queue.popleft())
+                    continue
+                chunk = fetched.chunk
+                chunk.resume()
+                if chunk.has_more():
+                    self._hand_out(fetched)
+                    return chunk
+                self._used_up(fetched)
+            return None
+        finally:
+            self._queue.extendleft(reversed(kept))
 
     def prune(self) -> None:
         """Forget what nobody wants any more, so that its partitions can be fetched anew."""

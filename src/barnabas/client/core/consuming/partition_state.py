@@ -193,5 +193,19 @@ class PartitionState:
             self.chunk.confirm()
         self._consumed = self.position
 
+    def done_up_to(self, mark: Position) -> None:
+        """The program says that it is done so far. What it was not given yet it cannot be done with."""
+        position, consumed = self.position, self.consumed
+        if position is None:
+            return
+        if mark.offset >= position.offset:
+            mark = position
+        if consumed is not None and mark.offset <= consumed.offset:
+            return
+        if self.chunk is None:
+            self._consumed = mark
+        else:
+            self.chunk.hand_over(*mark)
+
     def backs_off(self, now_ms: int) -> bool:
         return now_ms < self.retry_at_ms

@@ -281,6 +281,13 @@ class Subscription:
                 if state.chunk is not None:
                     self._touched[partition] = state
 
+    def done_up_to(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The program commits these itself: what is committed by itself must not fall behind them."""
+        for partition, each in offsets.items():
+            state = self._states.get(partition)
+            if state is not None:
+                state.done_up_to(Position(each.offset, NO_EPOCH if each.leader_epoch is None else each.leader_epoch))
+
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What may be committed at any moment: what the program is done with, since it came back for more.
 

@@ -115,12 +115,15 @@ class BufferPool:
             return
         if waiter in self._waiters:
             self._waiters.remove(waiter)
+        # What is counted back is noted with no call in between, as in `ask`.
+        if not waiter.is_ready:
+            self._free_bytes += waiter.gathered_bytes
+            waiter.gathered_bytes = 0
+        elif waiter.size_bytes == self.batch_bytes:
+            self._kept_pieces += 1
+        else:
+            self._free_bytes += waiter.size_bytes
         waiter.is_spent = True
-        if waiter.is_ready:
-            self.free(waiter.size_bytes)
-            return
-        self._free_bytes += waiter.gathered_bytes
-        waiter.gathered_bytes = 0
         self._serve()
 
     def close(self) -> None:
@@ -152,14 +155,16 @@ class BufferPool:
 
     def _serve(self) -> None:
         """Hand what is free to the first in the line, and on to the next."""
-        while self._waiters and self.available_bytes:
+        while self._waiters and (self.available_bytes or self._waiters[0].is_ready):
             waiter = self._waiters[0]
             part_bytes = min(self.available_bytes, waiter.size_bytes - waiter.gathered_bytes)
             self._take(part_bytes)
             waiter.gathered_bytes += part_bytes
             if waiter.gathered_bytes < waiter.size_bytes:
                 return
-            # Told before it leaves the line: if this is interrupted, the next who comes by tells it again.
+            # Told before it leaves the line: if this is interrupted, the next who comes by tells it again. Who is told
+            # may come by here himself.
             waiter.is_ready = True
             waiter._tell()
-            self._waiters.popleft()
+            if self._waiters and self._waiters[0] is waiter:
+                self._waiters.popleft()

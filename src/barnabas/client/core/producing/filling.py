@@ -133,6 +133,7 @@ class AppendSide:
                     # Its last batch is full now: perhaps it is another partition's turn, where one is open.
                     before, queue = queue, self._queue_for(lane, partition)
                     if queue is not before:
+                        is_work = True  # a batch is full: the sender should not wait until it has lingered
                         future = self._append_to_last(queue, partition, value, key, headers, timestamp_ms, on_delivery)
                 if future is not None:
                     return future
@@ -185,6 +186,7 @@ class AppendSide:
                 if sent == done and partition == ANY_PARTITION:
                     before, queue = queue, self._queue_for(lane, partition)
                     if queue is not before:
+                        is_work = True
                         sent = self._rows_to_last(queue, partition, rows, groups, group, done, delivery)
                 if sent > done:
                     return sent
