@@ -81,9 +81,7 @@ def confluent_consume(bootstrap: str, topic: str, partitions: int, count: int) -
 def kafka_python_produce(bootstrap: str, topic: str, partitions: int, count: int) -> float:
     from kafka import KafkaProducer
 
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap, acks="all", linger_ms=LINGER_MS, batch_size=BATCH_BYTES, buffer_memory=1 << 28
-    )
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=LINGER_MS, batch_size=BATCH_BYTES)
     producer.partitions_for(topic)
     start = time.perf_counter()
     for number in range(count):
