@@ -93,7 +93,7 @@ class Coordinators:
                     f"the coordinator of {kind.noun} {key!r} was to be found", timeout_ms
                 ) from None
             raise ClientTimeoutError(
-                f"the coordinator of {kind.noun} {key!r} was not found within {timeout_ms:g} ms: {lookup.last_cause}"
+                f"the coordinator of {kind.noun} {key!r} was not found within {timeout_ms:.0f} ms: {lookup.last_cause}"
             ) from None
         finally:
             lookup.waiter_count -= 1

@@ -210,7 +210,7 @@ class Network:
             async with asyncio.timeout(timeout_ms / 1000):
                 await channel.connect()
         except TimeoutError:
-            raise ConnectError(channel.address, f"no connection within {timeout_ms:g} ms") from None
+            raise ConnectError(channel.address, f"no connection within {timeout_ms:.0f} ms") from None
 
     def connect_soon(self, node_id: int) -> None:
         """Begin to connect, unless that is done or under way, as soon as earlier failures allow it. `on_ready` tells
@@ -332,7 +332,7 @@ class Network:
         if error is None or not self.view.nodes:
             return self._upkeep.gave_up(f"the metadata of topic {topic!r} was to be learned", timeout_ms)
         return ClientTimeoutError(
-            f"the partitions of topic {topic!r} were not known after {timeout_ms:g} ms: the brokers answered "
+            f"the partitions of topic {topic!r} were not known after {timeout_ms:.0f} ms: the brokers answered "
             f"{error.name} ({error.text}). Does the topic exist?"
         )
 

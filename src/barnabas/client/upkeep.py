@@ -94,11 +94,11 @@ class Upkeep:
         brokers = failures_text(self._nodes.failures, self._nodes.candidates())
         if self._metadata.is_bootstrapping and not self._metadata.view.nodes:
             return NoBrokersError(
-                f"{what}: none of the bootstrap servers answered within {timeout_ms:g} ms: {brokers}. "
+                f"{what}: none of the bootstrap servers answered within {timeout_ms:.0f} ms: {brokers}. "
                 "Check bootstrap.servers, and that a broker listens there."
             )
         cause = f"; last failure: {self._metadata.last_error}" if self._metadata.last_error is not None else ""
-        return ClientTimeoutError(f"{what}: it took longer than {timeout_ms:g} ms; brokers: {brokers}{cause}")
+        return ClientTimeoutError(f"{what}: it took longer than {timeout_ms:.0f} ms; brokers: {brokers}{cause}")
 
     def _check_hope(self) -> None:
         if self._is_closed:

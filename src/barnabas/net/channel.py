@@ -409,7 +409,7 @@ class Channel:
         if wire is not None:
             late = next((each for each in wire.asked if each.deadline_s <= now_s), None)
             if late is not None:
-                text = f"{late.name} was not answered in {late.timeout_ms:g} ms"
+                text = f"{late.name} was not answered in {late.timeout_ms:.0f} ms"
                 wire.close(RequestTimeoutError(self.address, text))
             elif self._is_idle(now_s):
                 wire.close(DisconnectedError(self.address, "it was not used for long"), by_us=True)
@@ -424,7 +424,7 @@ class Channel:
             return
         self._waiting = deque(each for each in self._waiting if each.deadline_s > now_s)
         for each in late:
-            why = f"{each.name} waited {each.timeout_ms:g} ms for its turn and was not sent"
+            why = f"{each.name} waited {each.timeout_ms:.0f} ms for its turn and was not sent"
             self._settle(each, NotSentError(self.address, why))
 
     def _is_idle(self, now_s: float) -> bool:

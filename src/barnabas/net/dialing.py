@@ -91,7 +91,7 @@ async def _negotiate(
             async with asyncio.timeout(timeout_ms / 1000):
                 answer = await future
         except TimeoutError:
-            raise RequestTimeoutError(address, f"ApiVersions was not answered in {timeout_ms:g} ms") from None
+            raise RequestTimeoutError(address, f"ApiVersions was not answered in {timeout_ms:.0f} ms") from None
         if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or not version:
             break
         offered = [each.max_version for each in answer.api_keys if each.api_key == ApiKey.API_VERSIONS]

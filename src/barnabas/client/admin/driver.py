@@ -112,7 +112,7 @@ class Call:
     def timed_out(self, about: object, last: Exception | None) -> ClientTimeoutError:
         why = f"; the last failure: {last}" if last is not None else ""
         where = f" for {about}" if about != () else ""
-        error = ClientTimeoutError(f"{self.name}{where} was not done within {self.timeout_ms:g} ms{why}")
+        error = ClientTimeoutError(f"{self.name}{where} was not done within {self.timeout_ms:.0f} ms{why}")
         error.__cause__ = last
         return error
 

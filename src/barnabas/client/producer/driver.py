@@ -145,7 +145,7 @@ class SenderDriver:
                     await over
         except TimeoutError:
             raise ClientTimeoutError(
-                f"flush: not everything was acknowledged within {timeout_ms:g} ms; it is still being sent"
+                f"flush: not everything was acknowledged within {timeout_ms:.0f} ms; it is still being sent"
             ) from None
         finally:
             self._accumulator.end_flush(flush)
@@ -169,7 +169,7 @@ class SenderDriver:
     def _stop(self, timeout_ms: float | None) -> None:
         self._is_stopped = True
         if not self._sender.is_drained:
-            within = "" if timeout_ms is None else f" within {timeout_ms:g} ms"
+            within = "" if timeout_ms is None else f" within {timeout_ms:.0f} ms"
             self._sender.close(
                 ClientClosedError(f"the producer was closed, and this was not acknowledged{within}; it may be written")
             )
