@@ -13,7 +13,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIME_MS = 1_700_000_000_000
 BIG_BYTES = 900_000
 TOO_BIG_BYTES = 1_200_000  # max.message.bytes is 1,048,588
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
