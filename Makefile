@@ -6,6 +6,8 @@
 VENV    := .venv
 PYTHON  := $(VENV)/bin/python
 PIP     := $(PYTHON) -m pip --disable-pip-version-check -q
+# Spark starts its Python workers with the interpreter named here, and answers on loopback only.
+SPARK   := PYSPARK_PYTHON=$(CURDIR)/$(PYTHON) SPARK_LOCAL_IP=127.0.0.1
 KERNEL  := $(wildcard src/barnabas/*/_kernel/*.pyx src/barnabas/*/_kernel/*.pxd)
 
 .PHONY: run test bench install wheel lint types layers pytest oracles docs clean
@@ -42,14 +44,15 @@ layers: $(VENV)/installed-for-tests
 	$(VENV)/bin/lint-imports
 
 pytest: $(VENV)/installed-for-tests
-	$(PYTHON) -m pytest -n 2 --dist loadfile
+	$(SPARK) $(PYTHON) -m pytest -n 2 --dist loadfile
 
-# Apache Kafka's jars, for comparison. Best effort: what cannot be fetched is skipped, by name.
+# Apache Kafka's jars, Spark's Kafka connector and other peers, for comparison. Best effort: what cannot be fetched is
+# skipped, by name.
 oracles:
 	@sh scripts/oracles
 
 bench: $(VENV)/installed-for-tests
-	$(PYTHON) -m bench
+	$(SPARK) $(PYTHON) -m bench
 
 # The tables of settings, from their declarations.
 docs: $(VENV)/installed

@@ -1,4 +1,7 @@
-"""Runs all benchmarks, or those named on the command line, and prints one table."""
+"""Runs all benchmarks, or those named on the command line, and prints one table.
+
+With `--quick` those that have a short form run in it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ COLUMNS = f"{'benchmark':<58} {'ratio':>7} {'target':>7}      detail"
 
 
 def benchmarks() -> list[str]:
-    helpers = {"__main__", "client_contestants", "measure", "node_brokers", "node_clients"}
+    helpers = {"__main__", "client_contestants", "measure", "node_brokers", "node_clients", "spark_contestants"}
     return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if module.name not in helpers)
 
 
@@ -23,10 +26,13 @@ def show(result: Result) -> str:
     return f"{result.name:<58} {result.ratio:>6.2f}× {target:>7} {verdict:<4} {result.detail}"
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    names = [each for each in arguments if each != "--quick"]
     print(COLUMNS)
     for name in names or benchmarks():
-        for result in importlib.import_module(f"bench.{name}").run():
+        module = importlib.import_module(f"bench.{name}")
+        run = module.run if names == arguments else getattr(module, "run_quickly", module.run)
+        for result in run():
             print(show(Result(*result)), flush=True)
     return 0
 

@@ -14,7 +14,10 @@ import barnabas
 
 ROOT = Path(barnabas.__file__).parent
 
-CORES = ("base", "wire", "records", "storage", "metadata", "replication", "coordinator", "client/core", "testing")
+CORES = (
+    *("base", "wire", "records", "storage", "metadata", "replication", "coordinator", "client/core", "spark/core"),
+    "testing",
+)
 SHELLS = ("net", "broker", "client/producer", "client/consumer", "client/admin")
 
 FORBIDDEN = {

@@ -31,6 +31,7 @@ class Tool(NamedTuple):
 
 TOOLS: Final[Mapping[str, Tool]] = {
     "up": Tool("barnabas.cli.up:up", "Start a node on this machine with one command."),
+    "demo": Tool("barnabas.cli.demo:demo", "Watch a node, clicks and a pipeline at work."),
     "server": Tool("barnabas.cli.server:server", "Start and stop a node from a server.properties file."),
     "storage": Tool("barnabas.cli.storage:storage", "Format the directories of a node, or look at them."),
     "dump-log": Tool("barnabas.cli.dump_log:dump_log", "Show what log segments, indexes and snapshots hold."),
@@ -58,6 +59,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "verifiable-consumer": Tool(
         "barnabas.cli.verifiable_consumer:verifiable_consumer", "Read in a group, and tell of all events as JSON."
     ),
+    "pipeline": Tool("barnabas.cli.pipeline:pipeline", "Write, check and run pipelines on Spark."),
 }
 
 

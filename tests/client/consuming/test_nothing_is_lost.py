@@ -51,7 +51,7 @@ def offsets(records: list[ConsumerRecord]) -> list[int]:
 
 @pytest.mark.parametrize("error", [MemoryError("no room just now"), KeyboardInterrupt()])
 def test_a_batch_that_could_not_be_unpacked_is_met_again(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    reading = chunk(*(batch(base, [b"x"] * 5, codec=Codec.GZIP) for base in (0, 5, 10)))
+    reading = chunk(*(batch(base, [b"x" * 100] * 5, codec=Codec.GZIP) for base in (0, 5, 10)))
     assert offsets(reading.take(5)) == [0, 1, 2, 3, 4]
     real, interrupt = BatchView.payload, Once(error)
 
@@ -155,7 +155,7 @@ def test_a_gap_between_two_answers_is_fetched_again() -> None:
 
 
 def test_what_was_interrupted_before_its_batch_was_known_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = [batch(base, [b"x"] * 3) for base in (0, 3, 6)]
+    data = [batch(base, [b"x" * 100] * 3, codec=Codec.GZIP) for base in (0, 3, 6)]
     source = fetched(*data)
     subscription, buffer = buffered(Chunk(T0.topic, T0.partition, source, 1000))
     state = subscription.state(T0)

@@ -122,8 +122,15 @@ class Chunk:
         """Up to so many records; fewer only where the chunk ends, was halted, or an error is next."""
     def has_more(self) -> bool:
         """Whether another record may come. Steps over what is not for the program."""
-    def add_to(self, columns: RecordColumns, row_limit: int) -> int:
-        """Add the records of one batch to the columns, at most so many; 0 if there are no more."""
+    @property
+    def added_timestamp_type(self) -> int:
+        """Of all rows that the last `add_to` added: -1, 0 or 1."""
+    def add_to(self, columns: RecordColumns, row_limit: int, byte_limit: int = 0) -> int:
+        """Add records to the columns, at most so many, all with one type of timestamp; how many.
+
+        Of as many batches as keep `taken_bytes` within the limit, or of one. None means that there are no more, or that
+        the next batch has no room beside what is in the columns already.
+        """
     def hand_over(self, handed_offset: int, handed_epoch: int) -> None:
         """The program gets this chunk. It may still have records from before, and is done only up to this offset."""
     def confirm(self) -> None:

@@ -9,13 +9,16 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
 
-from barnabas.records._kernel.bytes cimport data_of, load_i32, load_i64, plain_view, size_of
+from barnabas.records._kernel.bytes cimport data_of, load_i16, load_i32, load_i64, load_u32, plain_view, size_of
 from barnabas.records._kernel.cursor cimport (
     MIN_RECORD_BYTES, Cursor, RawHeader, RawRecord, cursor_over, end_record, fail, read_header, read_record,
     skip_headers,
 )
+from barnabas.records._kernel.walk cimport EntryWalk
 
 from types import GenericAlias
+
+from crc32c import crc32c
 
 from barnabas.base.errors import RemoteProtocolError
 from barnabas.base.ids import TopicPartition
@@ -29,9 +32,16 @@ cdef enum:
     MIN_ENTRY_BYTES = 26
     EPOCH_AT = 12
     MAGIC_AT = 16
+    CRC_AT = 17
+    ATTRIBUTES_AT = 21        # the CRC covers everything from here on
     LAST_DELTA_AT = 23
+    BASE_TIMESTAMP_AT = 27
+    MAX_TIMESTAMP_AT = 35
     RECORD_COUNT_AT = 57
     BATCH_HEADER_BYTES = 61
+    APPEND_TIME_BIT = 0x08
+    TRANSACTIONAL_BIT = 0x10
+    UNUSUAL_BITS = 0x27       # codec, control
 
 
 cdef inline bint is_plain(object part) noexcept:
@@ -139,8 +149,9 @@ cdef tuple NO_HEADERS = ()
 cdef class Chunk:
     """What was fetched of one partition, as records. An iterator, and `take` for lists.
 
-    `source` gives the batches: `next_batch()`, and `next_offset`, `next_epoch`, `timestamp_type` of the last one. With
-    a deserializer `key` and `value` are what it makes of them, called with the topic, the headers and the bytes; None
+    `source` gives the batches: `next_batch()`, and `next_offset`, `next_epoch`, `timestamp_type` of the last one. If it
+    has `entries`, a walk over them, the usual ones are read from there without its help, and `passed` tells it. With a
+    deserializer `key` and `value` are what it makes of them, called with the topic, the headers and the bytes; None
     stays None.
 
     Guarantee: after an error nothing is lost, whatever was raised. The next call meets the same record again. A chunk is
@@ -161,11 +172,16 @@ cdef class Chunk:
     cdef readonly int64_t record_count
     cdef readonly int64_t record_bytes
     cdef readonly bint is_halted
+    #: Of all rows that the last `add_to` added: -1, 0 or 1.
+    cdef readonly int8_t added_timestamp_type
     cdef object source
     cdef object key_deserializer
     cdef object value_deserializer
     cdef bint is_busy  # somebody reads; the program's deserializers may run meanwhile, and other threads with them
 
+    cdef EntryWalk entries  # None if the source has to be asked for each batch
+    cdef bint check_crcs
+    cdef short unusual_bits
     cdef object pending  # a batch that the source has given and that could not be entered yet
     cdef memoryview payload  # of the present batch, None between batches
     cdef Cursor cursor
@@ -193,6 +209,10 @@ cdef class Chunk:
         self.size_bytes = size_bytes
         self.key_deserializer = key_deserializer
         self.value_deserializer = value_deserializer
+        self.entries = getattr(source, "entries", None)
+        if self.entries is not None:
+            self.check_crcs = source.check_crcs
+            self.unusual_bits = UNUSUAL_BITS if source.sees_all else UNUSUAL_BITS | TRANSACTIONAL_BIT
         self.next_offset = self.handed_offset = source.next_offset
         self.next_epoch = self.handed_epoch = source.next_epoch
 
@@ -243,13 +263,31 @@ cdef class Chunk:
         finally:
             self.is_busy = False
 
-    def add_to(self, columns, int64_t row_limit) -> int:
-        """Add the records of one batch to `RecordColumns`, at most so many; 0 if there are no more."""
+    def add_to(self, columns, int64_t row_limit, int64_t byte_limit=0) -> int:
+        """Add records to `RecordColumns`, at most so many, all with one type of timestamp; how many.
+
+        Of as many batches as keep `taken_bytes` within the limit, or of one. None means that there are no more, or that
+        the next batch has no room beside what is in the columns already.
+        """
+        cdef int64_t added = 0
         self.begin()
         try:
-            return 0 if self.is_halted or not self.find_batch() else self.add_batch(columns, row_limit)
+            while added < row_limit and not self.is_halted and self.find_batch():
+                if added and self.timestamp_type != self.added_timestamp_type:
+                    break
+                if byte_limit <= 0:
+                    if added:
+                        break
+                elif columns.row_count and columns.taken_bytes + size_of(self.payload) > byte_limit:
+                    break
+                self.added_timestamp_type = self.timestamp_type
+                added += self.add_batch(columns, row_limit - added)
+        except Exception:
+            if not added:
+                raise
         finally:
             self.is_busy = False
+        return added
 
     cdef int begin(self) except -1:
         if self.is_busy:
@@ -322,15 +360,67 @@ cdef class Chunk:
             if self.source is None:
                 return False
             if self.pending is None:
-                self.pending = self.source.next_batch()
+                if self.entries is not None and self.enter_usual():
+                    return True
+                try:
+                    self.pending = self.source.next_batch()
+                except BaseException:
+                    self.entries = None  # the source has them no more, or no more of them are good
+                    raise
             if self.pending is None:
                 # The bytes of the answer need not be kept any longer.
                 self.next_offset = max(self.next_offset, <int64_t>self.source.next_offset)
                 self.next_epoch = self.source.next_epoch
-                self.source = None
+                self.source = self.entries = None
                 return False
             self.enter_batch(self.pending)
             self.pending = None
+
+    cdef bint enter_usual(self) except -1:
+        """Enter the next batch if nothing is unusual about it: whole, of today's format, not compressed, no part of a
+        transaction that may be aborted, with records behind the last one. Else False, also for what is wrong: the
+        source can tell."""
+        cdef EntryWalk entries = self.entries
+        cdef memoryview view = entries.view
+        cdef Py_ssize_t left = size_of(view) - entries.position
+        cdef const uint8_t* at = data_of(view) + entries.position
+        cdef int64_t entry_bytes, next_offset
+        cdef int32_t record_count, last_delta
+        cdef memoryview payload
+        if left < BATCH_HEADER_BYTES:
+            return False
+        entry_bytes = <int64_t>load_i32(at + 8) + FRAME_BYTES
+        if entry_bytes < BATCH_HEADER_BYTES or entry_bytes > left or at[MAGIC_AT] != 2:
+            return False
+        record_count = load_i32(at + RECORD_COUNT_AT)
+        last_delta = load_i32(at + LAST_DELTA_AT)
+        next_offset = <int64_t>(<uint64_t>load_i64(at) + last_delta + 1)
+        if (
+            load_i16(at + ATTRIBUTES_AT) & self.unusual_bits
+            or record_count < 1
+            or record_count > (entry_bytes - BATCH_HEADER_BYTES) // MIN_RECORD_BYTES
+            or last_delta < 0
+            or next_offset <= <int64_t>self.source.next_offset
+        ):
+            return False
+        if self.check_crcs and <unsigned int>crc32c(
+            view[entries.position + ATTRIBUTES_AT : entries.position + entry_bytes]
+        ) != load_u32(at + CRC_AT):
+            return False
+        payload = view[entries.position + BATCH_HEADER_BYTES : entries.position + entry_bytes]
+        self.source.passed(next_offset, load_i32(at + EPOCH_AT), 1 if at[ATTRIBUTES_AT + 1] & APPEND_TIME_BIT else 0)
+        entries.position += entry_bytes
+        self.base_offset = load_i64(at)
+        self.batch_next_offset = next_offset
+        self.batch_epoch = load_i32(at + EPOCH_AT)
+        self.timestamp_type = 1 if at[ATTRIBUTES_AT + 1] & APPEND_TIME_BIT else 0
+        self.base_timestamp_ms = load_i64(at + BASE_TIMESTAMP_AT)
+        self.max_timestamp_ms = load_i64(at + MAX_TIMESTAMP_AT)
+        self.cursor = cursor_over(at + BATCH_HEADER_BYTES, entry_bytes - BATCH_HEADER_BYTES)
+        self.payload_end = self.cursor.end
+        self.left = record_count
+        self.payload = payload
+        return True
 
     cdef int enter_batch(self, batch) except -1:
         """Nothing is changed before everything has worked: unpacking may fail for reasons that pass."""
@@ -343,7 +433,7 @@ cdef class Chunk:
             if record_count > size_of(payload) // MIN_RECORD_BYTES:
                 raise RemoteProtocolError(f"{record_count} records cannot fit in {size_of(payload)} bytes")
         except RemoteProtocolError as error:
-            self.pending = None
+            self.pending = self.entries = None
             self.source.spoil(self.next_offset, str(error))
             raise self.corrupt(str(error)) from error
         self.base_offset = batch.base_offset

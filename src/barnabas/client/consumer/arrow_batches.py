@@ -65,7 +65,7 @@ class ArrowBatches:
                 if columns.row_count and columns.taken_bytes + chunk.batch_bytes > MAX_COLUMN_BYTES:
                     self._has_no_room = True
                     break
-                chunk.add_to(columns, max_rows - columns.row_count)
+                chunk.add_to(columns, max_rows - columns.row_count, MAX_COLUMN_BYTES)
         finally:
             added = columns.row_count - before
             if added:

@@ -16,6 +16,11 @@ from barnabas.records._kernel.cursor cimport (
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
 
 
+cdef enum:
+    # Below this the work is shorter than handing the interpreter to another thread and back.
+    UNLOCKED_BYTES = 65536
+
+
 cdef struct Growing:
     uint8_t* data
     int64_t used_bytes
@@ -293,16 +298,22 @@ cdef class RecordColumns:
             raise ValueError(f"{self.taken_bytes} and {left_bytes} bytes are more than one column can hold")
         cursor.at += from_byte
         self.busy = True
-        with nogil:
+        if left_bytes < UNLOCKED_BYTES:
             good = self.add_each(
                 &cursor, record_count, base_offset, base_timestamp_ms, max_timestamp_ms, append_time, from_offset,
                 row_limit
             )
-            if not good:
-                roll_back(&self.keys, keys)
-                roll_back(&self.values, values)
-                roll_back(&self.header_keys, header_keys)
-                roll_back(&self.header_values, header_values)
+        else:
+            with nogil:
+                good = self.add_each(
+                    &cursor, record_count, base_offset, base_timestamp_ms, max_timestamp_ms, append_time, from_offset,
+                    row_limit
+                )
+        if not good:
+            roll_back(&self.keys, keys)
+            roll_back(&self.values, values)
+            roll_back(&self.header_keys, header_keys)
+            roll_back(&self.header_values, header_values)
         self.busy = False
         if not good:
             if cursor.failure == OUT_OF_MEMORY:

@@ -34,10 +34,6 @@ cdef class EntryWalk:
     that entry begins.
     """
 
-    cdef memoryview view
-    cdef object make
-    cdef readonly Py_ssize_t position
-
     def __init__(self, buffer, make):
         self.view = plain_view(buffer)
         self.make = make

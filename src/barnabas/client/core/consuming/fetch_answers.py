@@ -158,6 +158,9 @@ class AnswerReader:
         self._buffer.add(partition, state, chunk)
         if next_offset > asked.offset:
             state.fetch = Position(next_offset, epoch)
+            # The first batch may begin before what was asked for.
+            first_offset = min(asked.offset, int.from_bytes(records[:8], "big", signed=True))
+            state.bytes_per_offset = len(records) / (next_offset - first_offset)
         topic_bytes, topic_records = effects.by_topic.get(partition.topic, (0, 0))
         effects.by_topic[partition.topic] = topic_bytes + size_bytes, topic_records + record_count
         effects.size_bytes += size_bytes

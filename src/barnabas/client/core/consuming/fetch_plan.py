@@ -68,9 +68,9 @@ class FetchPlan:
 class FetchPlanner:
     """Decides by rules alone.
 
-    - A partition is asked for when it has a position, is not paused, does not back off, and no more than one answer's
-      worth of it (`max.partition.fetch.bytes`) waits to be taken. So the next records are on their way while the
-      program works on those before.
+    - A partition is asked for when it has a position, is not paused nor at the end that is wanted, does not back off,
+      and no more than one answer's worth of it (`max.partition.fetch.bytes`) waits to be taken. So the next records
+      are on their way while the program works on those before.
     - It is asked of its leader, or of the replica nearby that the leader has named.
     - A node has one fetch at a time, and gets none while `fetch.max.bytes` wait to be taken.
     - While enough waits of some partitions of a node, the others are asked for only if there is something new in one of
@@ -97,7 +97,7 @@ class FetchPlanner:
             return plan
         busy_ids: set[int] = set()
         for partition, state in states.items():
-            if not state.is_fetchable:
+            if not state.is_fetchable or state.is_fetched_to_the_end:
                 continue
             if state.backs_off(now_ms):
                 if plan.next_at_ms is None or state.retry_at_ms < plan.next_at_ms:
@@ -118,7 +118,10 @@ class FetchPlanner:
                 continue
             node.has_data = node.has_data or self._has_data(state)
             node.wanted[partition] = WantedFetch(
-                view.topic_id(partition.topic), state.fetch.offset, state.leader_epoch, limits.max_partition_fetch_bytes
+                view.topic_id(partition.topic),
+                state.fetch.offset,
+                state.leader_epoch,
+                state.fetch_bytes(limits.max_partition_fetch_bytes),
             )
         plan.node_count = len(plan.by_node) + len(busy_ids)
         plan.by_node = {

@@ -33,9 +33,9 @@ class FetchedRecords:
     __slots__ = (
         "_aborted",
         "_aborted_producers",
-        "_check_crcs",
-        "_entries",
         "_failure",
+        "check_crcs",
+        "entries",
         "next_epoch",
         "next_offset",
         "partition",
@@ -53,18 +53,24 @@ class FetchedRecords:
         fetch_epoch: int = NO_EPOCH,
     ) -> None:
         self.partition = partition
-        self._entries = iter_entries(records)
+        #: What lies behind the last batch. A reader that steps on in it by itself says so with `passed`.
+        self.entries = iter_entries(records)
         #: Behind what `next_batch` gave or passed over; the batch that it gave last is behind this already.
         self.next_offset = fetch_offset
         self.next_epoch = fetch_epoch
         #: Of the batch given last.
         self.timestamp_type = 0
-        self._check_crcs = check_crcs
+        self.check_crcs = check_crcs
         self._aborted = (
             None if aborted is None else deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
         )
         self._aborted_producers: set[int] = set()
         self._failure: str | None = None
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether records of transactions are for the program, however these end."""
+        return self._aborted is None
 
     def next_batch(self) -> BatchView | None:
         """The next batch with records for the program, None if there is none.
@@ -79,9 +85,15 @@ class FetchedRecords:
             self._failure = str(error)
         except BaseException:
             # An entry may have been begun, and none must be passed over: this ends here, and the rest is fetched again.
-            self._entries = iter_entries(memoryview(b""))
+            self.entries = iter_entries(memoryview(b""))
             raise
         raise CorruptRecordsError(self.partition, self.next_offset, self._failure)
+
+    def passed(self, next_offset: int, next_epoch: int, timestamp_type: int) -> None:
+        """A reader has stepped over a batch in `entries` that has records for it, whatever was aborted."""
+        self.next_offset = next_offset
+        self.next_epoch = next_epoch
+        self.timestamp_type = timestamp_type
 
     def spoil(self, offset: int, reason: str) -> None:
         """The batch given last cannot be read from `offset` on. Nothing behind it is given either."""
@@ -89,8 +101,8 @@ class FetchedRecords:
         self._failure = reason
 
     def _next_batch(self) -> BatchView | None:
-        for entry in self._entries:
-            if self._check_crcs and entry.next_offset > self.next_offset:
+        for entry in self.entries:
+            if self.check_crcs and entry.next_offset > self.next_offset:
                 _check_crc(entry)
             batch = entry if isinstance(entry, BatchView) else None
             is_wanted = batch is None or self._is_wanted(batch)

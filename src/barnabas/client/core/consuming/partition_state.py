@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.client.core.consuming.offsets import NO_EPOCH, ResetStrategy
+
+#: What records are taken to need before any were seen.
+_USUAL_RECORD_BYTES: Final = 1024.0
+#: The last batches of a range may be larger than those before; a second fetch for the rest costs more than some bytes.
+_SPARE: Final = 1.125
+_LEAST_FETCH_BYTES: Final = 65_536
 
 
 class Position(NamedTuple):
@@ -62,6 +68,7 @@ class PartitionState:
     __slots__ = (
         "_consumed",
         "_position",
+        "bytes_per_offset",
         "chunk",
         "error",
         "failure",
@@ -80,6 +87,7 @@ class PartitionState:
         "reset_strategy",
         "retry_at_ms",
         "retry_count",
+        "until_offset",
         "version",
     )
 
@@ -102,6 +110,10 @@ class PartitionState:
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
+        #: Nothing is fetched from there on: who reads needs no more.
+        self.until_offset: int | None = None
+        #: Of the last answer, from which follows how much the rest may take. At first a guess.
+        self.bytes_per_offset = _USUAL_RECORD_BYTES
         self.preferred_replica = -1
         self.preferred_until_ms = 0
         self.retry_at_ms = 0
@@ -206,6 +218,18 @@ class PartitionState:
             self._consumed = mark
         else:
             self.chunk.hand_over(*mark)
+
+    @property
+    def is_fetched_to_the_end(self) -> bool:
+        """Whether nothing more of it is wanted."""
+        return self.until_offset is not None and self.fetch.offset >= self.until_offset
+
+    def fetch_bytes(self, most_bytes: int) -> int:
+        """How much the next fetch may bring: not much more than what is left up to the end."""
+        if self.until_offset is None:
+            return most_bytes
+        left_bytes = (self.until_offset - self.fetch.offset) * self.bytes_per_offset
+        return min(most_bytes, max(int(left_bytes * _SPARE), _LEAST_FETCH_BYTES))
 
     def backs_off(self, now_ms: int) -> bool:
         return now_ms < self.retry_at_ms

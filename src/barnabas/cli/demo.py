@@ -1,0 +1,172 @@
+"""`barnabas demo`: a node, a click stream and the example pipeline on Spark, with one command."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.output import is_terminal
+from barnabas.cli.stopping import Stop
+
+if TYPE_CHECKING:
+    from barnabas.spark.demo.picture import Picture
+    from barnabas.spark.demo.running import DemoOptions, Outcome
+
+_LINE_EVERY_S: Final = 2.0
+_LOWEST_RATE: Final = 10
+_HIGHEST_RATE: Final = 50_000
+
+
+@click.command()
+@click.option("--seconds", metavar="N", type=click.FloatRange(min=1), help="End after this time; else with Ctrl-C.")
+@click.option(
+    "--rate",
+    metavar="N",
+    type=click.IntRange(_LOWEST_RATE, _HIGHEST_RATE),
+    default=200,
+    show_default=True,
+    help="Clicks in a second.",
+)
+@click.option("--seed", metavar="N", type=int, default=1, show_default=True, help="Another number, other clicks.")
+@click.option(
+    "--keep",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write project, tables and checkpoints there and leave them.",
+)
+@click.option(
+    "--open-port",
+    metavar="PORT",
+    type=click.IntRange(1, 65535),
+    help="Where the node listens.  [default: any free port]",
+)
+@click.option(
+    "--clicks-only",
+    metavar="HOST:PORT",
+    help="Only create the topics on this cluster and write clicks; run no node and no Spark.",
+)
+def demo(
+    seconds: float | None, rate: int, seed: int, keep: Path | None, open_port: int | None, clicks_only: str | None
+) -> int:
+    """Watch a pipeline at work: clicks from a topic into a table, sessions into a topic, broken records aside.
+
+    A node starts inside this process and a stream of clicks is written to it; Spark takes about 15 seconds to start,
+    then the example project that `barnabas pipeline init` writes runs again and again. Nothing is left behind, unless
+    --keep says where.
+
+    \b
+    Examples:
+      barnabas demo
+      barnabas demo --seconds 60 --rate 1000
+      barnabas demo --keep shop --open-port 9092
+    """
+    if clicks_only is not None and (keep is not None or open_port is not None):
+        raise click.UsageError("--clicks-only runs no node and no pipeline: it takes no --keep and no --open-port")
+    with Stop() as stop:
+        told_to_stop = threading.Event()
+        stop.react(told_to_stop.set)
+        if clicks_only is not None:
+            _write_clicks(clicks_only, rate, seed, seconds, told_to_stop)
+        else:
+            from barnabas.spark.pipelines.server import check_installed
+
+            check_installed()
+            from barnabas.spark.demo.running import DemoOptions
+
+            options = DemoOptions(
+                rate=rate, seed=seed, seconds=seconds, keep=keep, listen=f"127.0.0.1:{open_port or 0}"
+            )
+            _run(options, told_to_stop)
+        # Ctrl-C is how it is meant to end if nobody said when.
+        return 0 if seconds is None and stop.signal_number == signal.SIGINT else stop.exit_code
+
+
+def _run(options: DemoOptions, told_to_stop: threading.Event) -> None:
+    from barnabas.cli.running import log_to_stderr
+    from barnabas.spark.demo.running import Demo
+
+    log_to_stderr(logging.ERROR)
+    with _showing() as show:
+        outcome = Demo(options, show).run(told_to_stop)
+    if outcome.failure is not None:
+        raise outcome.failure
+    _tell(outcome, options)
+
+
+def _write_clicks(
+    bootstrap_servers: str, rate: int, seed: int, seconds: float | None, told_to_stop: threading.Event
+) -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise BarnabasError("the clicks are written with Arrow, and there is no pyarrow: pip install 'barnabas[arrow]'")
+    from barnabas.spark.demo.writing import write_clicks
+
+    click.echo(f"writing clicks to {bootstrap_servers}, {rate} in a second; Ctrl-C ends it")
+    written = write_clicks(bootstrap_servers, rate=rate, seed=seed, seconds=seconds, told_to_stop=told_to_stop)
+    click.echo(f"{written.clicks:,} clicks ({written.broken:,} broken), {written.users:,} users")
+
+
+@contextmanager
+def _showing() -> Iterator[Callable[[Picture], None]]:
+    """How pictures get to whoever looks: a screen that changes at a terminal, a line now and then elsewhere."""
+    from barnabas.spark.demo.picture import line, screen
+
+    if not is_terminal():
+        yield _Lines(line)
+        return
+    from rich.live import Live
+
+    with Live(refresh_per_second=5) as live:
+        yield lambda picture: live.update(screen(picture))
+
+
+class _Lines:
+    """A line every few seconds, and whenever an update has ended."""
+
+    def __init__(self, line: Callable[[Picture], str]) -> None:
+        self._line = line
+        self._last: Picture | None = None
+
+    def __call__(self, picture: Picture) -> None:
+        last = self._last
+        if last is None:
+            click.echo(f"node at {picture.bootstrap_servers}; look into it with: {picture.hint}")
+        elif picture.phase == last.phase and picture.elapsed_s < last.elapsed_s + _LINE_EVERY_S:
+            return
+        click.echo(self._line(picture))
+        sys.stdout.flush()
+        self._last = picture
+
+
+def _tell(outcome: Outcome, options: DemoOptions) -> None:
+    """What came of it, and what to try next."""
+    picture, written = outcome.picture, outcome.written
+    click.echo()
+    click.echo(
+        f"{written.clicks:,} clicks were written, {written.broken:,} of them broken, in {picture.updates} updates:"
+    )
+    click.echo(f"  table clicks        {picture.table_rows:>9,} rows")
+    click.echo(f"  topic sessions      {picture.sessions:>9,} records")
+    click.echo(f"  topic clicks.dead   {picture.dead_letters:>9,} records")
+    if outcome.is_complete and outcome.is_exact:
+        click.echo("Every valid click is in the table, once; every broken one is among the dead letters.")
+    click.echo()
+    click.echo("Try next:")
+    if options.keep is None:
+        click.echo("  barnabas demo --keep shop              # leaves the project and its tables in shop")
+    else:
+        tables = options.keep / "tables"
+        click.echo(
+            f"  python -c \"import pyarrow.dataset as d; print(d.dataset('{tables}/clicks').head(5).to_pandas())\""
+        )
+        click.echo(f"  less {options.keep / 'README.md'}")
+    click.echo("  barnabas pipeline init my-project      # the same project, for a cluster of yours")

@@ -1,0 +1,284 @@
+"""How a run of a pipeline is shown: a table that lives at a terminal, lines elsewhere, JSON for programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import click
+
+from barnabas.cli import output
+from barnabas.spark.pipelines.graph import Graph
+from barnabas.spark.pipelines.reporting import FlowState, Outcome, State, Summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_COLOURS: Final = {
+    State.RUNNING: "cyan",
+    State.COMPLETED: "green",
+    State.FAILED: "bold red",
+    State.STOPPED: "yellow",
+    State.SKIPPED: "yellow",
+}
+_HEADINGS: Final = ("flow", "state", "rows", "rows/s", "lag", "batch", "bad")
+
+
+class Shown:
+    """What is common to all: a reporter that can be entered, left, and told the end."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def said(self, text: str) -> None:
+        pass
+
+    def update_started(self, number: int) -> None:
+        pass
+
+    def defined(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def flow_changed(self, flow: FlowState) -> None:
+        pass
+
+    def update_ended(self, number: int, summary: Summary) -> None:
+        pass
+
+    def ended(self, summary: Summary, *, is_dry: bool) -> None:
+        """After everything, on standard output."""
+        if is_dry:
+            if summary.outcome is Outcome.COMPLETED:
+                print_graph(self.graph)
+        else:
+            print_summary(summary)
+
+
+class AsLines(Shown):
+    """One line per change that matters, on standard error."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._began_s = clock()
+        self._states: dict[str, State] = {}
+
+    def said(self, text: str) -> None:
+        click.echo(f"{self._clock() - self._began_s:7.1f} s  {text}", err=True)
+
+    def update_started(self, number: int) -> None:
+        self._states.clear()
+        self.said(f"update {number}")
+
+    def flow_changed(self, flow: FlowState) -> None:
+        is_new = self._states.get(flow.name) is not flow.state
+        self._states[flow.name] = flow.state
+        if flow.state is State.RUNNING and flow.batches:
+            self.said(f"{flow.name}: {_sentence(flow)}")
+        elif is_new and flow.state in (State.RUNNING, *_ENDS):
+            self.said(f"{flow.name}: {flow.state.value}")
+
+
+_ENDS: Final = (State.COMPLETED, State.FAILED, State.SKIPPED, State.STOPPED)
+
+
+def _sentence(flow: FlowState) -> str:
+    parts = [f"{flow.rows or 0:,} rows"]
+    if flow.rows_per_s is not None:
+        parts.append(f"{flow.rows_per_s:,.0f} rows/s")
+    if flow.lag_records is not None:
+        parts.append(f"lag {flow.lag_records:,}")
+    if flow.batch_s is not None:
+        parts.append(f"batch {flow.batch_s:.1f} s")
+    return ", ".join(parts)
+
+
+class AsJson(Shown):
+    """One line per event, on standard output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._number = 0
+
+    def said(self, text: str) -> None:
+        click.echo(output.compact_json({"event": "said", "text": text}))
+
+    def update_started(self, number: int) -> None:
+        self._number = number
+        click.echo(output.compact_json({"event": "update-started", "update": number}))
+
+    def defined(self, graph: Graph) -> None:
+        super().defined(graph)
+        datasets = [
+            {"name": each.name, "kind": each.kind, "format": each.format, "defined": each.place}
+            for each in graph.datasets.values()
+        ]
+        flows = [
+            {"name": each.name, "target": each.target, "inputs": list(each.inputs), "defined": each.place}
+            for each in graph.flows.values()
+        ]
+        click.echo(output.compact_json({"event": "defined", "datasets": datasets, "flows": flows}))
+
+    def flow_changed(self, flow: FlowState) -> None:
+        click.echo(output.compact_json({"event": "flow", "update": self._number, **flow_json(flow)}))
+
+    def update_ended(self, number: int, summary: Summary) -> None:
+        click.echo(output.compact_json({"event": "update-ended", "update": number, **summary_json(summary)}))
+
+    def ended(self, summary: Summary, *, is_dry: bool) -> None:
+        click.echo(output.compact_json({"event": "ended", **summary_json(summary)}))
+
+
+def flow_json(flow: FlowState) -> dict[str, Any]:
+    return {
+        "flow": flow.name,
+        "state": flow.state.value,
+        "rows": flow.rows,
+        "rowsWritten": flow.rows_written,
+        "rowsPerSecond": flow.rows_per_s,
+        "lagRecords": flow.lag_records,
+        "batchSeconds": flow.batch_s,
+        "batches": flow.batches,
+        "bad": flow.bad,
+        "broken": dict(flow.broken),
+    }
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    return {
+        "outcome": summary.outcome.value,
+        "seconds": round(summary.seconds, 3),
+        "updates": summary.updates,
+        "flows": [flow_json(flow) for flow in summary.flows],
+        "tables": [{"table": table.name, "rows": table.rows} for table in summary.tables],
+        "badRecords": summary.bad_records,
+        "failure": summary.failure,
+    }
+
+
+class AsTable(Shown):
+    """A table with one row per flow, drawn anew several times a second. Of updates in a row, it shows the last one."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.live import Live
+
+        self._flows: dict[str, FlowState] = {}
+        self._doing = ""
+        self._live = Live(
+            get_renderable=self.drawn,
+            console=console or Console(),
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def said(self, text: str) -> None:
+        self._doing = text
+
+    def update_started(self, number: int) -> None:
+        self._doing = f"update {number}"
+        self._flows = {}
+
+    def flow_changed(self, flow: FlowState) -> None:
+        self._flows[flow.name] = flow
+
+    def update_ended(self, number: int, summary: Summary) -> None:
+        self._doing = f"update {number}: {summary.outcome.value} in {summary.seconds:.1f} s"
+
+    def drawn(self) -> Any:
+        from rich.console import Group
+        from rich.spinner import Spinner
+
+        # A copy in one step: flows change on other threads.
+        flows = list(self._flows.values())
+        parts: list[Any] = [flow_table(flows)] if flows else []
+        return Group(*parts, Spinner("dots", text=self._doing))
+
+
+def flow_table(flows: Sequence[FlowState]) -> Table:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for number, heading in enumerate((*_HEADINGS, "")):
+        table.add_column(heading, justify="right" if 2 <= number < len(_HEADINGS) else "left", no_wrap=True)
+    for flow in flows:
+        share = flow.share_done
+        bar = ProgressBar(
+            total=1.0, completed=share or 0.0, width=24, pulse=share is None and flow.state is State.RUNNING
+        )
+        name, state, *numbers = _cells(flow)
+        table.add_row(name, Text(state, style=_COLOURS.get(flow.state, "dim")), *numbers, bar)
+    return table
+
+
+def _cells(flow: FlowState) -> list[str]:
+    rows = flow.rows if flow.rows is not None else flow.rows_written
+    return [
+        flow.name,
+        flow.state.value,
+        "" if rows is None else f"{rows:,}",
+        "" if flow.rows_per_s is None else f"{flow.rows_per_s:,.0f}",
+        "" if flow.lag_records is None else f"{flow.lag_records:,}",
+        "" if flow.batch_s is None else f"{flow.batch_s:.1f} s",
+        f"{flow.bad:,}" if flow.broken else "",
+    ]
+
+
+def print_summary(summary: Summary) -> None:
+    """What was done, as a table and a few sentences."""
+    if summary.flows:
+        output.print_table(_HEADINGS, [_cells(flow) for flow in summary.flows])
+    for flow in summary.flows:
+        for rule, count in flow.broken.items():
+            if count:
+                click.echo(f"{flow.name}: {count:,} rows break the rule: {rule}")
+    if summary.tables:
+        named = [
+            table.name if table.rows is None else f"{table.name} ({table.rows:,} rows)" for table in summary.tables
+        ]
+        click.echo(f"tables written: {', '.join(named)}")
+    updates = f"{summary.updates} updates" if summary.updates > 1 else "update"
+    bad = f", {summary.bad_records:,} bad records" if summary.bad_records else ""
+    click.echo(f"{updates} {summary.outcome.value} in {summary.seconds:.1f} s{bad}")
+
+
+def print_graph(graph: Graph) -> None:
+    """What a project defines: each dataset, below it the flows into it and what they read."""
+    rows = []
+    for dataset in graph.datasets.values():
+        flows = graph.flows_into(dataset.name)
+        kind = dataset.kind if dataset.format is None else f"{dataset.kind} ({dataset.format})"
+        single = flows[0] if len(flows) == 1 and flows[0].name == dataset.name else None
+        rows.append((dataset.name, kind, ", ".join(single.inputs) if single else "", dataset.place))
+        if single is None:
+            rows.extend(
+                (f"{'└─' if flow is flows[-1] else '├─'} {flow.name}", "flow", ", ".join(flow.inputs), flow.place)
+                for flow in flows
+            )
+    output.print_table(("dataset", "kind", "reads", "defined"), rows)
+    click.echo(f"{len(graph.datasets)} datasets, {len(graph.flows)} flows: all sound")

@@ -1,0 +1,184 @@
+"""One partition from one offset up to another, as columns that fill up in the thread that reads them.
+
+    with Consumer(bootstrap_servers=…, auto_offset_reset="none") as consumer:
+        reader = RangeReader(consumer, partition, 100, 5000)
+        while reader.position < 5000:
+            runs = reader.fill(columns, max_rows=65_536, max_bytes=8 << 20, timeout_s=1.0)
+
+`poll_arrow` serves programs that read on for ever; this serves tasks that know where they end. What lies behind the end
+is not fetched, as far as that can be known, and the end is noticed also where no record is left before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from barnabas.base.ids import TopicPartition
+from barnabas.client._kernel.receiving import Chunk
+from barnabas.client.consumer.consumer import Consumer as AsyncConsumer
+from barnabas.client.consumer.sync_consumer import Consumer
+from barnabas.client.core.cluster_view import ClusterView
+from barnabas.client.errors import ClientError
+from barnabas.records._kernel.collect import RecordColumns
+
+
+class Run(NamedTuple):
+    """Rows that follow on each other and have the same type of timestamp (-1, 0 or 1, as in Kafka)."""
+
+    timestamp_type: int
+    row_count: int
+
+
+class RangeReader:
+    """Reads a range with a consumer that is used for nothing else meanwhile.
+
+    The consumer's `auto.offset.reset` must be `none`: a range that has lost its beginning is for the caller to judge.
+    """
+
+    def __init__(self, consumer: Consumer, partition: TopicPartition, from_offset: int, until_offset: int) -> None:
+        self._consumer = consumer
+        self._partition = partition
+        self._until_offset = until_offset
+        self._chunk: Chunk | None = None
+        #: The offset that is read next. Behind the end of the range once there is nothing left in it.
+        self.position = from_offset
+        consumer._do(self._begin)
+
+    @property
+    def view(self) -> ClusterView:
+        """What the consumer knows of the cluster."""
+        return self._consumer._consumer._parts.network.view
+
+    def why_nothing_comes(self, timeout_s: float) -> Exception:
+        """What is known about why the range gets no further."""
+        doing = f"{self._partition} was to be read at offset {self.position}"
+        return self._consumer._consumer._parts.network.gave_up(doing, timeout_s * 1000)
+
+    def seek(self, offset: int) -> None:
+        """Go on elsewhere, as after an error."""
+        self.position = offset
+        self._chunk = None
+        self._consumer.seek(self._partition, offset)
+
+    def end(self) -> None:
+        """Read no more; the consumer keeps its connections."""
+        self._chunk = None
+        self._consumer.assign([])
+
+    def fill(self, columns: RecordColumns, *, max_rows: int, max_bytes: int, timeout_s: float) -> list[Run]:
+        """Add rows until the columns are full, the range is at its end, or nothing came for so long; which rows.
+
+        Behind the last row that belongs to the range there may be some that do not: `position` then is behind its end.
+        An error is raised only if there was nothing before it; it comes again.
+        """
+        runs: list[Run] = []
+        rows = columns.row_count
+        while rows < max_rows and columns.taken_bytes < max_bytes and self.position < self._until_offset:
+            chunk = self._chunk
+            if chunk is None:
+                try:
+                    chunk = self._chunk = self._next_chunk(timeout_s)
+                except ClientError:
+                    if rows:
+                        break
+                    raise
+                if chunk is None:
+                    break
+            # Each row takes at least one offset, so there cannot be more of them than offsets left.
+            limit = min(max_rows - rows, self._until_offset - self.position)
+            try:
+                chunk.add_to(columns, limit, max_bytes)
+            except ClientError:
+                self._chunk = None
+                if rows:
+                    break
+                raise
+            self.position = chunk.next_offset
+            added = columns.row_count - rows
+            if added:
+                rows += added
+                runs.append(Run(chunk.added_timestamp_type, added))
+            elif chunk.has_more():
+                break  # it has no room beside what is there
+            else:
+                self.position = chunk.next_offset
+                self._chunk = None
+        return runs
+
+    def _begin(self) -> None:
+        consumer = self._consumer._consumer
+        consumer.assign([])  # what an earlier range left behind
+        consumer.assign([self._partition])
+        consumer._subscription.state(self._partition).until_offset = self._until_offset
+        consumer.seek(self._partition, self.position)
+
+    def _next_chunk(self, timeout_s: float) -> Chunk | None:
+        chunk, position = self._consumer._wait(self._chunk_within(self._consumer._consumer, timeout_s))
+        if chunk is None and position is not None:
+            self.position = position
+        return chunk
+
+    async def _chunk_within(self, consumer: AsyncConsumer, timeout_s: float) -> tuple[Chunk | None, int | None]:
+        """The next records, or None and how far the partition was read, if that is to the end or the time is over."""
+        await consumer.start()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        await asyncio.sleep(0)
+        subscription, fetcher = consumer._subscription, consumer._parts.fetcher
+        subscription.begin_poll()
+        while True:
+            consumer._follow()
+            consumer._raise_topic_errors()
+            chunk = fetcher.take_chunk()
+            if chunk is not None:
+                return chunk, None
+            position = subscription.position(self._partition)
+            left_s = deadline - loop.time()
+            if left_s <= 0 or (position is not None and position.offset >= self._until_offset):
+                return None, None if position is None else position.offset
+            await fetcher.wait_for_data(left_s)
+
+
+def bytes_per_offset_at(
+    consumer: Consumer, places: Mapping[TopicPartition, int], timeout_s: float
+) -> dict[TopicPartition, float]:
+    """How many bytes the next offsets take in each partition, found out with one fetch at each place, of the size of
+    `max.partition.fetch.bytes`; without those that do not answer in time. The consumer is used for nothing else.
+    """
+    return consumer._wait(_fetch_once(consumer._consumer, places, timeout_s)) if places else {}
+
+
+async def _fetch_once(
+    consumer: AsyncConsumer, places: Mapping[TopicPartition, int], timeout_s: float
+) -> dict[TopicPartition, float]:
+    """Nothing of what comes is unpacked."""
+    await consumer.start()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    subscription, fetcher = consumer._subscription, consumer._parts.fetcher
+    consumer.assign([])
+    consumer.assign(places)
+    for partition, place in places.items():
+        # The end is just behind: one answer is enough, however little of it is asked for.
+        subscription.state(partition).until_offset = place + 1
+        consumer.seek(partition, place)
+    found: dict[TopicPartition, float] = {}
+    open_places = dict(places)
+    try:
+        while open_places and (left_s := deadline - loop.time()) > 0:
+            consumer._follow()
+            await fetcher.wait_for_data(left_s)
+            for partition, place in list(open_places.items()):
+                state = subscription.state(partition)
+                if state.fetch.offset > place:
+                    found[partition] = state.bytes_per_offset
+                elif state.failure is None and state.error is None:
+                    continue
+                # What is paused does not wake anybody any more.
+                consumer.pause([partition])
+                del open_places[partition]
+    finally:
+        consumer.assign([])
+    return found

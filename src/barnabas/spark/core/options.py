@@ -1,0 +1,306 @@
+"""The options of the source and the sink: every one of the JVM connector's, with its default and its limits, and ours.
+
+Names are read in any case. What is wrong is refused with the option, its value and what is allowed; what is merely odd
+is in `warnings`. Options that nobody knows pass, as everywhere in Spark, except those that look like a slip of the pen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, Self
+
+from barnabas.base.settings.names import nearest_name
+from barnabas.base.settings.units import INT_MAX, MINUTE_MS
+from barnabas.spark.core.errors import OptionError
+from barnabas.spark.core.given import Given
+from barnabas.spark.core.java_regex import RegexError, compile_java
+from barnabas.spark.core.limit_options import limits_of_batch, limits_of_stream
+from barnabas.spark.core.limits import Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
+from barnabas.spark.core.selection import Partitions, Pattern, Selection, Topics
+from barnabas.spark.core.values import boolean, partitions, size_bytes, time_ms, trimmed, whole
+
+__all__ = [
+    "Earliest",
+    "Latest",
+    "Limit",
+    "Offsets",
+    "Partitions",
+    "Pattern",
+    "Selection",
+    "SinkOptions",
+    "SourceOptions",
+    "Timestamp",
+    "Timestamps",
+    "Topics",
+    "client_settings",
+]
+
+_SELECTIONS: Final = ("subscribe", "subscribePattern", "assign")
+#: Options that only a stream heeds. In a batch they are passed over with a warning.
+_OF_STREAMS: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "mirrorToGroup",
+)
+_SOURCE_OPTIONS: Final = (
+    *_SELECTIONS,
+    *_OF_STREAMS,
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "startingOffsetsByTimestampStrategy",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "endingOffsets",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "partition.metadata.cache.ttl.ms",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxBytesPerPartition",
+    "groupIdPrefix",
+    "includeHeaders",
+    "pushFilters",
+    # Of the decoding of values, which reads them itself.
+    "valueFormat",
+    "valueSchema",
+    "valueFraming",
+    "schemaRegistryUrl",
+    "schemaRegistryAuth",
+    "schemas",
+    "badRecords",
+    "badRecordColumn",
+    "deadLetterTopic",
+    "maxBadRecords",
+)
+_SINK_OPTIONS: Final = ("topic", "includeHeaders", "includeTimestamp", "delivery")
+
+_DELAY_MS: Final = 15 * MINUTE_MS
+
+_BY_SPARK: Final = "Use functions of DataFrames to turn"
+#: Settings of a consumer that would work against the source.
+_REFUSED_BY_SOURCE: Final = {
+    "auto.offset.reset": "where a new query begins is said by the option startingOffsets; a resumed one goes on"
+    " where it was",
+    "key.deserializer": f"keys are bytes. {_BY_SPARK} the column key into something else",
+    "value.deserializer": f"values are bytes. {_BY_SPARK} the column value into something else",
+    "enable.auto.commit": "Spark keeps track of what was read, in the checkpoint. To see it in a consumer group as"
+    " well, use the option mirrorToGroup",
+    "interceptor.classes": "an interceptor could change records behind Spark's back",
+}
+_REFUSED_BY_SINK: Final = {
+    "key.serializer": f"keys are written as bytes. {_BY_SPARK} something else into the column key",
+    "value.serializer": f"values are written as bytes. {_BY_SPARK} something else into the column value",
+    "transactional.id": "the sink writes at least once. Exactly once will come with transactions, under the option"
+    " delivery",
+}
+
+_GROUP_ID_WARNING: Final = (
+    "kafka.group.id is set. Give every query a group of its own, since queries in one group disturb each other, or"
+    " leave it out: the source does not need it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a query reads, from where to where, and in which portions."""
+
+    #: Settings of the client: what was given as `kafka.*`, without the prefix. May hold passwords.
+    client: dict[str, str] = field(repr=False)
+    selection: Selection
+    starting: Limit
+    ending: Limit
+    fail_on_data_loss: bool
+    poll_timeout_ms: int
+    #: How often the driver tries in all.
+    fetch_retries: int
+    fetch_retry_interval_ms: int
+    #: None: the list of partitions is asked for every time.
+    partition_cache_ttl_ms: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    max_bytes_per_trigger: int | None
+    max_bytes_per_partition: int | None
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    group_id_prefix: str
+    group_id: str | None
+    include_headers: bool
+    mirror_group: str | None
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, options: Mapping[str, object], *, is_streaming: bool) -> Self:
+        """Read the options of a batch or a stream; `OptionError` says what is wrong."""
+        given = Given(options, _SOURCE_OPTIONS)
+        starting, ending = limits_of_stream(given) if is_streaming else limits_of_batch(given)
+        selection = _selection(given)
+        client = given.client(_REFUSED_BY_SOURCE)
+        fewest, most = _offsets_per_trigger(given, is_streaming=is_streaming)
+        return cls(
+            client=client,
+            selection=selection,
+            starting=starting,
+            ending=ending,
+            fail_on_data_loss=given.read("failOnDataLoss", boolean, True),
+            poll_timeout_ms=given.read("kafkaConsumer.pollTimeoutMs", whole(1), 2 * MINUTE_MS),
+            fetch_retries=given.read("fetchOffset.numRetries", whole(1, INT_MAX), 3),
+            fetch_retry_interval_ms=given.read("fetchOffset.retryIntervalMs", whole(0), 1000),
+            partition_cache_ttl_ms=given.read("partition.metadata.cache.ttl.ms", _cache_ttl_ms, None),
+            max_offsets_per_trigger=most,
+            min_offsets_per_trigger=fewest,
+            max_trigger_delay_ms=given.read("maxTriggerDelay", _delay_ms, _DELAY_MS) if is_streaming else _DELAY_MS,
+            max_bytes_per_trigger=given.read("maxBytesPerTrigger", size_bytes, None) if is_streaming else None,
+            max_bytes_per_partition=given.read("maxBytesPerPartition", size_bytes, None),
+            min_partitions=given.read("minPartitions", whole(1, INT_MAX), None),
+            max_records_per_partition=given.read("maxRecordsPerPartition", whole(1), None),
+            group_id_prefix=given.text("groupIdPrefix")
+            or ("spark-kafka-source" if is_streaming else "spark-kafka-relation"),
+            group_id=client.get("group.id"),
+            include_headers=given.read("includeHeaders", boolean, False),
+            mirror_group=given.read("mirrorToGroup", _name, None) if is_streaming else None,
+            warnings=(*given.slips(), *_oddities(given, is_streaming=is_streaming)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Where rows are written, and how surely."""
+
+    #: Settings of the client: what was given as `kafka.*`, without the prefix. May hold passwords.
+    client: dict[str, str] = field(repr=False)
+    #: For all rows, whatever their column `topic` says; None: the column counts.
+    topic: str | None
+    #: Accepted because the JVM connector documents it. It writes the column `headers` in either case, and so do we.
+    include_headers: bool
+    #: Whether the column `timestamp` becomes the records' timestamp.
+    include_timestamp: bool
+    delivery: Literal["at-least-once"]
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, options: Mapping[str, object]) -> Self:
+        """Read the options of a write; `OptionError` says what is wrong."""
+        given = Given(options, _SINK_OPTIONS)
+        return cls(
+            client=given.client(_REFUSED_BY_SINK),
+            topic=given.read("topic", _name, None),
+            include_headers=given.read("includeHeaders", boolean, False),
+            include_timestamp=given.read("includeTimestamp", boolean, False),
+            delivery=given.read("delivery", _delivery, "at-least-once"),
+            warnings=tuple(given.slips()),
+        )
+
+
+def client_settings(client: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The settings that a client knows (its registry is `known`), and a warning for each of the others.
+
+    The source gives the same `kafka.*` to a consumer and an admin, as the JVM connector does; so a setting of one of
+    them is unknown to the other, and only what neither knows deserves to be told: hand in both for the warnings.
+    """
+    settings = {name: value for name, value in client.items() if name in known}
+    warnings = []
+    for name in client:
+        if name not in known:
+            nearest = nearest_name(name, known)
+            hint = f"; did you mean kafka.{nearest}?" if nearest else ""
+            warnings.append(f"Option kafka.{name} is passed over: our clients have no such setting{hint}")
+    return settings, tuple(warnings)
+
+
+def _selection(given: Given) -> Selection:
+    names = [name for name in _SELECTIONS if name in given]
+    if len(names) != 1:
+        problem = f"{' and '.join(names)} are given" if names else "none of them is given"
+        raise OptionError(f"A query reads by exactly one of {', '.join(_SELECTIONS)}; {problem}.")
+    return given.read(names[0], _READERS[names[0]], Topics(()))
+
+
+def _topics(name: str, text: str) -> Selection:
+    topics = [topic for topic in map(trimmed, text.split(",")) if topic]
+    if not topics:
+        raise OptionError(f"Option {name} is {text!r}, which names no topic; allowed are names with commas between.")
+    return Topics(tuple(dict.fromkeys(topics)))
+
+
+def _pattern(name: str, text: str) -> Selection:
+    regex = trimmed(text)
+    if not regex:
+        raise OptionError(f"Option {name} is empty; allowed is a Java regular expression, such as clicks-.*")
+    try:
+        compile_java(regex)
+    except RegexError as problem:
+        raise OptionError(f"Option {name} is {regex!r}, a regular expression that cannot be used: {problem}.") from None
+    return Pattern(regex)
+
+
+def _assigned(name: str, text: str) -> Selection:
+    return Partitions(partitions(name, trimmed(text)))
+
+
+_READERS: Final[dict[str, Callable[[str, str], Selection]]] = {
+    "subscribe": _topics,
+    "subscribePattern": _pattern,
+    "assign": _assigned,
+}
+
+
+def _offsets_per_trigger(given: Given, *, is_streaming: bool) -> tuple[int | None, int | None]:
+    names = "minOffsetsPerTrigger", "maxOffsetsPerTrigger"
+    if not is_streaming and not all(name in given for name in names):
+        return None, None
+    fewest, most = given.read(names[0], whole(0), None), given.read(names[1], whole(1), None)
+    if fewest is not None and most is not None and fewest > most:
+        raise OptionError(f"Option {names[0]} is {fewest}, which is more than {names[1]}, {most}.")
+    return (fewest, most) if is_streaming else (None, None)
+
+
+def _cache_ttl_ms(name: str, text: str) -> int | None:
+    if text == "-1":
+        return None
+    try:
+        return whole(1)(name, text)
+    except OptionError:
+        raise OptionError(
+            f"Option {name} is {text!r}; allowed is a positive number of milliseconds, or -1 for no cache."
+        ) from None
+
+
+def _delay_ms(name: str, text: str) -> int:
+    delay_ms = time_ms(name, text)
+    if delay_ms < 0:
+        raise OptionError(f"Option {name} is {text!r}; a delay cannot be negative.")
+    return delay_ms
+
+
+def _name(name: str, text: str) -> str:
+    if not trimmed(text):
+        raise OptionError(f"Option {name} is empty; give it a name, or leave it out.")
+    return trimmed(text)
+
+
+def _delivery(name: str, text: str) -> Literal["at-least-once"]:
+    if text.lower() == "exactly-once":
+        raise OptionError(
+            f"Option {name} is {text!r}, which is not built yet: it comes with transactions. Use at-least-once."
+        )
+    if text.lower() != "at-least-once":
+        raise OptionError(f"Option {name} is {text!r}; allowed is at-least-once.")
+    return "at-least-once"
+
+
+def _oddities(given: Given, *, is_streaming: bool) -> Iterator[str]:
+    if not is_streaming:
+        yield from (f"Option {name} is passed over: it is for streams." for name in _OF_STREAMS if name in given)
+    elif "endingTimestamp" in given:
+        yield "Option endingTimestamp is passed over: a stream has no end."
+    if "kafka.group.id" in given:
+        yield _GROUP_ID_WARNING
+        if "groupIdPrefix" in given:
+            yield "Option groupIdPrefix is passed over, since kafka.group.id is set."

@@ -1,0 +1,133 @@
+"""Positions in partitions, and the form in which Spark keeps them: JSON that the JVM connector reads as well.
+
+Spark stores for every batch where it ends, and takes that as the start of the next. Where the first batch starts is
+stored nowhere: after a crash the source is asked for its initial offset again, and with `latest` or a timestamp it
+could answer with a later one than before; the records between would be lost. So the end of the first batch tells its
+start as well, in keys that cannot be topics:
+
+    {"clicks": {"0": 150}, "@start clicks 0 100": {}}
+
+The JVM connector passes over topics without partitions, so it resumes from such a checkpoint too. `initial_offset`,
+`end_offset` and `batch_start` are the three places where this matters; a source that uses them needs no state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.settings.units import INT_MAX, LONG_MAX
+from barnabas.spark.core.errors import OptionError, first_batch_without_start
+from barnabas.spark.core.limits import Limit, is_fixed, may_skip_when_asked_again
+
+#: The next offset to read of each partition.
+Positions = dict[TopicPartition, int]
+#: Positions as Spark stores them.
+SparkOffset = dict[str, dict[str, int]]
+
+_START: Final = "@start"
+_START_KEY: Final = re.compile(r"@start ([^ ]+) (0|[1-9][0-9]{0,18}) (0|[1-9][0-9]{0,18})")
+_PARTITION: Final = re.compile(r"[0-9]{1,20}")
+_SHAPE: Final = 'expected is {"topic": {"0": 23, "1": 42}}'
+
+
+def to_offset(
+    positions: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int] | None = None
+) -> SparkOffset:
+    """Positions as Spark stores them, in an order that is always the same: Spark compares the text.
+
+    >>> to_offset({TopicPartition("t", 10): 5, TopicPartition("t", 2): 7}, {TopicPartition("t", 2): 3})
+    {'t': {'2': 7, '10': 5}, '@start t 2 3': {}}
+    """
+    offset: SparkOffset = {}
+    for topic, partition in sorted(positions):
+        offset.setdefault(topic, {})[str(partition)] = positions[TopicPartition(topic, partition)]
+    if starts is not None:
+        # A batch that started with no partition at all says so too, since there may be some when it is asked again.
+        offset |= {key: {} for key in [_key(start, starts[start]) for start in sorted(starts)] or [_START]}
+    return offset
+
+
+def from_offset(offset: object) -> Positions:
+    """The positions in what Spark stored, ours or the JVM connector's."""
+    positions: Positions = {}
+    for topic, partitions in _topics(offset):
+        if not isinstance(partitions, Mapping):
+            raise OptionError(f"An offset has {partitions!r} where the partitions of {topic!r} should be: {_SHAPE}.")
+        for partition, position in partitions.items():
+            positions[TopicPartition(topic, _partition(topic, partition))] = _position(topic, partition, position)
+    return positions
+
+
+def starts_of(offset: object) -> Positions | None:
+    """Where the first batch started, if this is the end of a first batch."""
+    keys = [key for key, _ in _topics(offset) if key.startswith(_START)]
+    starts: Positions = {}
+    for key in keys:
+        match = _START_KEY.fullmatch(key)
+        if match is not None:
+            starts[TopicPartition(match[1], int(match[2]))] = int(match[3])
+        elif key != _START:
+            raise OptionError(f"An offset has the key {key!r}, which should be '@start topic partition offset'.")
+    return starts if keys else None
+
+
+def initial_offset(positions: Mapping[TopicPartition, int], starting: Limit) -> SparkOffset:
+    """What `initialOffset` answers. It carries itself as start, unless asking again gives the same in any case."""
+    return to_offset(positions, None if is_fixed(starting) else positions)
+
+
+def end_offset(start: SparkOffset, end: Mapping[TopicPartition, int]) -> SparkOffset:
+    """What `latestOffset(start)` answers for a batch that ends there.
+
+    With nothing new it is `start` as it came: Spark compares text, and would run an empty batch over any difference.
+    """
+    begin = from_offset(start)
+    if begin == end:
+        return start
+    starts = starts_of(start)
+    return to_offset(end, starts if starts == begin else None)
+
+
+def batch_start(start: SparkOffset, end: SparkOffset, starting: Limit) -> Positions:
+    """Where a batch really starts: where its end says so, if it is a first batch, whatever `start` was found to be.
+
+    Raises `first_batch_without_start` for a first batch of another connector that would be begun at a guess.
+    """
+    begin = from_offset(start)
+    if start == end:
+        # An empty batch after the first one; its end still carries the start of the first.
+        return begin
+    starts = starts_of(end)
+    if starts is not None:
+        return starts
+    if starts_of(start) == begin and may_skip_when_asked_again(starting):
+        raise first_batch_without_start()
+    return begin
+
+
+def _key(partition: TopicPartition, start: int) -> str:
+    return f"{_START} {partition.topic} {partition.partition} {start}"
+
+
+def _topics(offset: object) -> list[tuple[str, object]]:
+    if not isinstance(offset, Mapping):
+        raise OptionError(f"{offset!r} is not an offset: {_SHAPE}.")
+    for topic in offset:
+        if not isinstance(topic, str):
+            raise OptionError(f"An offset has {topic!r} where the name of a topic should be: {_SHAPE}.")
+    return list(offset.items())
+
+
+def _partition(topic: str, partition: object) -> int:
+    if isinstance(partition, str) and _PARTITION.fullmatch(partition) and int(partition) <= INT_MAX:
+        return int(partition)
+    raise OptionError(f"An offset has {partition!r} where a partition of {topic!r} should be: {_SHAPE}.")
+
+
+def _position(topic: str, partition: object, position: object) -> int:
+    if isinstance(position, int) and not isinstance(position, bool) and 0 <= position <= LONG_MAX:
+        return position
+    raise OptionError(f"An offset has {position!r} as the position of {topic}-{partition}: {_SHAPE}.")

@@ -1,0 +1,189 @@
+"""Batches as they are read, to batches with decoded values: one decoder for one task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import pyarrow as pa
+
+from barnabas.spark.decoding.arrow_types import arrow_field, arrow_type
+from barnabas.spark.decoding.bad_records import BadRecordError, BadValue, BadValueError, excerpt
+from barnabas.spark.decoding.dead_letters import DeadLetters, SourceRecord, producer_maker
+from barnabas.spark.decoding.framing import all_framed, check_frame, without_frames
+from barnabas.spark.decoding.options import BadRecords, DecodingOptions, ValueFormat, ValueFraming, bad_record_field
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_VALUE: Final = "value"
+_HEADERS: Final = "headers"
+
+
+class ValueDecoder(Protocol):
+    """Turns a column of values into structs; null stays null, and so does what is bad."""
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadValue]]: ...
+
+
+class Decoder:
+    """Decodes the values of one task's batches.
+
+    `client` are the settings of the source's client, for dead letters. Call `finish` after the last batch, before the
+    task ends: only then are bad records safe. `close` lets go of what a task that failed still has.
+    """
+
+    def __init__(
+        self, options: DecodingOptions, client: Mapping[str, str] | None = None, *, keep_headers: bool = True
+    ) -> None:
+        self._options = options
+        self._keep_headers = keep_headers
+        self._values: ValueDecoder | None = None
+        self._value_field = pa.field(_VALUE, arrow_type(options.value_type))
+        self._bad_field = arrow_field(bad_record_field(options.bad_record_column))
+        self._bad_count = 0
+        self._letters = (
+            None
+            if options.dead_letter_topic is None
+            else DeadLetters(options.dead_letter_topic, producer_maker(client or {}))
+        )
+
+    def spark_schema(self, base: StructType) -> StructType:
+        """The source's columns with `value` decoded, and one more at the end for bad records if they go there."""
+        return self._options.spark_schema(base)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with its values decoded. With badRecords=topic the bad ones are not in it any more."""
+        if self._values is None:
+            self._values = _value_decoder(self._options)
+        index = batch.schema.get_field_index(_VALUE)
+        values = batch.column(index)
+        structs, bad = self._values.decode(values)
+        if bad:
+            self._count(batch, bad)
+        decoded = batch.set_column(index, self._value_field, structs)
+        if not self._keep_headers and _HEADERS in decoded.schema.names:
+            decoded = decoded.drop_columns([_HEADERS])
+        if self._options.bad_records is BadRecords.COLUMN:
+            return decoded.append_column(self._bad_field, self._bad_column(values, bad))
+        if bad and self._letters is not None:
+            is_good = [True] * batch.num_rows
+            for item in bad:
+                self._letters.send(_record(batch, item.row), item)
+                is_good[item.row] = False
+            return decoded.filter(pa.array(is_good))
+        return decoded
+
+    def finish(self) -> None:
+        """Wait until all dead letters are written. Raises DeadLetterError if one cannot be."""
+        if self._letters is not None:
+            self._letters.flush()
+        self.close()
+
+    def close(self) -> None:
+        if self._letters is not None:
+            self._letters.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _count(self, batch: pa.RecordBatch, bad: list[BadValue]) -> None:
+        options = self._options
+        if options.bad_records is BadRecords.FAIL:
+            raise BadRecordError(
+                f"{_place(batch, bad[0], options.format)} Correct valueSchema if the value is right; to go on "
+                "without such records, set badRecords to column or topic."
+            )
+        most = options.max_bad_records
+        before = self._bad_count
+        self._bad_count += len(bad)
+        if most is not None and self._bad_count > most:
+            raise BadRecordError(
+                f"One task met more bad records than the {most} that maxBadRecords allows. "
+                f"{_place(batch, bad[most - before], options.format)} Correct valueSchema or what writes the topic, "
+                "or raise maxBadRecords."
+            )
+
+    def _bad_column(self, values: pa.Array, bad: list[BadValue]) -> pa.Array:
+        kind = self._bad_field.type
+        if not bad:
+            return pa.nulls(len(values), kind)
+        positions: list[int | None] = [None] * len(values)
+        for position, item in enumerate(bad):
+            positions[item.row] = position
+        told = [{"error": item.error, "value": values[item.row].as_py()} for item in bad]
+        return pa.array(told, kind).take(pa.array(positions, pa.int32()))
+
+
+class FramedJson:
+    """JSON behind the frame of a schema registry, whose schema is not needed: the columns say what is wanted."""
+
+    def __init__(self, inner: ValueDecoder) -> None:
+        self._inner = inner
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadValue]]:
+        present = values.drop_null() if values.null_count else values
+        if all_framed(present):
+            structs, bad = self._inner.decode(without_frames(values))
+            return structs, [_with_id(item, values) for item in bad]
+        bodies: list[bytes | None] = []
+        unframed: list[BadValue] = []
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                if value is not None:
+                    check_frame(value)
+                bodies.append(None if value is None else value[5:])
+            except BadValueError as error:
+                bodies.append(None)
+                unframed.append(BadValue(row, error.kind, error.explanation))
+        structs, bad = self._inner.decode(pa.array(bodies, pa.binary()))
+        bad = [_with_id(item, values) for item in bad]
+        return structs, sorted(unframed + bad, key=lambda item: item.row)
+
+
+def _with_id(bad: BadValue, values: pa.Array) -> BadValue:
+    return BadValue(bad.row, bad.kind, bad.explanation, check_frame(values[bad.row].as_py()))
+
+
+def _value_decoder(options: DecodingOptions) -> ValueDecoder:
+    if options.format is ValueFormat.JSON:
+        from barnabas.spark.decoding.json_values import JsonDecoder
+
+        decoder = JsonDecoder(options.value_type)
+        return FramedJson(decoder) if options.framing is ValueFraming.REGISTRY else decoder
+    from barnabas.spark.decoding.avro_values import avro_decoder
+
+    return avro_decoder(options)
+
+
+def _place(batch: pa.RecordBatch, bad: BadValue, value_format: ValueFormat) -> str:
+    record = _record(batch, bad.row)
+    schema = f", written with schema {bad.schema_id}" if bad.schema_id is not None else ""
+    value = record.value or b""
+    return (
+        f"The value of the record at offset {record.offset} of {record.topic}-{record.partition} cannot be decoded as "
+        f"{value_format}{schema}: {bad.error}. Its {len(value)} bytes begin: {excerpt(value)} ."
+    )
+
+
+def _record(batch: pa.RecordBatch, row: int) -> SourceRecord:
+    fields: dict[str, Any] = {
+        name: batch.column(index)[row] for index, name in enumerate(batch.schema.names) if name != "timestampType"
+    }
+    timestamp = fields.get("timestamp")
+    headers = fields[_HEADERS].as_py() if _HEADERS in fields else None
+    return SourceRecord(
+        topic=fields["topic"].as_py(),
+        partition=fields["partition"].as_py(),
+        offset=fields["offset"].as_py(),
+        timestamp_ms=None if timestamp is None or not timestamp.is_valid else timestamp.value // 1000,
+        key=fields["key"].as_py() if "key" in fields else None,
+        value=fields[_VALUE].as_py(),
+        headers=[(header["key"], header["value"]) for header in headers or ()],
+    )

@@ -1,0 +1,135 @@
+"""What comes out of the pipeline, looked at from outside: the topics as a consumer reads them, the tables as files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from barnabas import Consumer
+from barnabas.spark.demo.picture import Session, Window
+from barnabas.spark.demo.writing import DEAD_LETTERS, SESSIONS
+
+#: The header of a dead letter that says what was wrong: the rule that it breaks, or a word and then more of them.
+CAUSE_HEADER: Final = "barnabas.error.message"
+_LAST_SESSIONS: Final = 8
+_TREND_WINDOWS: Final = 24
+_WINDOW_MINUTES: Final = 10
+
+
+class TopicWatch:
+    """Counts what the pipeline writes to its topics. Whatever was written twice, as at-least-once may, counts once."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.causes: Counter[str] = Counter()
+        self.last_sessions: deque[Session] = deque(maxlen=_LAST_SESSIONS)
+        self._dead_letters: set[bytes] = set()
+        #: By user and when it began: how many clicks it had.
+        self.found_sessions: dict[tuple[str, str], int] = {}
+        self._by_window: Counter[datetime] = Counter()
+        self._consumer = Consumer(
+            SESSIONS, DEAD_LETTERS, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", client_id="demo"
+        )
+
+    @property
+    def sessions(self) -> int:
+        return len(self.found_sessions)
+
+    @property
+    def dead_letters(self) -> int:
+        return len(self._dead_letters)
+
+    @property
+    def sessions_trend(self) -> tuple[int, ...]:
+        """How many sessions began in each of the last windows of the story."""
+        windows = sorted(self._by_window)[-_TREND_WINDOWS:]
+        return tuple(self._by_window[window] for window in windows)
+
+    def look(self, timeout_s: float = 0.0) -> int:
+        """Read what is new; how many records."""
+        batch = self._consumer.poll_arrow(timeout=timeout_s)
+        for row in batch.select(["topic", "key", "value", "headers"]).to_pylist():
+            if row["topic"] == SESSIONS:
+                self._see_session(json.loads(row["value"]))
+            else:
+                self._see_dead_letter(row["key"], row["headers"])
+        rows: int = batch.num_rows
+        return rows
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _see_session(self, fields: dict[str, Any]) -> None:
+        identity = (fields["user"], fields["began_at"])
+        if identity in self.found_sessions:
+            return
+        self.found_sessions[identity] = fields["clicks"]
+        began_at = datetime.fromisoformat(fields["began_at"])
+        self._by_window[
+            began_at.replace(minute=began_at.minute // _WINDOW_MINUTES * _WINDOW_MINUTES, second=0, microsecond=0)
+        ] += 1
+        self.last_sessions.appendleft(
+            Session(
+                user=fields["user"],
+                # Fields that are null are left out of the JSON that Spark writes.
+                name=fields.get("name"),
+                plan=fields.get("plan"),
+                clicks=fields["clicks"],
+                has_bought=fields["has_bought"],
+            )
+        )
+
+    def _see_dead_letter(self, key: bytes, headers: Iterable[dict[str, Any]]) -> None:
+        if key in self._dead_letters:
+            return
+        self._dead_letters.add(key)
+        causes = [header["value"].decode() for header in headers if header["key"] == CAUSE_HEADER]
+        self.causes[causes[0].partition(":")[0] if causes else "unknown"] += 1
+
+
+class TableWatch:
+    """A folder of Parquet files that somebody else writes. Files never change; new ones come, old ones go."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._rows: dict[str, int] = {}
+
+    def count_rows(self) -> int:
+        """Rows of all files, each of which is opened once."""
+        found = {file.name: file for file in _files(self._folder)}
+        self._rows = {name: rows for name, rows in self._rows.items() if name in found}
+        for name, file in found.items():
+            if name not in self._rows:
+                self._rows[name] = pq.read_metadata(file).num_rows
+        return sum(self._rows.values())
+
+    def count_distinct(self, column: str) -> int:
+        """How many different values there are: as many as rows, if no row is there twice."""
+        table = self.read()
+        return 0 if table is None else len(table[column].unique())
+
+    def read(self) -> pa.Table | None:
+        """All of it; None if there is nothing yet."""
+        files = _files(self._folder)
+        return pa.concat_tables([pq.read_table(file, partitioning=None) for file in files]) if files else None
+
+
+def newest_window(page_views: pa.Table) -> Window | None:
+    """The last window that is over: the one that clicks come into now is always the smallest."""
+    windows = sorted({row["began_at"] for row in page_views.select(["began_at"]).to_pylist()})
+    if not windows:
+        return None
+    chosen = windows[-2] if len(windows) > 1 else windows[-1]
+    views = [(row["page"], row["views"]) for row in page_views.to_pylist() if row["began_at"] == chosen]
+    return Window(chosen, tuple(sorted(views, key=lambda view: (-view[1], view[0]))))
+
+
+def _files(folder: Path) -> list[Path]:
+    """What is being written has another place (`_temporary`) or begins with a dot until it is whole."""
+    return sorted(folder.glob("[!._]*.parquet")) if folder.is_dir() else []

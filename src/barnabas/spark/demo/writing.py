@@ -1,0 +1,141 @@
+"""The click stream on its way into the topics: a thread that writes as many records in a second as it is asked for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from barnabas import Admin, NewTopic, Producer
+from barnabas.spark.demo.story import Flaw, Records, Story
+
+CLICKS: Final = "clicks"
+USERS: Final = "users"
+SESSIONS: Final = "sessions"
+DEAD_LETTERS: Final = "clicks.dead"
+
+_TOPICS: Final = (
+    NewTopic(CLICKS, num_partitions=2),
+    NewTopic(USERS, configs={"cleanup.policy": "compact"}),
+    NewTopic(SESSIONS, num_partitions=2),
+    NewTopic(DEAD_LETTERS),
+)
+_PACE_S: Final = 0.1
+_CLICKS_PER_CHANGE: Final = 100
+_LARGEST_BATCH: Final = 20_000
+_TREND_LENGTH: Final = 60
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+
+
+def create_topics(bootstrap_servers: str) -> None:
+    """The topics of the example project; those that are there stay as they are."""
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        known = set(admin.list_topics())
+        admin.create_topics([topic for topic in _TOPICS if topic.name not in known])
+
+
+def write_clicks(
+    bootstrap_servers: str, *, rate: float, seed: int, seconds: float | None, told_to_stop: threading.Event
+) -> Written:
+    """Create the topics that are not there, and write clicks until it is enough."""
+    create_topics(bootstrap_servers)
+    writer = ClickWriter(Story(seed=seed, rate=rate, start_ms=story_start_ms()), bootstrap_servers, rate=rate)
+    writer.start()
+    told_to_stop.wait(seconds)
+    writer.stop()
+    return writer.written
+
+
+def story_start_ms() -> int:
+    """Yesterday on the hour: the story runs faster than our clock, and needs some minutes to overtake it."""
+    return (int(time.time() * 1000) - _DAY_MS) // _HOUR_MS * _HOUR_MS
+
+
+@dataclass(slots=True)
+class Written:
+    """What is in the topics, acknowledged."""
+
+    clicks: int = 0
+    valid: int = 0
+    users: int = 0
+    tombstones: int = 0
+    flaws: dict[Flaw, int] = field(default_factory=dict)
+    #: Clicks of each of the last seconds.
+    trend: deque[int] = field(default_factory=lambda: deque(maxlen=_TREND_LENGTH))
+
+    @property
+    def broken(self) -> int:
+        return self.clicks - self.valid
+
+
+class ClickWriter:
+    """Writes a story, from `start` to `stop`. `written` may be looked at meanwhile."""
+
+    def __init__(self, story: Story, bootstrap_servers: str, *, rate: float) -> None:
+        self.written = Written()
+        self.failure: BaseException | None = None
+        self._story = story
+        self._rate = rate
+        self._producer = Producer(bootstrap_servers=bootstrap_servers, compression_type="zstd", client_id="clicks")
+        self._told_to_stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="clicks", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return when all that was begun is written. Stopping again does nothing. Raises what broke it off."""
+        self._told_to_stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._producer.close()
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self) -> None:
+        try:
+            self._send_users(self._story.first_users())
+            self._write()
+        except BaseException as failure:
+            # The thread ends here; whoever stops it hears why.
+            self.failure = failure
+
+    def _write(self) -> None:
+        begun_s = counted_s = time.monotonic()
+        counted = 0
+        while not self._told_to_stop.wait(_PACE_S):
+            due = int((time.monotonic() - begun_s) * self._rate) - self.written.clicks
+            self._send_clicks(min(max(due, 0), _LARGEST_BATCH))
+            changes = self.written.clicks // _CLICKS_PER_CHANGE - (self.written.users - len(self._story.users))
+            self._send_users(self._story.changed_users(max(changes, 0)))
+            if time.monotonic() >= counted_s + 1:
+                self.written.trend.append(self.written.clicks - counted)
+                counted, counted_s = self.written.clicks, counted_s + 1
+
+    def _send_clicks(self, count: int) -> None:
+        records = self._story.clicks(count)
+        self._send(CLICKS, records)
+        self.written.clicks += count
+        self.written.valid += len(records.clicks)
+        for flaw, times in records.flaws.items():
+            self.written.flaws[flaw] = self.written.flaws.get(flaw, 0) + times
+
+    def _send_users(self, records: Records) -> None:
+        self._send(USERS, records)
+        self.written.users += len(records)
+        self.written.tombstones += _count_nulls(records.values)
+
+    def _send(self, topic: str, records: Records) -> None:
+        if len(records):
+            table = pa.table({"key": records.keys, "value": pa.array(records.values, pa.binary())})
+            self._producer.send_arrow(topic, table).result()
+
+
+def _count_nulls(values: Iterable[bytes | None]) -> int:
+    return sum(value is None for value in values)

@@ -1,0 +1,144 @@
+"""What went wrong in a pipeline, in one sentence: which flow, why, and where it is defined.
+
+Spark's errors are long: the same message once per layer, hints to Spark's own settings, stack traces of Java and of
+Python workers. People get the innermost cause; `--verbose` and the log have everything.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.spark.pipelines.graph import Graph
+
+_MAX_CHARS: Final = 600
+
+#: The last line of a Python trace inside a message: `barnabas.spark.core.errors.DataLossError: [CLASS] what happened`.
+_PYTHON_CAUSE: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (?P<text>.+)", re.M | re.S)
+_PYTHON_TRACE: Final = "Traceback (most recent call last):"
+#: `(org.apache.spark.SomeException) text`, `org.apache.spark.SomeException: text`, at the start of a message.
+_JAVA_CLASS: Final = re.compile(r"^\(?(?:[a-z_][\w$]*\.)+[A-Z][\w$.]*\)?:? *")
+_QUERY: Final = re.compile(r"^(?:\[STREAM_FAILED\] )?Query \[id = [^\]]+\] terminated with exception: *")
+#: Spark's names of its errors. Those of topics stay: people look them up.
+_CONDITION: Final = re.compile(r"^\[(?!KAFKA_)[A-Z][A-Z0-9_.]+\] ")
+_NOISE: Final = (
+    re.compile(r" *SQLSTATE: \w{5}"),
+    re.compile(r"\n+JVM stacktrace:.*", re.S),
+    re.compile(r"\n+=== Streaming Query ===.*", re.S),
+    re.compile(r"; line \d+ pos \d+;?"),
+    re.compile(r"\n+== (?:SQL|DataFrame|Physical plan|Progress).*", re.S),
+    re.compile(r"\n\s*at [\w$.]+\(.*", re.S),
+    re.compile(r"\n'?[A-Z]\w+ .*", re.S),
+    re.compile(r" If necessary set \"[^\"]+\" to \"?\w+\"? to bypass this error\."),
+)
+#: What a format needs that is not part of Spark.
+_FORMATS: Final = {
+    "delta": (
+        "--conf spark.jars.packages=io.delta:delta-spark_2.13:VERSION "
+        "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension "
+        "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    ),
+    "iceberg": (
+        "--conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:VERSION "
+        "--conf spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions "
+        "--conf spark.sql.catalog.spark_catalog=org.apache.iceberg.spark.SparkSessionCatalog "
+        "--conf spark.sql.catalog.spark_catalog.type=hive"
+    ),
+    "kafka": "nothing: write format `barnabas`, which takes the same options",
+    "barnabas": "PYSPARK_PYTHON to lead to a Python in which Barnabas is installed",
+}
+
+
+class PipelineError(BarnabasError):
+    """A pipeline could not be run, or failed. The message is one sentence; `details` is all that Spark said."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
+def cause(text: str) -> str:
+    """The innermost cause that a message of Spark tells, without what only its authors understand."""
+    found = text.strip()
+    if _PYTHON_TRACE in found:
+        inner = found.rpartition(_PYTHON_TRACE)[2]
+        matches = list(_PYTHON_CAUSE.finditer(inner))
+        if matches:
+            found = matches[-1]["text"] if "." in matches[-1]["kind"] else matches[-1][0]
+    for noise in _NOISE:
+        found = noise.sub("", found)
+    found = _peeled(found)
+    missing = _missing_format(found)
+    if missing is not None:
+        return missing
+    found = " ".join(_CONDITION.sub("", found).split())
+    return found if len(found) <= _MAX_CHARS else found[:_MAX_CHARS].rstrip() + " …"
+
+
+def _peeled(text: str) -> str:
+    """Without the names of Java's classes and of the query: one layer wraps another."""
+    while (layer := _JAVA_CLASS.match(text) or _QUERY.match(text)) is not None and layer.end() < len(text):
+        text = text[layer.end() :]
+    return text
+
+
+def _missing_format(text: str) -> str | None:
+    name = _unknown_format(text)
+    if name is None:
+        return None
+    needed = _FORMATS.get(name.lower())
+    return f"Spark knows no format called {name} here" + (f"; it needs {needed}" if needed else "")
+
+
+def _unknown_format(text: str) -> str | None:
+    found = re.search(r"\[DATA_SOURCE_NOT_FOUND\].*?data source: (?P<name>[\w.]*\w)", text, re.S)
+    return None if found is None else found["name"]
+
+
+def of_definition(error: BaseException, file: Path, folder: Path) -> PipelineError:
+    """Something is wrong in a definition file: the deepest line of the project that was being run."""
+    where = _place(error, file, folder)
+    text = str(error) if isinstance(error, BarnabasError) else cause(str(error))
+    if not _is_of_spark(error) and not isinstance(error, BarnabasError):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return PipelineError(f"{where}: {text}", _details(error))
+
+
+def of_run(error: BaseException, failed: Sequence[tuple[str, str]], graph: Graph) -> PipelineError:
+    """An update failed. `failed` are the flows that Spark told of, with what it said, the first cause first."""
+    if failed:
+        name, text = failed[0]
+        others = len({flow for flow, _ in failed} - {name})
+        more = f" ({others} more failed after it)" if others else ""
+        where = f" ({graph.flows[name].place})" if name in graph.flows else ""
+        return PipelineError(f"flow {name}{where} failed: {cause(text)}{more}", f"{text}\n\n{_details(error)}")
+    text = str(error)
+    format_name = _unknown_format(text)
+    for dataset in graph.datasets.values():
+        if format_name is not None and dataset.format == format_name:
+            return PipelineError(f"{dataset.kind} {dataset.name} ({dataset.place}): {cause(text)}", _details(error))
+    return PipelineError(f"the pipeline failed: {cause(text)}", _details(error))
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    return type(error).__module__.startswith("pyspark.")
+
+
+def _place(error: BaseException, file: Path, folder: Path) -> str:
+    line = None
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = Path(error.filename), error.lineno
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if path.is_relative_to(folder) and frame.lineno is not None:
+            file, line = path, frame.lineno
+    shown = file.relative_to(folder) if file.is_relative_to(folder) else file
+    return f"{shown}:{line}" if line is not None else str(shown)
+
+
+def _details(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))

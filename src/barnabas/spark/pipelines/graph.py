@@ -1,0 +1,130 @@
+"""What a project defines, for people to look at: datasets, the flows into them, and what those read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+TABLE: Final = "table"
+VIEW: Final = "materialized view"
+TEMPORARY: Final = "temporary view"
+SINK: Final = "sink"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Something that flows write, or that others read."""
+
+    name: str
+    kind: str
+    #: The file and line that define it, seen from the project's folder.
+    place: str
+    #: The format of a sink or of a table that names one.
+    format: str | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        return self.kind in (TABLE, VIEW)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Rows on their way into a dataset."""
+
+    name: str
+    target: str
+    place: str
+    #: Names of datasets and tables, and for other sources their format and what is read of them.
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Graph:
+    """All that a project defines, in the order of its files."""
+
+    datasets: dict[str, Dataset] = field(default_factory=dict)
+    flows: dict[str, Flow] = field(default_factory=dict)
+
+    def flows_into(self, dataset: str) -> list[Flow]:
+        return [flow for flow in self.flows.values() if flow.target == dataset]
+
+
+def inputs_of(relation: Any) -> tuple[str, ...]:
+    """What a plan of Spark Connect reads, once each, in the order in which it says so."""
+    found: dict[str, None] = {}
+    _walk(relation, found)
+    return tuple(found)
+
+
+#: Options that say what is read, over all formats that are usual.
+_WHAT: Final = ("subscribe", "subscribepattern", "assign", "topic", "path")
+
+
+def _walk(message: Any, found: dict[str, None]) -> None:
+    kind = message.DESCRIPTOR.name
+    if kind == "NamedTable":
+        found[message.unparsed_identifier] = None
+        return
+    if kind == "DataSource":
+        options = {name.lower(): value for name, value in message.options.items()}
+        what = [options[name] for name in _WHAT if name in options] or list(message.paths)
+        found[f"{message.format}: {', '.join(what)}" if what else message.format] = None
+        return
+    if kind == "SQL":
+        for name in _read_in_sql(message.query):
+            found[name] = None
+    for descriptor, value in message.ListFields():
+        if descriptor.message_type is None:
+            continue
+        # A map or a list behaves like neither a message nor anything else with ListFields.
+        for each in [value] if hasattr(value, "ListFields") else list(value):
+            if hasattr(each, "ListFields"):
+                _walk(each, found)
+
+
+# SQL files are understood by Spark alone; to show what is in them, their first words are enough.
+_NAME: Final = r"(?P<name>(?:`[^`]+`|[\w.])+)"
+_CREATE: Final = re.compile(
+    r"\bCREATE\s+(?:OR\s+REFRESH\s+)?(?P<kind>STREAMING\s+TABLE|MATERIALIZED\s+VIEW|TEMPORARY\s+VIEW|FLOW)\s+"
+    rf"(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}",
+    re.IGNORECASE,
+)
+_KINDS: Final = {"STREAMING TABLE": TABLE, "MATERIALIZED VIEW": VIEW, "TEMPORARY VIEW": TEMPORARY}
+_TARGET: Final = re.compile(rf"\bINSERT\s+INTO\s+(?:ONCE\s+)?{_NAME}", re.IGNORECASE)
+_USING: Final = re.compile(rf"\bUSING\s+{_NAME}", re.IGNORECASE)
+_READ: Final = re.compile(rf"\b(?:FROM|JOIN)\s+(?:STREAM\s*\(?\s*)?{_NAME}", re.IGNORECASE)
+_WITH: Final = re.compile(rf"(?:\bWITH|,)\s+{_NAME}\s+AS\s*\(", re.IGNORECASE)
+_COMMENTS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def sql_graph(text: str, file: str, graph: Graph) -> None:
+    """What a SQL file defines, as far as its shape tells."""
+    # Blanks of the same length, so that lines can still be counted; strings go as well, they may hold anything.
+    bare = _COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    starts = list(_CREATE.finditer(bare))
+    for start, following in zip(starts, [*starts[1:], None], strict=True):
+        statement = bare[start.start() : following.start() if following else len(bare)]
+        name, place = _bare(start["name"]), f"{file}:{bare.count(chr(10), 0, start.start()) + 1}"
+        kind = " ".join(start["kind"].upper().split())
+        target = name
+        if kind == "FLOW":
+            into = _TARGET.search(statement)
+            target = _bare(into["name"]) if into else name
+        else:
+            using = _USING.search(statement)
+            graph.datasets[name] = Dataset(name, _KINDS[kind], place, _bare(using["name"]) if using else None)
+        inputs = _read_in_sql(statement)
+        if inputs or kind != "STREAMING TABLE":
+            graph.flows[name] = Flow(name, target, place, inputs)
+
+
+def _read_in_sql(statement: str) -> tuple[str, ...]:
+    bare = _COMMENTS.sub(" ", statement)
+    own = {_bare(found["name"]) for found in _WITH.finditer(bare)}
+    names = (_bare(found["name"]) for found in _READ.finditer(bare))
+    return tuple(dict.fromkeys(name for name in names if name not in own))
+
+
+def _bare(name: str) -> str:
+    return name.replace("`", "")

@@ -1,0 +1,176 @@
+"""What a run tells while it goes on: the state of each flow, and a summary at the end. Nothing here knows of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from barnabas.spark.pipelines.graph import Graph
+
+
+class State(Enum):
+    """Where a flow is; the names are those of Spark."""
+
+    QUEUED = "queued"
+    PLANNING = "planning"
+    STARTING = "starting"
+    RUNNING = "running"
+    IDLE = "idle"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    EXCLUDED = "excluded"
+    STOPPED = "stopped"
+
+    @property
+    def is_final(self) -> bool:
+        return self in _FINAL
+
+
+_FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIPPED, State.EXCLUDED, State.STOPPED})
+
+
+class Outcome(Enum):
+    """How an update, or a whole run, ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowState:
+    """One flow in one update. Numbers that are not known are None: a batch flow tells none while it runs."""
+
+    name: str
+    state: State
+    #: Read from the sources of this flow.
+    rows: int | None = None
+    #: Given to the target, where that tells: topics do, files do not.
+    rows_written: int | None = None
+    rows_per_s: float | None = None
+    #: Records that the topics had more when the last batch was done.
+    lag_records: int | None = None
+    #: The last batch.
+    batch_s: float | None = None
+    batches: int = 0
+    #: Rows that broke a rule of `quality`, and how many broke which; one may break several.
+    bad: int = 0
+    broken: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def share_done(self) -> float | None:
+        """From 0 to 1, as far as it can be known."""
+        if self.state is State.COMPLETED:
+            return 1.0
+        if self.rows is None or self.lag_records is None:
+            return None
+        return self.rows / (self.rows + self.lag_records) if self.rows + self.lag_records else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that a run wrote, and how many rows it has now, if that was counted."""
+
+    name: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an update did; of a run with several, all of them together."""
+
+    outcome: Outcome
+    seconds: float
+    flows: tuple[FlowState, ...] = ()
+    tables: tuple[Table, ...] = ()
+    updates: int = 1
+    #: Rows that broke at least one rule. One that several flows read counts once.
+    bad_records: int = 0
+    #: What went wrong, in one sentence.
+    failure: str | None = None
+    #: All that Spark said about it.
+    details: str = ""
+
+
+class Reporter(Protocol):
+    """Who wants to know. Calls come from several threads, one at a time."""
+
+    def said(self, text: str) -> None:
+        """What is going on that takes a while, like the start of Spark."""
+
+    def update_started(self, number: int) -> None:
+        """Updates are counted from 1."""
+
+    def defined(self, graph: Graph) -> None:
+        """What the definition files say; in each update, as they may have changed."""
+
+    def flow_changed(self, flow: FlowState) -> None:
+        """A flow entered a state, or finished a batch."""
+
+    def update_ended(self, number: int, summary: Summary) -> None:
+        """Of this update alone; `run_project` returns that of all."""
+
+
+class Silent:
+    """A reporter that keeps everything to itself."""
+
+    def said(self, text: str) -> None:
+        pass
+
+    def update_started(self, number: int) -> None:
+        pass
+
+    def defined(self, graph: Graph) -> None:
+        pass
+
+    def flow_changed(self, flow: FlowState) -> None:
+        pass
+
+    def update_ended(self, number: int, summary: Summary) -> None:
+        pass
+
+
+def together(earlier: Summary, update: Summary) -> Summary:
+    """The summary of a run after one more of its updates."""
+    flows = {flow.name: flow for flow in earlier.flows}
+    for flow in update.flows:
+        flows[flow.name] = _added(flows.get(flow.name), flow)
+    tables = {table.name: table for table in (*earlier.tables, *update.tables)}
+    return Summary(
+        outcome=update.outcome,
+        seconds=earlier.seconds + update.seconds,
+        flows=tuple(flows.values()),
+        tables=tuple(tables.values()),
+        updates=earlier.updates + update.updates,
+        bad_records=earlier.bad_records + update.bad_records,
+        failure=update.failure,
+        details=update.details,
+    )
+
+
+def _added(earlier: FlowState | None, now: FlowState) -> FlowState:
+    if earlier is None:
+        return now
+    return FlowState(
+        name=now.name,
+        state=now.state,
+        rows=_sum(earlier.rows, now.rows),
+        rows_written=_sum(earlier.rows_written, now.rows_written),
+        rows_per_s=now.rows_per_s if now.rows_per_s is not None else earlier.rows_per_s,
+        lag_records=now.lag_records if now.lag_records is not None else earlier.lag_records,
+        batch_s=now.batch_s if now.batch_s is not None else earlier.batch_s,
+        batches=earlier.batches + now.batches,
+        bad=earlier.bad + now.bad,
+        broken=_merged(earlier.broken, now.broken),
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other
+
+
+def _merged(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {rule: one.get(rule, 0) + other.get(rule, 0) for rule in [*one, *(r for r in other if r not in one)]}

@@ -1,0 +1,367 @@
+"""Running a project: updates, one after another, and what they tell meanwhile.
+
+An update takes in all that is there when it starts, and ends: Spark Declarative Pipelines run streaming flows so. A
+pipeline that follows its topics is one update after another, in one Spark that stays up.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from barnabas.spark.pipelines.failures import PipelineError, of_run
+from barnabas.spark.pipelines.graph import VIEW, Graph
+from barnabas.spark.pipelines.project import Project
+from barnabas.spark.pipelines.reporting import Outcome, Reporter, Silent, State, Summary, Table, together
+from barnabas.spark.pipelines.tracking import Tracker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.spark.pipelines.server import Server
+
+#: Spark keeps each update of a session until the session ends, and ends one of which nothing was heard for an hour.
+_UPDATES_PER_SESSION: Final = 100
+_SESSION_S: Final = 1800.0
+#: Numbers of the last batch come a little after the end of their flow, another way.
+_NUMBERS_S: Final = 3.0
+_LOOK_S: Final = 0.1
+_STOPPING_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which tables an update is for; all, if nothing is said."""
+
+    refresh: tuple[str, ...] = ()
+    full_refresh: tuple[str, ...] = ()
+    is_full_refresh_of_all: bool = False
+    is_dry: bool = False
+
+    def check(self) -> None:
+        if self.is_full_refresh_of_all and (self.refresh or self.full_refresh):
+            raise PipelineError("a full refresh of all tables leaves none to be named: give one or the other")
+        both = [name for name in self.refresh if name in self.full_refresh]
+        if both:
+            raise PipelineError(f"{', '.join(both)}: either refresh or full refresh, not both")
+
+    def next(self) -> Selection:
+        """For the update after the first: what was rebuilt is not rebuilt again, but kept up to date."""
+        if self.is_full_refresh_of_all:
+            return Selection()
+        return Selection(refresh=(*self.refresh, *self.full_refresh))
+
+
+def run_project(
+    project: Project,
+    *,
+    master: str = "local[*]",
+    refresh: Collection[str] = (),
+    full_refresh: Collection[str] = (),
+    full_refresh_all: bool = False,
+    is_dry: bool = False,
+    every_s: float | None = None,
+    settings: Mapping[str, str] | None = None,
+    reporter: Reporter | None = None,
+    stop: threading.Event | None = None,
+    is_verbose: bool = False,
+) -> Summary:
+    """Start Spark, run an update (with `every_s` one after another, each so long after the start of the one before),
+    and end Spark. Setting `stop` ends it early: flows are stopped where they are, and go on from there next time.
+
+    A pipeline that fails does not raise: the summary says so. `PipelineError` is for what keeps it from starting.
+    `settings` are Spark's, over those of the project. `is_verbose` lets Spark's log go to standard error.
+    """
+    from barnabas.spark.pipelines.server import check_installed, started
+
+    selection = Selection(tuple(refresh), tuple(full_refresh), full_refresh_all, is_dry)
+    selection.check()
+    check_installed()
+    reporter = reporter or Silent()
+    with _alone(project):
+        log = None if is_verbose else project.working_folder / "spark.log"
+        reporter.said(f"starting Spark at {master}")
+        with started(project, master, settings or {}, log=log) as server:
+            run = _Run(project, server, settings or {}, reporter, stop or threading.Event())
+            return run.supervised(lambda: run.updates(selection, every_s))
+
+
+@contextmanager
+def _alone(project: Project) -> Iterator[None]:
+    """Two runs of a project would write into each other's checkpoints."""
+    project.working_folder.mkdir(exist_ok=True)
+    with (project.working_folder / "lock").open("w") as lock:
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except OSError as failure:
+            raise PipelineError(f"the pipeline {project.name} in {project.folder} runs already") from failure
+        yield
+
+
+class Numbers:
+    """Gets what streaming queries tell after each batch, on a thread of Spark's client.
+
+    Together with the sentences of the pipeline it feeds one tracker, so it also holds the lock.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Condition()
+        self.tracker: Tracker | None = None
+        self._running: set[str] = set()
+
+    def started(self, run_id: str) -> None:
+        with self.lock:
+            self._running.add(run_id)
+
+    def progressed(self, progress: Mapping[str, Any]) -> None:
+        with self.lock:
+            if self.tracker is not None:
+                self.tracker.progressed(progress)
+
+    def ended(self, run_id: str) -> None:
+        with self.lock:
+            self._running.discard(run_id)
+            self.lock.notify_all()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until all queries have told their end, since nothing comes after that."""
+        with self.lock:
+            self.lock.wait_for(lambda: not self._running, timeout_s)
+            self._running.clear()
+
+
+def _listener(numbers: Numbers) -> Any:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            numbers.started(str(event.runId))
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            numbers.progressed(json.loads(event.progress.json))
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            numbers.ended(str(event.runId))
+
+    return Listener()
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session of the server, with somebody who listens to its queries."""
+
+    spark: SparkSession
+    listener: Any
+    opened_at_s: float
+    updates: int = 0
+
+    @classmethod
+    def opened(cls, server: Server, settings: Mapping[str, str], numbers: Numbers) -> Self:
+        spark = server.open_session(settings)
+        listener = _listener(numbers)
+        spark.streams.addListener(listener)
+        return cls(spark, listener, time.monotonic())
+
+    @property
+    def is_old(self) -> bool:
+        return self.updates >= _UPDATES_PER_SESSION or time.monotonic() - self.opened_at_s > _SESSION_S
+
+    def interrupt(self) -> None:
+        with suppress(Exception):
+            self.spark.interruptAll()
+
+    def close(self) -> None:
+        # Closing a session stops what its pipeline still runs.
+        with suppress(Exception):
+            self.spark.streams.removeListener(self.listener)
+        with suppress(Exception):
+            self.spark.stop()
+
+
+@dataclass(slots=True)
+class _Run:
+    project: Project
+    server: Server
+    settings: Mapping[str, str]
+    reporter: Reporter
+    stop: threading.Event
+    _numbers: Numbers = field(default_factory=Numbers)
+    _session: _Session | None = None
+
+    def supervised(self, work: Callable[[], Summary]) -> Summary:
+        """Run it on a thread of its own, since waiting for Spark cannot be broken off, and watch for the stop."""
+        done: list[Summary] = []
+        failed: list[BaseException] = []
+
+        def body() -> None:
+            try:
+                done.append(work())
+            except BaseException as failure:
+                failed.append(failure)
+
+        thread = threading.Thread(target=body, name="pipeline", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(_LOOK_S)
+                if self.stop.is_set():
+                    self._break_off(thread)
+        finally:
+            self.stop.set()
+            self._break_off(thread)
+        if failed:
+            raise failed[0]
+        return done[0] if done else Summary(Outcome.STOPPED, 0.0)
+
+    def _break_off(self, thread: threading.Thread) -> None:
+        """An interrupt that comes between two requests is lost, hence again and again."""
+        give_up_at_s = time.monotonic() + _STOPPING_S
+        while thread.is_alive() and time.monotonic() < give_up_at_s:
+            if self._session is not None:
+                self._session.interrupt()
+            thread.join(1.0)
+
+    def updates(self, selection: Selection, every_s: float | None) -> Summary:
+        whole: Summary | None = None
+        number = 0
+        try:
+            while True:
+                number += 1
+                began_s = time.monotonic()
+                summary = self._update(number, selection)
+                whole = summary if whole is None else together(whole, summary)
+                if every_s is None or summary.outcome is not Outcome.COMPLETED:
+                    return whole
+                selection = selection.next()
+                if self.stop.wait(max(0.0, began_s + every_s - time.monotonic())):
+                    # Nothing was under way: whoever asked for the stop got all that was begun.
+                    return replace(whole, outcome=Outcome.STOPPED)
+        finally:
+            if self._session is not None:
+                self._session.close()
+
+    def _update(self, number: int, selection: Selection) -> Summary:
+        began_s = time.monotonic()
+        self.reporter.update_started(number)
+        tracker = Tracker(self.reporter.flow_changed, self.project.short)
+        with self._numbers.lock:
+            self._numbers.tracker = tracker
+        graph = Graph()
+        tables: tuple[Table, ...] = ()
+        outcome, failure = Outcome.COMPLETED, None
+        try:
+            spark = self._current_session()
+            graph = self._defined(spark, selection, tracker)
+            self._numbers.wait(_NUMBERS_S)
+            tables = () if selection.is_dry else self._tables(spark, graph, tracker)
+        except Exception as problem:
+            outcome, failure = self._judged(problem, tracker, graph)
+        with self._numbers.lock:
+            if outcome is not Outcome.COMPLETED:
+                tracker.stopped()
+            self._numbers.tracker = None
+        summary = Summary(
+            outcome,
+            time.monotonic() - began_s,
+            flows=tracker.flows,
+            tables=tables,
+            bad_records=tracker.bad_records,
+            failure=None if failure is None else str(failure),
+            details="" if failure is None else failure.details,
+        )
+        self.reporter.update_ended(number, summary)
+        return summary
+
+    def _judged(self, problem: Exception, tracker: Tracker, graph: Graph) -> tuple[Outcome, PipelineError | None]:
+        if self.stop.is_set():
+            return Outcome.STOPPED, None
+        if self.server.has_ended:
+            log = self.project.working_folder / "spark.log"
+            return Outcome.FAILED, PipelineError(
+                f"Spark ended by itself in the middle: {log} may tell why", str(problem)
+            )
+        if isinstance(problem, PipelineError):
+            return Outcome.FAILED, problem
+        with self._numbers.lock:
+            return Outcome.FAILED, of_run(problem, tracker.failed, graph)
+
+    def _current_session(self) -> SparkSession:
+        if self._session is not None and self._session.is_old:
+            self._session.close()
+            self._session = None
+        if self._session is None:
+            settings = {**self.project.configuration, **self.settings}
+            self._session = _Session.opened(self.server, settings, self._numbers)
+        self._session.updates += 1
+        return self._session.spark
+
+    def _defined(self, spark: SparkSession, selection: Selection, tracker: Tracker) -> Graph:
+        """One update, from the definition files to the end of its last flow. A graph can be run only once."""
+        from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
+
+        from barnabas.spark.pipelines.definitions import register
+
+        graph_id = create_dataflow_graph(
+            spark,
+            default_catalog=self.project.catalog,
+            default_database=self.project.database,
+            sql_conf=self.server.changeable({**self.project.configuration, **self.settings}),
+        )
+        graph = register(self.project, spark, graph_id)
+        self.reporter.defined(graph)
+        self._check_names(selection, graph)
+        if self.stop.is_set():
+            raise InterruptedError
+        events = start_run(
+            spark,
+            graph_id,
+            full_refresh=list(selection.full_refresh),
+            full_refresh_all=selection.is_full_refresh_of_all,
+            refresh=list(selection.refresh),
+            dry=selection.is_dry,
+            storage=self.project.storage,
+        )
+        try:
+            for event in events:
+                if "pipeline_event_result" in event:
+                    with self._numbers.lock:
+                        tracker.told(event["pipeline_event_result"].event.message)
+        except Exception as problem:
+            if self.stop.is_set():
+                raise
+            with self._numbers.lock:
+                raise of_run(problem, tracker.failed, graph) from problem
+        return graph
+
+    def _check_names(self, selection: Selection, graph: Graph) -> None:
+        stored = [dataset.name for dataset in graph.datasets.values() if dataset.is_stored]
+        for name in (*selection.refresh, *selection.full_refresh):
+            if name not in stored and self.project.short(name) not in stored:
+                raise PipelineError(f"there is no table called {name} to refresh; there are {', '.join(stored)}")
+
+    def _tables(self, spark: SparkSession, graph: Graph, tracker: Tracker) -> tuple[Table, ...]:
+        """What was written. Views are small and were made anew, so their rows are counted; tables may be huge."""
+        done = {flow.name for flow in tracker.flows if flow.state is State.COMPLETED}
+        tables = []
+        for dataset in graph.datasets.values():
+            if not dataset.is_stored or not any(flow.name in done for flow in graph.flows_into(dataset.name)):
+                continue
+            rows = None
+            if dataset.kind == VIEW:
+                rows = spark.table(dataset.name).count()
+                with self._numbers.lock:
+                    tracker.counted(dataset.name, rows)
+            tables.append(Table(dataset.name, rows))
+        return tuple(tables)

@@ -1,0 +1,250 @@
+"""The Spark that a pipeline runs on: a JVM with a Spark Connect server in it, started for one run and ended with it.
+
+Spark Declarative Pipelines speak Spark Connect only. PySpark can start such a server by itself, but then on a fixed
+port, with its log on our terminal, and not to be stopped before this process ends; so it is done here, by PySpark's own
+means. The server listens on loopback, and lets in only who knows the token of this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from barnabas.spark.environment import check_java, prepare
+from barnabas.spark.pipelines.failures import PipelineError, cause
+from barnabas.spark.pipelines.project import Project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NEEDED: Final = {"pyspark": "pyspark", "grpc": "grpcio", "pandas": "pandas", "pyarrow": "pyarrow", "yaml": "pyyaml"}
+_INSTALL: Final = "pip install 'barnabas[spark]' 'pyspark[pipelines]'"
+_ENDING_S: Final = 20.0
+_PLUGIN: Final = "org.apache.spark.sql.connect.SparkConnectPlugin"
+
+
+def check_installed() -> None:
+    """All that a run needs, before seconds are spent on starting anything."""
+    missing = [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise PipelineError(f"pipelines need {', '.join(missing)}, not installed here: {_INSTALL}")
+    if importlib.util.find_spec("pyspark.pipelines") is None:
+        from pyspark import __version__ as version
+
+        raise PipelineError(f"pipelines need PySpark 4.1 or newer, and {version} is installed: {_INSTALL}")
+    check_java()
+
+
+def server_settings(project: Project, master: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Settings of the JVM: ours where nobody has an opinion, those of the project over them, `given` over all."""
+    is_local = master.startswith("local")
+    ours = {
+        "spark.app.name": project.name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": project.tables,
+        # Tables must be known in the next run as well. The catalog in memory forgets them, and then refuses to create
+        # them where their files are.
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": (
+            f"jdbc:derby:;databaseName={project.working_folder / 'catalog'};create=true"
+        ),
+        "spark.driver.extraJavaOptions": "-Dderby.stream.error.file=/dev/null",
+    }
+    if is_local:
+        # 200, as Spark would have it, means 200 files and state stores for one machine.
+        ours["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
+    fixed = {
+        "spark.master": master,
+        "spark.plugins": _PLUGIN,
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.sql.artifact.isolation.enabled": "true",
+        "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+    }
+    wanted = {**ours, **project.configuration, **given}
+    if wanted.get("spark.plugins"):
+        fixed["spark.plugins"] = f"{wanted['spark.plugins']},{_PLUGIN}"
+    return {**wanted, **fixed}
+
+
+class Server:
+    """A running server. Made by `started`."""
+
+    def __init__(self, context: Any, process: subprocess.Popen[bytes] | None, url: str) -> None:
+        self._context = context
+        self._process = process
+        self._url = url
+
+    def open_session(self, settings: Mapping[str, str]) -> SparkSession:
+        """A new session. `settings` may hold anything: only what can be changed in a session is given to it."""
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+        builder: Any = ConnectSession.builder.remote(self._url)
+        for name, value in self.changeable(settings).items():
+            builder = builder.config(name, value)
+        session = builder.config("spark.sql.connect.serverStacktrace.enabled", "false").create()
+        # A server on this machine that does not answer has ended: trying for ten minutes, as is usual, helps nobody.
+        session.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=1000)])
+        return cast("SparkSession", session)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def changeable(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Those that a session may set. The others were given to the JVM when it started."""
+        known = self._context._jvm.PythonSQLUtils
+        static = {each._1() for each in known.listStaticSQLConfigs()}
+        runtime = {each._1() for each in known.listRuntimeSQLConfigs()}
+        return {
+            name: value
+            for name, value in settings.items()
+            if name in runtime or (name not in static and not _is_of_the_core(name))
+        }
+
+    def end(self) -> None:
+        """Stop Spark and its JVM; by force if it does not want to."""
+        with contextlib.suppress(Exception):
+            self._context.stop()
+        with contextlib.suppress(Exception):
+            self._context._gateway.shutdown()
+        _forget_context()
+        if self._process is None:
+            return
+        if self._process.stdin is not None:
+            # What the JVM waits for: it ends when nobody can ask it for anything any more.
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(_ENDING_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+#: Groups of settings that belong to a running Spark, not to a session.
+_CORE: Final = (
+    "app", "connect", "driver", "executor", "hadoop", "jars", "log", "master", "plugins", "pyspark", "submit", "ui",
+)  # fmt: skip
+
+
+def _is_of_the_core(name: str) -> bool:
+    return name.startswith("spark.") and name.split(".")[1] in _CORE
+
+
+@contextmanager
+def started(project: Project, master: str, given: Mapping[str, str], *, log: Path | None) -> Iterator[Server]:
+    """A server for as long as the block lasts. Its log goes to a file; to our standard error without one."""
+    from pyspark import SparkConf, SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        raise PipelineError("a Spark session runs in this process already: stop it, pipelines start their own")
+    with _environment(project, master), contextlib.ExitStack() as stack:
+        # Errors of a flow are told by us, once; the log keeps what Spark says, in --verbose the terminal does.
+        conf = SparkConf().setAll(list(server_settings(project, master, given).items()))
+        output: Any = sys.stderr if log is None else stack.enter_context(log.open("wb"))
+        server = _launched(conf, output, log)
+        try:
+            yield server
+        finally:
+            server.end()
+
+
+def _launched(conf: Any, output: Any, log: Path | None) -> Server:
+    import pyspark.java_gateway
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    launch: Any = pyspark.java_gateway.launch_gateway
+    where = f" (see {log})" if log is not None else ""
+    try:
+        gateway = launch(conf, popen_kwargs={"stdout": output, "stderr": output})
+    except Exception as failure:
+        raise PipelineError(f"Spark does not start{where}: {cause(str(failure))}", _log_of(log)) from failure
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    try:
+        with _signals_kept():
+            context = SparkContext(conf=conf, gateway=gateway)
+        SparkSession(context)
+        jvm: Any = context._jvm
+        service = getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+        port = getattr(service, "MODULE$").localPort()
+    except Exception as failure:
+        Server(_Nothing(), process, "").end()
+        raise PipelineError(f"Spark does not start{where}: {cause(_java_text(failure))}", _log_of(log)) from failure
+    url = f"sc://localhost:{port}"
+    os.environ.update({"SPARK_REMOTE": url, "SPARK_CONNECT_MODE_ENABLED": "1"})
+    return Server(context, process, url)
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """A context wants Ctrl-C for itself; what it means here is for whoever started the run to say."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _java_text(failure: Exception) -> str:
+    """What Java said, where the failure is one of its own."""
+    java: Any = getattr(failure, "java_exception", None)
+    return str(failure) if java is None else str(java.toString())
+
+
+class _Nothing:
+    """In place of a context that was not made."""
+
+
+def _forget_context() -> None:
+    """PySpark keeps the way to its JVM for the next context; ours has ended."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+def _log_of(log: Path | None) -> str:
+    return "" if log is None else log.read_text(encoding="utf-8", errors="replace")
+
+
+@contextmanager
+def _environment(project: Project, master: str) -> Iterator[None]:
+    """What Spark and its workers take from the environment; put back as it was at the end."""
+    before = dict(os.environ)
+    if master.startswith("local"):
+        prepare()
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # gRPC reports on standard error what is none of our users' business.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = secrets.token_hex(16)
+    # Functions of the project that run on workers are looked for where the definitions find them.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(project.folder), before.get("PYTHONPATH")]))
+    for name in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE"):
+        os.environ.pop(name, None)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"pyspark\..*")
+            yield
+    finally:
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update(before)

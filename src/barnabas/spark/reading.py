@@ -1,0 +1,261 @@
+"""What a task of Spark does: a range of offsets of one partition, as Arrow batches of the source's columns."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.client.consumer.range_reading import RangeReader, Run
+from barnabas.client.consumer.sync_consumer import Consumer
+from barnabas.client.errors import ClientTimeoutError, LogTruncatedError, NoBrokersError, OffsetOutOfRangeError
+from barnabas.net.errors import ChannelError
+from barnabas.records._kernel.collect import RecordColumns
+from barnabas.spark.core import errors
+from barnabas.spark.core.errors import DataLossError, SparkConnectorError
+from barnabas.spark.pool import ClientPool
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+#: Spark takes longer over many small batches, and longer again over batches that no cache can hold.
+_BATCH_ROWS: Final = 65_536
+_BATCH_BYTES: Final = 8 << 20
+#: One fetch brings about as much as one batch takes, and costs the broker as little as can be.
+_FETCH_BYTES: Final = 4 << 20
+#: When nothing comes for so long, somebody looks why.
+_LOOK_AFTER_S: Final = 1.0
+#: A topic that was just created, or whose leader has just changed, may seem to be gone for a moment.
+_GONE_AFTER_S: Final = 5.0
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """The records of one partition from one offset up to another, for one task."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    until_offset: int
+    #: Of the topic for which the range was planned, as text; None where brokers have no topic ids.
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """What all ranges of a read share."""
+
+    #: Settings of the consumer, with dots; `bootstrap.servers` among them.
+    client: dict[str, str]
+    #: A range that gets no further for so long fails.
+    poll_timeout_ms: int = 120_000
+    #: Whether records that are gone before they were read fail the range, or are passed over with a warning.
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    #: Told in errors; nothing is committed.
+    group_id: str | None = None
+
+    def consumer_settings(self) -> dict[str, str]:
+        """What the plan says, in sizes that suit Spark where it says nothing, and without a group: it is Spark that
+        hands out ranges."""
+        # Whoever deletes a topic does not want a reader to create it again.
+        ours = {"max.partition.fetch.bytes": str(_FETCH_BYTES), "allow.auto.create.topics": "false"}
+        settings = {**ours, **self.client, "auto.offset.reset": "none"}
+        settings.pop("group.id", None)
+        settings.pop("group.instance.id", None)
+        return settings
+
+
+_consumers: ClientPool[Consumer] = ClientPool()
+
+
+def read_range(plan: ReadPlan, part: RangePartition) -> Iterator[pa.RecordBatch]:
+    """The records of a range, in batches of `arrow_schema(plan.include_headers)`; none if there are none.
+
+    Offsets without a record (compacted away, markers of transactions, aborted records under `read_committed`) are
+    passed over. Records that were deleted before they could be read are lost data: an error that names the lost offsets
+    or, without `fail_on_data_loss`, a warning.
+    """
+    if part.from_offset >= part.until_offset:
+        return
+    settings = plan.consumer_settings()
+    key = tuple(sorted(settings.items()))
+    consumer = _consumers.take(key, lambda: Consumer(settings))
+    try:
+        reading = RangeReading(plan, part, consumer)
+        yield from reading.batches()
+        reading.end()
+    except GeneratorExit:
+        # Spark has enough, as in a query with a limit.
+        reading.end()
+        _consumers.give_back(key, consumer)
+        raise
+    except BaseException:
+        # Whatever was wrong with it, the next task shall not meet it.
+        consumer.close()
+        raise
+    _consumers.give_back(key, consumer)
+
+
+class RangeReading:
+    """One range on its way. Fetching goes on in the background while Spark is busy with a batch, up to a fetch or two
+    ahead."""
+
+    def __init__(
+        self, plan: ReadPlan, part: RangePartition, consumer: Consumer, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._plan = plan
+        self._now_s = now_s
+        self._partition = TopicPartition(part.topic, part.partition)
+        self._until_offset = part.until_offset
+        self._topic_id = None if part.topic_id is None else Uuid.parse(part.topic_id)
+        self._consumer = consumer
+        self._reader = RangeReader(consumer, self._partition, part.from_offset, part.until_offset)
+        self._columns = RecordColumns()
+        # Since when nothing has come, and since when a look has found that nothing can come.
+        self._idle_since_s = now_s()
+        self._gone_since_s: float | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        from barnabas.spark.columns import BatchMaker
+
+        maker = BatchMaker(self._partition, self._plan.include_headers)
+        columns = self._columns
+        while self._reader.position < self._until_offset:
+            runs = self._fill()
+            if columns.row_count:
+                batch = maker.make(columns.take(), runs, self._until_offset)
+                if batch.num_rows:
+                    yield batch
+                # The time that Spark took is not the broker's.
+                self._idle_since_s = self._now_s()
+
+    def end(self) -> None:
+        """The consumer is free for another range."""
+        self._reader.end()
+
+    def _fill(self) -> list[Run]:
+        """Rows for one batch; fewer than make a good one only at the end, or if no more come for a while. None if the
+        range has come to its end."""
+        columns, reader = self._columns, self._reader
+        while True:
+            before = reader.position
+            runs: list[Run] = []
+            try:
+                runs = reader.fill(columns, max_rows=_BATCH_ROWS, max_bytes=_BATCH_BYTES, timeout_s=self._patience_s())
+            except (OffsetOutOfRangeError, LogTruncatedError) as error:
+                self._out_of_range(error)
+            except (NoBrokersError, ClientTimeoutError, ChannelError) as error:
+                log.info("%s at offset %s: %s", self._partition, before, error)
+            if self._is_another_topic():
+                columns.take()  # rows of the other topic, perhaps
+                reader.position = before
+                self._lose_the_rest("the topic was deleted and created again")
+                return []
+            if columns.row_count or reader.position >= self._until_offset:
+                return runs
+            if reader.position != before:
+                self._idle_since_s, self._gone_since_s = self._now_s(), None
+            else:
+                self._look_why()
+
+    def _patience_s(self) -> float:
+        return min(_LOOK_AFTER_S, self._plan.poll_timeout_ms / 1000)
+
+    # When records are not there
+
+    def _is_another_topic(self) -> bool:
+        found = self._reader.view.topic_id(self._partition.topic)
+        return self._topic_id is not None and found not in (Uuid.ZERO, self._topic_id)
+
+    def _out_of_range(self, error: OffsetOutOfRangeError | LogTruncatedError) -> None:
+        position = self._reader.position
+        limits = self._limits()
+        if limits is None or (limits[0] <= position < limits[1] and isinstance(error, OffsetOutOfRangeError)):
+            # Nobody can tell, or it is there all the same: it is asked for again, until the time is over.
+            self._reader.seek(position)
+            self._check_time(error)
+            return
+        first, end = limits
+        if position < first:
+            lost = self._lost(min(first, self._until_offset), f"the partition begins at offset {first} by now")
+            self._lose(lost, first)
+        elif position >= end:
+            self._lose_the_rest(f"the partition ends at offset {end} by now")
+        else:
+            self._lose(self._lost(self._until_offset, str(error)), position)
+
+    def _look_why(self) -> None:
+        """Nothing has come for a while."""
+        why = self._why_gone()
+        now_s = self._now_s()
+        if why is None:
+            self._gone_since_s = None
+        elif self._gone_since_s is None:
+            self._gone_since_s = now_s
+        elif now_s - self._gone_since_s >= _GONE_AFTER_S:
+            self._lose(why, self._until_offset)
+            return
+        self._check_time(None)
+
+    def _why_gone(self) -> DataLossError | None:
+        """What says that the rest of the range will never come; None if it may come yet."""
+        topic, number = self._partition
+        view = self._reader.view
+        count = view.partition_count(topic)
+        is_known = count is not None and number >= count
+        if is_known or view.topic_error(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return errors.partitions_deleted([self._partition], {self._partition: self._reader.position})
+        limits = self._limits()
+        if limits is None or self._reader.position < limits[1]:
+            return None
+        return self._lost(self._until_offset, f"the partition ends at offset {limits[1]} by now")
+
+    def _limits(self) -> tuple[int, int] | None:
+        """Where the partition begins and ends; None if nobody says."""
+        wanted = [self._partition]
+        try:
+            first = self._consumer.beginning_offsets(wanted, _LOOK_AFTER_S)
+            return first[self._partition], self._consumer.end_offsets(wanted, _LOOK_AFTER_S)[self._partition]
+        except (ClientTimeoutError, NoBrokersError, ChannelError, BrokerError) as error:
+            log.debug("the limits of %s: %s", self._partition, error)
+            return None
+
+    def _lost(self, until_offset: int, reason: str) -> DataLossError:
+        return errors.could_not_read_offset_range(
+            self._partition, self._reader.position, until_offset, group_id=self._plan.group_id, reason=reason
+        )
+
+    def _lose_the_rest(self, reason: str) -> None:
+        self._lose(self._lost(self._until_offset, reason), self._until_offset)
+
+    def _lose(self, lost: DataLossError, go_on_at: int) -> None:
+        """Fail, or tell what is lost and go on behind it."""
+        if self._plan.fail_on_data_loss:
+            raise lost
+        log.warning("%s", lost.explanation)
+        self._idle_since_s, self._gone_since_s = self._now_s(), None
+        if go_on_at < self._until_offset:
+            self._reader.seek(go_on_at)
+        else:
+            self._reader.position = self._until_offset
+
+    def _check_time(self, cause: Exception | None) -> None:
+        timeout_s = self._plan.poll_timeout_ms / 1000
+        if self._now_s() - self._idle_since_s < timeout_s:
+            return
+        why = cause or self._reader.why_nothing_comes(timeout_s)
+        raise SparkConnectorError(
+            f"Nothing more of {self._partition} came from offset {self._reader.position} on (of a range up to "
+            f"{self._until_offset}) within {self._plan.poll_timeout_ms} ms: {why}. Look at the brokers; if they are "
+            "only slow, raise the option kafkaConsumer.pollTimeoutMs."
+        ) from cause

@@ -1,0 +1,248 @@
+"""The data source `barnabas`: options in, readers and writers out. The work is done by the modules that it names."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    Filter,
+    InputPartition,
+)
+
+from barnabas.spark.cluster import Cluster
+from barnabas.spark.core import errors
+from barnabas.spark.core.filters import Narrowing, narrow
+from barnabas.spark.core.options import SourceOptions, client_settings
+from barnabas.spark.core.ranges import OffsetRange, between
+from barnabas.spark.core.values import boolean
+from barnabas.spark.reading import ReadPlan
+from barnabas.spark.schema import source_schema
+from barnabas.spark.streaming import StreamReader
+from barnabas.spark.tasks import Tasks, input_partitions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "barnabas"
+#: Spark hands filters to Python sources only where this is on; it is off by default.
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_SELECTIONS: Final = ("subscribe", "subscribepattern", "assign")
+
+
+def register(spark: SparkSession) -> None:
+    """See `barnabas.spark.register`."""
+    from barnabas.spark.environment import use_running_interpreter
+
+    is_connect = _is_connect(spark)
+    if not is_connect:
+        use_running_interpreter(spark.sparkContext)
+    try:
+        # By itself this changes nothing: only reads with the option pushFilters make use of it.
+        spark.conf.set(PUSHDOWN, "true")
+    except Exception as error:
+        log.warning("%s cannot be set here (%s): reads with the option pushFilters will fail", PUSHDOWN, error)
+    spark.dataSource.register(BarnabasDataSource)
+    if is_connect:
+        _check_server(spark)
+
+
+def _check_server(spark: SparkSession) -> None:
+    """A Connect server takes any class by its name, and would fail at the first use where it cannot import it."""
+    try:
+        spark.read.format(NAME).load().schema  # noqa: B018
+    except Exception as error:
+        if "ModuleNotFoundError" in str(error) or "ImportError" in str(error):
+            raise errors.SparkConnectorError(
+                "The Python of the Spark Connect server cannot import Barnabas, and which Python that is was settled "
+                "when the server started. Install 'barnabas[spark]' there, or set PYSPARK_PYTHON where the server "
+                "starts to an interpreter that has it; for a server in this process, call "
+                "barnabas.spark.environment.prepare() before the session is made."
+            ) from error
+        log.debug("the Spark Connect server could not be tried out", exc_info=True)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    """By the name of the module: to import the class of Connect sessions needs gRPC, which may not be installed."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+class BarnabasDataSource(DataSource):
+    """Topics as tables and streams. Made anew by Spark for each use, so it keeps the options and nothing else."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        """The columns of a read. Asked for by `load`: what is wrong in any case is told here, not at the first row."""
+        given = self._given
+        if any(name in given for name in _SELECTIONS):
+            _check_options(given)
+        return _columns(given)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        kind = NarrowingReader if _read(self._given, "pushFilters", False) else BatchReader
+        return kind(*self._prepare(schema, is_streaming=False))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        return StreamReader(*self._prepare(schema, is_streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from barnabas.spark.sink import batch_writer
+
+        return batch_writer(self._given, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        from barnabas.spark.sink import stream_writer
+
+        return stream_writer(self._given, schema, overwrite)
+
+    @property
+    def _given(self) -> dict[str, str]:
+        return {name.lower(): value for name, value in self.options.items()}
+
+    def _prepare(self, schema: StructType, *, is_streaming: bool) -> tuple[SourceOptions, Tasks, dict[str, str]]:
+        given = self._given
+        options = SourceOptions.parse(given, is_streaming=is_streaming)
+        for warning in options.warnings:
+            log.warning("%s", warning)
+        _check_schema(schema, _columns(given))
+        return options, _tasks(options, given), _admin_settings(options)
+
+
+class BatchReader(DataSourceReader):
+    """Reads from the start to the end that the options give, as the brokers have it when Spark plans the read.
+
+    Spark plans a loaded DataFrame once: whoever counts it again counts the same records, and `load` again sees more.
+    """
+
+    def __init__(self, options: SourceOptions, tasks: Tasks, admin_client: dict[str, str]) -> None:
+        self._options = options
+        self._tasks = tasks
+        self._admin_client = admin_client
+        self._narrowing: Narrowing | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_narrowing": None}
+
+    def partitions(self) -> list[InputPartition]:
+        cluster = Cluster(self._options, self._admin_client)
+        try:
+            ranges = self._ranges(cluster)
+            return [*input_partitions(ranges, self._options, self._tasks.plan.client, cluster.topic_ids())]
+        finally:
+            cluster.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._tasks.read(partition)
+
+    def _ranges(self, cluster: Cluster) -> list[OffsetRange]:
+        begin = cluster.resolve(self._options.starting, is_start=True)
+        end = cluster.resolve(self._options.ending, is_start=False)
+        if begin.keys() != end.keys():
+            raise errors.mismatched_topic_partitions_between_start_and_end(begin, end)
+        ranges = between(begin, end)
+        for each in ranges:
+            if each.size < 0:
+                raise errors.resolved_start_offset_greater_than_end_offset(
+                    each.topic_partition, each.from_offset, each.until_offset
+                )
+        return ranges if self._narrowing is None else _narrowed(ranges, self._narrowing, cluster)
+
+
+class NarrowingReader(BatchReader):
+    """Leaves out what the query's filters on topic, partition, offset and timestamp leave out anyway.
+
+    Only on request (`pushFilters`), because Spark 4.3 keeps one plan for each loaded DataFrame: a second query on the
+    same DataFrame, with other filters or none, would be given what the first one left.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """All filters stay with Spark as well: they cost little on the rows that are left."""
+        self._narrowing, _, _ = narrow(filters)
+        return filters
+
+
+def _narrowed(ranges: list[OffsetRange], narrowing: Narrowing, cluster: Cluster) -> list[OffsetRange]:
+    kept = [
+        OffsetRange(each.topic_partition, *narrowing.offsets(each.from_offset, each.until_offset))
+        for each in ranges
+        if narrowing.keeps(each.topic_partition)
+    ]
+    kept = [each for each in kept if each.size > 0]
+    if narrowing.min_timestamp_ms is None or not kept:
+        return kept
+    # Asked when the ends are known: where no record is as young, none before the end is.
+    first = cluster.at_times({each.topic_partition: narrowing.min_timestamp_ms for each in kept})
+    narrowed = []
+    for each in kept:
+        start = first[each.topic_partition]
+        if start is not None and start < each.until_offset:
+            narrowed.append(OffsetRange(each.topic_partition, max(each.from_offset, start), each.until_offset))
+    return narrowed
+
+
+def _columns(given: Mapping[str, str]) -> StructType:
+    from barnabas.spark.decoding import DecodingOptions
+
+    base = source_schema(_read(given, "includeHeaders", False))
+    decoding = DecodingOptions.parse(given)
+    return base if decoding is None else decoding.spark_schema(base)
+
+
+def _read(given: Mapping[str, str], name: str, default: bool) -> bool:
+    return boolean(name, given[name.lower()]) if name.lower() in given else default
+
+
+def _check_options(given: Mapping[str, str]) -> None:
+    """Refuse what neither a batch nor a stream takes. Which of them it will be, Spark does not tell yet."""
+    try:
+        SourceOptions.parse(given, is_streaming=False)
+    except errors.OptionError:
+        SourceOptions.parse(given, is_streaming=True)
+
+
+def _tasks(options: SourceOptions, given: Mapping[str, str]) -> Tasks:
+    from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS
+    from barnabas.spark.decoding import DecodingOptions
+
+    client, _ = client_settings(options.client, CONSUMER_SETTINGS)
+    _, unknown = client_settings(options.client, {*CONSUMER_SETTINGS, *ADMIN_SETTINGS})
+    for warning in unknown:
+        log.warning("%s", warning)
+    plan = ReadPlan(
+        client=client,
+        poll_timeout_ms=options.poll_timeout_ms,
+        fail_on_data_loss=options.fail_on_data_loss,
+        include_headers=options.include_headers,
+        group_id=options.group_id or f"{options.group_id_prefix}-{uuid.uuid4()}",
+    )
+    return Tasks(plan, DecodingOptions.parse(given))
+
+
+def _admin_settings(options: SourceOptions) -> dict[str, str]:
+    from barnabas.client.settings import ADMIN_SETTINGS
+
+    return client_settings(options.client, ADMIN_SETTINGS)[0]
+
+
+def _check_schema(schema: StructType, own: StructType) -> None:
+    """Spark hands in what the user gave as a schema, or else our own."""
+    given = [(field.name, field.dataType.simpleString()) for field in schema]
+    if given != [(field.name, field.dataType.simpleString()) for field in own]:
+        raise errors.OptionError(
+            "The source has fixed columns, and takes no schema of the user's. Its columns are "
+            f"{own.simpleString()}; given was {schema.simpleString()}. Leave the schema out; for typed values see the "
+            "options valueFormat and valueSchema."
+        )

@@ -1,0 +1,301 @@
+"""Avro to columns: every type, schemas that grew, ids and their schemas, and bytes that are no Avro."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+from uuid import UUID
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from barnabas.spark.core.errors import OptionError
+from barnabas.spark.decoding.arrow_types import arrow_type
+from barnabas.spark.decoding.avro_schemas import avro_columns
+from barnabas.spark.decoding.avro_values import AvroDecoder
+from barnabas.spark.decoding.bad_records import BadKind, BadValueError
+from barnabas.spark.decoding.ddl import parse_ddl
+from barnabas.spark.decoding.registry import RegisteredSchema
+
+
+def record(*fields: dict[str, Any], name: str = "R") -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+def logical(kind: str, logical_type: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": logical_type, **more}
+
+
+def written(schema: Any, value: Any, schema_id: int | None = None) -> bytes:
+    out = BytesIO()
+    if schema_id is not None:
+        out.write(struct.pack(">bI", 0, schema_id))
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def bare(schema: Any) -> AvroDecoder:
+    text = json.dumps(schema)
+    return AvroDecoder(avro_columns(text), text)
+
+
+def framed(schemas: Mapping[int, Any], reader: Any) -> AvroDecoder:
+    """`reader` is an Avro schema, or columns."""
+
+    def look_up(schema_id: int) -> RegisteredSchema:
+        if schema_id not in schemas:
+            raise BadValueError(BadKind.UNKNOWN_SCHEMA, f"no {schema_id}")
+        return RegisteredSchema(json.dumps(schemas[schema_id]))
+
+    if isinstance(reader, str):
+        return AvroDecoder(parse_ddl(reader), None, look_up)
+    return AvroDecoder(avro_columns(json.dumps(reader)), json.dumps(reader), look_up)
+
+
+EVERYTHING = record(
+    field("flag", "boolean"),
+    field("i", "int"),
+    field("l", ["null", "long"]),
+    field("f", "float"),
+    field("d", ["double", "null"]),
+    field("data", "bytes"),
+    field("name", ["null", "string"], default=None),
+    field("kind", {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}),
+    field("four", {"type": "fixed", "name": "Four", "size": 4}),
+    field("day", logical("int", "date")),
+    field("ms", logical("long", "timestamp-millis")),
+    field("us", ["null", logical("long", "timestamp-micros")]),
+    field("local", logical("long", "local-timestamp-micros")),
+    field("cost", logical("bytes", "decimal", precision=10, scale=2)),
+    field("fee", ["null", logical("fixed", "decimal", name="Fee", size=5, precision=9, scale=3)]),
+    field("id", logical("string", "uuid")),
+    field("tags", {"type": "array", "items": ["null", "string"]}),
+    field("counts", {"type": "map", "values": "long"}),
+    field("who", ["null", record(field("name", "string"), field("since", logical("int", "date")), name="Who")]),
+    field("others", {"type": "array", "items": "Who"}),
+    field("wide", ["null", "int", "long"]),
+    field("times", {"type": "map", "values": ["null", logical("long", "timestamp-millis")]}),
+)  # fmt: skip
+
+COLUMNS = (
+    "flag boolean NOT NULL, i int NOT NULL, l long, f float NOT NULL, d double, data binary NOT NULL, name string, "
+    "kind string NOT NULL, four binary NOT NULL, day date NOT NULL, ms timestamp NOT NULL, us timestamp, "
+    "local timestamp_ntz NOT NULL, cost decimal(10,2) NOT NULL, fee decimal(9,3), id string NOT NULL"
+)
+
+AT = datetime(2026, 1, 31, 12, 0, 0, 123000, tzinfo=UTC)
+
+
+def everything(**changes: Any) -> dict[str, Any]:
+    value = {
+        "flag": True,
+        "i": -1,
+        "l": 2**62,
+        "f": 0.5,
+        "d": None,
+        "data": b"\0\xff",
+        "name": "é",
+        "kind": "B",
+        "four": b"abcd",
+        "day": date(1969, 12, 31),
+        "ms": AT,
+        "us": AT,
+        "local": AT.replace(year=1960, microsecond=1, tzinfo=None),
+        "cost": Decimal("-12345678.90"),
+        "fee": Decimal("0.001"),
+        "id": UUID(int=7),
+        "tags": ["a", None],
+        "counts": {"x": 1},
+        "who": {"name": "n", "since": date(2026, 1, 1)},
+        "others": [{"name": "o", "since": date(1, 1, 1)}],
+        "wide": 2**40,
+        "times": {"a": None, "b": AT},
+    }
+    return value | changes
+
+
+def as_row(value: dict[str, Any]) -> dict[str, Any]:
+    """As Arrow gives it back."""
+    return value | {
+        "id": str(value["id"]),
+        "counts": list(value["counts"].items()),
+        "times": list(value["times"].items()),
+    }
+
+
+def test_every_type_has_its_column() -> None:
+    columns = avro_columns(json.dumps(EVERYTHING))
+    assert columns.fields[:16] == parse_ddl(COLUMNS).fields
+    who = t.StructType([t.StructField("name", t.StringType(), False), t.StructField("since", t.DateType(), False)])
+    assert columns["tags"].dataType == t.ArrayType(t.StringType(), True)
+    assert columns["counts"].dataType == t.MapType(t.StringType(), t.LongType(), False)
+    assert (columns["who"].dataType, columns["who"].nullable) == (who, True)
+    assert columns["others"].dataType == t.ArrayType(who, False)
+    assert columns["wide"].dataType == t.LongType()
+
+
+def test_every_type_is_decoded() -> None:
+    values = [
+        everything(),
+        everything(l=None, name=None, us=None, fee=None, who=None, tags=[], counts={}, others=[], times={}),
+    ]
+    structs, bad = bare(EVERYTHING).decode(pa.array([written(EVERYTHING, value) for value in values], pa.binary()))
+    assert bad == []
+    structs.validate(full=True)
+    assert structs.type == arrow_type(avro_columns(json.dumps(EVERYTHING)))
+    assert structs.to_pylist() == [as_row(value) for value in values]
+
+
+_wide = record(
+    field("l", ["null", "long"]),
+    field("d", "double"),
+    field("s", "string"),
+    field("cost", logical("bytes", "decimal", precision=38, scale=4)),
+    field("day", logical("int", "date")),
+    field("us", logical("long", "timestamp-micros")),
+    field("list", {"type": "array", "items": {"type": "map", "values": ["null", "int"]}}),
+)
+
+
+_values = st.fixed_dictionaries(
+    {
+        "l": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "d": st.floats(allow_nan=False),
+        "s": st.text(),
+        # fastavro writes decimals of 28 digits only.
+        "cost": st.integers(1 - 10**28, 10**28 - 1).map(lambda number: Decimal(number).scaleb(-4)),
+        "day": st.dates(),
+        "us": st.datetimes(timezones=st.just(UTC)),
+        "list": st.lists(st.dictionaries(st.text(max_size=3), st.none() | st.integers(-9, 9), max_size=3), max_size=3),
+    }
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(_values, max_size=20))
+def test_what_fastavro_writes_is_read(values: list[dict[str, Any]]) -> None:
+    structs, bad = bare(_wide).decode(pa.array([written(_wide, value) for value in values], pa.binary()))
+    assert bad == []
+    expected = [value | {"list": [list(each.items()) for each in value["list"]]} for value in values]
+    assert structs.to_pylist() == expected
+
+
+def test_null_is_a_tombstone_and_bad_bytes_are_bad() -> None:
+    schema = record(field("i", "int"), field("s", "string"))
+    good = written(schema, {"i": 1, "s": "x"})
+    values = [
+        good,
+        None,
+        b"",
+        good[:-1],
+        good + b"!",
+        b"\0\0\0\0\1" + good,
+        good,
+        b"\x02\x04\xff\xfe",
+        b"\x02\xff" + b"\xff" * 9,
+    ]
+    structs, bad = bare(schema).decode(pa.array(values, pa.binary()))
+    assert structs.to_pylist() == [{"i": 1, "s": "x"}] + [None] * 5 + [{"i": 1, "s": "x"}] + [None] * 2
+    assert [item.row for item in bad] == [2, 3, 4, 5, 7, 8]
+    assert {item.kind for item in bad} == {BadKind.AVRO}
+    assert "1 bytes follow the object" in bad[2].explanation
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=40))
+def test_no_bytes_do_more_harm_than_being_bad(value: bytes) -> None:
+    structs, bad = bare(EVERYTHING).decode(pa.array([value], pa.binary()))
+    assert (structs.null_count, len(bad)) in ((1, 1), (0, 0))
+
+
+def test_a_number_that_no_column_holds_makes_its_own_record_bad_only() -> None:
+    plain = record(field("at", "long"), field("cost", "bytes"))
+    schema = record(
+        field("at", logical("long", "timestamp-millis")),
+        field("cost", logical("bytes", "decimal", precision=4, scale=0)),
+    )
+    rows = [(0, b"\1"), (2**62, b"\1"), (0, b"\x7f\xff"), (0, b"\xff" + b"\0" * 20), (1, b"\xff")]
+    values = [written(plain, {"at": at, "cost": cost}) for at, cost in rows]
+    structs, bad = bare(schema).decode(pa.array(values, pa.binary()))
+    assert [item.row for item in bad] == [1, 2, 3]
+    assert [row and row["cost"] for row in structs.to_pylist()] == [Decimal(1), None, None, None, Decimal(-1)]
+
+
+V1 = record(field("id", "int"), field("name", "string"), field("at", logical("long", "timestamp-millis")))
+V2 = record(
+    field("at", logical("long", "timestamp-micros")),
+    field("id", "long"),
+    field("title", ["null", "string"], default="none", aliases=["name"]),
+    field("country", "string", default="??"),
+)
+
+
+def test_old_and_new_records_come_in_the_readers_form() -> None:
+    decoder = framed({1: V1, 2: V2}, V2)
+    first = written(V1, {"id": 1, "name": "a", "at": AT}, 1)
+    second = written(V2, {"id": 2, "title": None, "at": AT, "country": "NO"}, 2)
+    structs, bad = decoder.decode(pa.array([first, None, second, first], pa.binary()))
+    assert bad == []
+    old = {"at": AT, "id": 1, "title": "a", "country": "??"}
+    assert structs.to_pylist() == [old, None, {"at": AT, "id": 2, "title": None, "country": "NO"}, old]
+
+
+def test_columns_choose_from_what_was_written() -> None:
+    decoder = framed({1: V1, 2: V2}, "id long, country string, at timestamp")
+    values = [written(V1, {"id": 1, "name": "a", "at": AT}, 1), written(V2, {"id": 2, "at": AT, "country": "NO"}, 2)]
+    structs, bad = decoder.decode(pa.array(values, pa.binary()))
+    assert bad == []
+    assert structs.to_pylist() == [{"id": 1, "country": None, "at": AT}, {"id": 2, "country": "NO", "at": AT}]
+
+
+def test_a_schema_that_does_not_fit_makes_its_records_bad() -> None:
+    decoder = framed({1: V1, 3: record(field("id", "string")), 4: "int"}, "id long")
+    values = [
+        written(V1, {"id": 1, "name": "a", "at": AT}, 1),
+        written(record(field("id", "string")), {"id": "x"}, 3),
+        written("int", 5, 4),
+        written(V1, {"id": 1, "name": "a", "at": AT}, 9),
+        b"\0\0",
+        b"\1\0\0\0\1",
+    ]
+    _, bad = decoder.decode(pa.array(values, pa.binary()))
+    assert [(item.row, item.kind, item.schema_id) for item in bad] == [
+        (1, BadKind.INCOMPATIBLE_SCHEMA, 3),
+        (2, BadKind.INCOMPATIBLE_SCHEMA, 4),
+        (3, BadKind.UNKNOWN_SCHEMA, 9),
+        (4, BadKind.FRAMING, None),
+        (5, BadKind.FRAMING, None),
+    ]
+    assert bad[0].explanation == "schema 3 does not fit valueSchema: id: string cannot become bigint"
+    required = framed({1: V1}, "id long, extra string NOT NULL").decode(pa.array(values[:1], pa.binary()))[1]
+    assert "extra is not in the schema, and NOT NULL in valueSchema" in required[0].explanation
+    resolved = framed({3: record(field("id", "string"))}, record(field("id", "long"))).decode(pa.array(values[1:2]))[1]
+    assert [item.kind for item in resolved] == [BadKind.INCOMPATIBLE_SCHEMA]
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (record(field("u", ["int", "string"])), "u: no column can hold a union of int, string"),
+        (record(field("n", "null")), "n: no column can hold values of type null"),
+        (record(field("next", ["null", "R"])), "next: type R contains itself"),
+        (record(field("d", logical("bytes", "decimal", precision=50, scale=2))), "d: Spark has no decimal(50,2)"),
+    ],
+)
+def test_a_schema_that_no_columns_can_hold_is_refused_at_once(schema: Any, words: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        avro_columns(json.dumps(schema))
+    assert words in str(caught.value)

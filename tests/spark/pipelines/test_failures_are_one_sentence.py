@@ -1,0 +1,114 @@
+"""What Spark says of a failure, and what people read. The texts are Spark's own, of 4.3.0."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.spark.pipelines.failures import PipelineError, cause, of_definition, of_run
+from barnabas.spark.pipelines.graph import TABLE, Dataset, Flow, Graph
+
+CAST = """[STREAM_FAILED] Query [id = 2bfdafe1, runId = 1540a52a] terminated with exception: [CAST_INVALID_INPUT] \
+The value 'x7' of the type "STRING" cannot be cast to "BIGINT". SQLSTATE: 22018
+== SQL (line 1, position 1) ==
+CAST(value AS LONG) as offset
+^^^^^^^^^^^^^^^^^^^
+ SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: spark_catalog.default.lines [id = 2bfdafe1, runId = 1540a52a]
+Current State: ACTIVE"""
+
+WORKER = """[STREAM_FAILED] Query [id = 02f5, runId = 987c] terminated with exception: Job aborted due to \
+stage failure: Task 0 in stage 2.0 failed 1 times, most recent failure: org.apache.spark.api.python.PythonException: \
+Traceback (most recent call last):
+  File "/x/worker.py", line 9, in main
+    process()
+  File "/x/a.py", line 5, in boom
+    raise DataLossError(f"cannot")
+barnabas.spark.core.errors.DataLossError: [KAFKA_DATA_LOSS.OFFSETS_EXPIRED] clicks-0: offsets 5 to 9 are gone
+ SQLSTATE: 38000
+	at org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
+	at java.base/java.lang.Thread.run(Thread.java:840)"""
+
+COLUMN = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `vlue` cannot be \
+resolved. Did you mean one of the following? [`value`]. SQLSTATE: 42703; line 1 pos 0;
+'Filter ('vlue > 1)
++- StreamingRelation DataSource(org.apache.spark.sql.SparkSession,text), text, [value#1]
+"""
+
+DELTA = """(org.apache.spark.sql.pipelines.graph.DatasetManager$TableMaterializationException) \
+org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure \
+the provider name is correct. SQLSTATE: 42K02"""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (CAST, "The value 'x7' of the type \"STRING\" cannot be cast to \"BIGINT\"."),
+        (WORKER, "[KAFKA_DATA_LOSS.OFFSETS_EXPIRED] clicks-0: offsets 5 to 9 are gone"),
+        (COLUMN, "A column, variable, or function parameter with name `vlue` cannot be resolved. Did you mean one of "
+         "the following? [`value`]."),
+        ("", ""),
+        ("java.lang.NullPointerException", "java.lang.NullPointerException"),
+        ("org.x.FirstException: org.y.Second$Exception: the cause", "the cause"),
+    ],
+)  # fmt: skip
+def test_the_innermost_cause_is_told(said: str, told: str) -> None:
+    found = cause(said)
+    assert found == told
+    assert "\n" not in found
+    assert "SQLSTATE" not in found
+    assert "runId" not in found
+
+
+def test_long_causes_are_cut() -> None:
+    assert len(cause("word " * 1000)) < 610
+
+
+def graph() -> Graph:
+    return Graph(
+        {"lines": Dataset("lines", TABLE, "t/a.py:2", "delta")},
+        {"lines": Flow("lines", "lines", "t/a.py:2"), "more": Flow("more", "lines", "t/b.py:7")},
+    )
+
+
+def test_a_failed_flow_is_named_with_its_place() -> None:
+    error = of_run(RuntimeError("long"), [("lines", CAST), ("more", "upstream"), ("lines", CAST)], graph())
+    assert str(error).startswith("flow lines (t/a.py:2) failed: The value 'x7'")
+    assert str(error).endswith("(1 more failed after it)")
+    assert "=== Streaming Query ===" in error.details
+    assert "RuntimeError: long" in error.details
+
+
+def test_a_format_that_is_not_installed_says_what_it_needs() -> None:
+    error = of_run(RuntimeError(DELTA), [], graph())
+    assert str(error).startswith("table lines (t/a.py:2): Spark knows no format called delta here; it needs --conf ")
+    assert "spark.jars.packages=io.delta" in str(error)
+
+
+def test_a_pipeline_may_fail_without_a_flow() -> None:
+    assert str(of_run(RuntimeError("org.x.YException: disk full"), [], Graph())) == "the pipeline failed: disk full"
+
+
+def test_a_definition_is_told_with_the_deepest_line_of_the_project(tmp_path: Path) -> None:
+    helper = tmp_path / "helper.py"
+    helper.write_text("\n\ndef f():\n    return 1 / 0\n")
+    scope: dict[str, object] = {}
+    exec(compile(helper.read_text(), str(helper), "exec"), scope)
+    with pytest.raises(ZeroDivisionError) as caught:
+        scope["f"]()  # type: ignore[operator]
+    error = of_definition(caught.value, tmp_path / "t" / "a.py", tmp_path)
+    assert str(error) == "helper.py:4: ZeroDivisionError: division by zero"
+
+
+def test_a_syntax_error_is_told_where_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    with pytest.raises(SyntaxError) as caught:
+        compile("x = 1\ny = = 2\n", str(file), "exec")
+    assert str(of_definition(caught.value, file, tmp_path)).startswith("a.py:2: SyntaxError: invalid syntax")
+
+
+def test_our_own_errors_need_no_class(tmp_path: Path) -> None:
+    told = of_definition(PipelineError("no such rule"), tmp_path / "t" / "a.py", tmp_path)
+    assert str(told) == "t/a.py: no such rule"

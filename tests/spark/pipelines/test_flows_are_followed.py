@@ -1,0 +1,156 @@
+"""From the sentences of a pipeline and the numbers of its queries to the state of its flows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.spark.pipelines.reporting import FlowState, Outcome, State, Summary, Table, together
+from barnabas.spark.pipelines.tracking import METRICS_PREFIX, Tracker
+
+
+def progress(name: str, rows: int, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "numInputRows": rows,
+        "processedRowsPerSecond": 50.0,
+        "batchDuration": 1500,
+        "sources": [],
+        "sink": {"numOutputRows": -1},
+        **more,
+    }
+
+
+def tracker() -> tuple[Tracker, list[FlowState]]:
+    seen: list[FlowState] = []
+    return Tracker(seen.append, lambda name: name.removeprefix("spark_catalog.default.")), seen
+
+
+def test_every_sentence_of_spark_is_understood() -> None:
+    followed, seen = tracker()
+    for sentence in (
+        "Flow spark_catalog.default.a is QUEUED.",
+        "Flow spark_catalog.default.a is PLANNING.",
+        "Flow spark_catalog.default.a is STARTING.",
+        "Flow spark_catalog.default.a is RUNNING.",
+        "Flow spark_catalog.default.a has COMPLETED.",
+        "Flow 'spark_catalog.default.b' SKIPPED due to upstream failure(s).",
+        "Flow 'spark_catalog.default.c' is EXCLUDED.",
+        "Flow 'spark_catalog.default.d' has STOPPED.",
+        "Flow 'spark_catalog.default.e' is IDLE, waiting for new data.",
+        "Flow 'spark_catalog.default.f' has been processed by a previous iteration and will not be rerun.",
+        "Flow 'spark_catalog.default.g' has FAILED more than 2 times and will not be restarted.\nError: why",
+        "Failed to resolve flow: 'spark_catalog.default.h'.\nError: no column",
+        "Run is COMPLETED.",
+    ):
+        followed.told(sentence)
+    assert [flow.state.name for flow in seen[:5]] == ["QUEUED", "PLANNING", "STARTING", "RUNNING", "COMPLETED"]
+    assert {flow.name: flow.state.name for flow in followed.flows} == {
+        "a": "COMPLETED",
+        "b": "SKIPPED",
+        "c": "EXCLUDED",
+        "d": "STOPPED",
+        "e": "IDLE",
+        "f": "SKIPPED",
+        "g": "FAILED",
+        "h": "FAILED",
+    }
+
+
+def test_the_flow_that_is_to_blame_comes_before_those_that_it_drew_along() -> None:
+    followed, _ = tracker()
+    followed.told("Failed to resolve flow due to upstream failure: 'after'.\nError: upstream")
+    followed.told("Failed to resolve flow: 'first'.\nError: no column\nof that name")
+    followed.told("Flow 'first' has FAILED.\nError: again")
+    assert followed.failed == [("first", "no column\nof that name"), ("after", "upstream")]
+
+
+def test_numbers_add_up_over_batches() -> None:
+    followed, seen = tracker()
+    followed.told("Flow spark_catalog.default.a is RUNNING.")
+    followed.progressed(progress("spark_catalog.default.a", 100))
+    followed.progressed(progress("spark_catalog.default.a", 20, sink={"numOutputRows": 7}, batchDuration=500))
+    flow = seen[-1]
+    assert (flow.rows, flow.rows_written, flow.batches, flow.batch_s) == (120, 7, 2, 0.5)
+    assert (flow.state, flow.rows_per_s, flow.lag_records) == (State.RUNNING, 50.0, None)
+
+
+def test_a_batch_without_rows_says_nothing_of_speed() -> None:
+    followed, seen = tracker()
+    followed.progressed(progress("a", 100))
+    followed.progressed(progress("a", 0, processedRowsPerSecond=0.0))
+    assert (seen[-1].rows, seen[-1].rows_per_s) == (100, 50.0)
+
+
+def test_queries_without_a_name_are_not_ours() -> None:
+    followed, seen = tracker()
+    followed.progressed(progress("", 100))
+    assert not seen
+
+
+def test_lag_is_what_the_topics_have_more() -> None:
+    source = {
+        "description": "barnabas",
+        "endOffset": '{"t": {"0": 50, "1": 30}}',
+        "latestOffset": '{"t": {"0": 70, "1": 40}}',
+    }
+    followed, seen = tracker()
+    followed.progressed(progress("a", 90, sources=[source]))
+    assert seen[-1].lag_records == 30
+    assert seen[-1].share_done == 0.75
+
+
+def test_sources_that_are_no_topics_have_no_lag() -> None:
+    followed, seen = tracker()
+    for latest in ("null", None, '{"logOffset": 9}'):
+        followed.progressed(progress("a", 1, sources=[{"endOffset": '{"logOffset": 3}', "latestOffset": latest}]))
+    assert seen[-1].lag_records is None
+    assert seen[-1].share_done is None
+
+
+def test_broken_rules_are_counted_by_rule_and_bad_rows_once() -> None:
+    counts = {METRICS_PREFIX + "1": {"(rows)": 10, "(bad)": 3, "has user": 2, "is short": 3}, "somebody's": {"x": 5}}
+    followed, _ = tracker()
+    # Two flows read what one use of rules passes, one of them in two batches.
+    followed.progressed(progress("a", 10, observedMetrics=counts))
+    followed.progressed(progress("a", 10, observedMetrics=counts))
+    followed.progressed(progress("b", 10, observedMetrics=counts))
+    a, b = followed.flows
+    assert (a.bad, a.broken) == (6, {"has user": 4, "is short": 6})
+    assert (b.bad, followed.bad_records) == (3, 6)
+
+
+def test_flows_that_were_stopped_are_shown_so() -> None:
+    followed, _ = tracker()
+    followed.told("Flow a is RUNNING.")
+    followed.told("Flow b has COMPLETED.")
+    followed.stopped()
+    assert [flow.state for flow in followed.flows] == [State.STOPPED, State.COMPLETED]
+
+
+def test_updates_add_up() -> None:
+    one = Summary(
+        Outcome.COMPLETED,
+        2.0,
+        (FlowState("a", State.COMPLETED, rows=5, lag_records=7, batches=1, bad=1, broken={"r": 1}),),
+        (Table("a"), Table("v", 3)),
+        bad_records=1,
+    )
+    two = Summary(
+        Outcome.FAILED,
+        1.0,
+        (FlowState("a", State.FAILED, rows=6, batches=2, broken={"s": 2}), FlowState("b", State.SKIPPED)),
+        (Table("v", 4),),
+        failure="why",
+    )
+    whole = together(one, two)
+    assert (whole.outcome, whole.seconds, whole.updates, whole.bad_records, whole.failure) == (
+        Outcome.FAILED,
+        3.0,
+        2,
+        1,
+        "why",
+    )
+    a, b = whole.flows
+    assert (a.state, a.rows, a.lag_records, a.batches, a.broken) == (State.FAILED, 11, 7, 3, {"r": 1, "s": 2})
+    assert b.state is State.SKIPPED
+    assert whole.tables == (Table("a"), Table("v", 4))

@@ -1,0 +1,196 @@
+"""What a run does around its updates. The update itself, which is Spark's, is played by a function."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.spark.pipelines import running, server
+from barnabas.spark.pipelines.failures import PipelineError
+from barnabas.spark.pipelines.graph import Graph
+from barnabas.spark.pipelines.project import Project
+from barnabas.spark.pipelines.reporting import Outcome, Silent, State, Summary
+from barnabas.spark.pipelines.running import Selection, run_project
+from barnabas.spark.pipelines.tracking import Tracker
+
+
+class FakeServer:
+    has_ended = False
+
+    def changeable(self, settings: dict[str, str]) -> dict[str, str]:
+        return settings
+
+
+class FakeUpdate:
+    """Takes the place of everything between the definition files and the end of the last flow."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self.selections: list[Selection] = []
+        self.stop = stop
+        self.do: Callable[[int, Tracker], None] = lambda number, tracker: None
+
+    def __call__(self, run: Any, spark: Any, selection: Selection, tracker: Tracker) -> Graph:
+        self.selections.append(selection)
+        tracker.told("Flow a is RUNNING.")
+        tracker.progressed({"name": "a", "numInputRows": 5, "sources": []})
+        self.do(len(self.selections), tracker)
+        tracker.told("Flow a has COMPLETED.")
+        return Graph()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project("toy", tmp_path, tmp_path / "spark-pipeline.yml", "file:///s", (), {"spark.a": "1"})
+
+
+@pytest.fixture
+def stop() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def update(monkeypatch: pytest.MonkeyPatch, stop: threading.Event) -> FakeUpdate:
+    fake = FakeUpdate(stop)
+
+    @contextmanager
+    def started(*_: Any, **__: Any) -> Iterator[FakeServer]:
+        yield FakeServer()
+
+    monkeypatch.setattr(server, "check_installed", lambda: None)
+    monkeypatch.setattr(server, "started", started)
+    monkeypatch.setattr(running._Run, "_defined", lambda run, *rest: fake(run, *rest))
+    monkeypatch.setattr(running._Run, "_current_session", lambda run: None)
+    return fake
+
+
+def test_one_update_and_its_summary(project: Project, update: FakeUpdate) -> None:
+    summary = run_project(project, refresh=["a"])
+    assert (summary.outcome, summary.updates, summary.flows[0].rows) == (Outcome.COMPLETED, 1, 5)
+    assert update.selections == [Selection(refresh=("a",))]
+
+
+def test_what_was_rebuilt_is_only_kept_up_to_date_afterwards(
+    project: Project, update: FakeUpdate, stop: threading.Event
+) -> None:
+    update.do = lambda number, _: stop.set() if number == 3 else None
+    summary = run_project(project, full_refresh_all=True, every_s=0.0, stop=stop)
+    assert update.selections == [Selection(is_full_refresh_of_all=True), Selection(), Selection()]
+    assert (summary.outcome, summary.updates, summary.flows[0].rows) == (Outcome.STOPPED, 3, 15)
+    assert Selection(("a",), ("b",)).next() == Selection(("a", "b"))
+
+
+def test_a_failed_update_is_the_last(project: Project, update: FakeUpdate) -> None:
+    def fails(number: int, tracker: Tracker) -> None:
+        if number == 2:
+            raise PipelineError("flow a failed: why", "all of it")
+
+    update.do = fails
+    summary = run_project(project, every_s=0.0)
+    assert (summary.outcome, summary.updates, summary.failure, summary.details) == (
+        Outcome.FAILED,
+        2,
+        "flow a failed: why",
+        "all of it",
+    )
+
+
+def test_flows_are_shown_as_stopped_when_somebody_stops_them(
+    project: Project, update: FakeUpdate, stop: threading.Event
+) -> None:
+    def interrupted(number: int, tracker: Tracker) -> None:
+        stop.set()
+        raise RuntimeError("[OPERATION_CANCELED] …")
+
+    update.do = interrupted
+    summary = run_project(project, every_s=60.0, stop=stop)
+    assert (summary.outcome, summary.failure, summary.flows[0].state) == (Outcome.STOPPED, None, State.STOPPED)
+
+
+def test_a_spark_that_dies_is_told_as_such(
+    project: Project, update: FakeUpdate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(number: int, tracker: Tracker) -> None:
+        monkeypatch.setattr(FakeServer, "has_ended", True)
+        raise RuntimeError("failed to connect to all addresses")
+
+    update.do = killed
+    summary = run_project(project)
+    assert summary.failure is not None
+    assert summary.failure.startswith("Spark ended by itself in the middle:")
+
+
+def test_reporters_hear_of_every_update(project: Project, update: FakeUpdate, stop: threading.Event) -> None:
+    heard: list[object] = []
+
+    class Hearing(Silent):
+        def update_started(self, number: int) -> None:
+            heard.append(number)
+
+        def update_ended(self, number: int, summary: Summary) -> None:
+            heard.append(summary.outcome)
+
+    update.do = lambda number, _: stop.set() if number == 2 else None
+    run_project(project, every_s=0.0, stop=stop, reporter=Hearing())
+    assert heard == [1, Outcome.COMPLETED, 2, Outcome.COMPLETED]
+
+
+def test_a_project_runs_once_at_a_time(project: Project, update: FakeUpdate) -> None:
+    def again(number: int, tracker: Tracker) -> None:
+        run_project(project)
+
+    update.do = again
+    summary = run_project(project)
+    assert summary.failure == f"the pipeline toy in {project.folder} runs already"
+
+
+def test_contradictions_are_told(project: Project, update: FakeUpdate) -> None:
+    with pytest.raises(PipelineError, match="give one or the other"):
+        run_project(project, full_refresh_all=True, refresh=["a"])
+    with pytest.raises(PipelineError, match="a: either refresh or full refresh"):
+        run_project(project, full_refresh=["a", "b"], refresh=["a"])
+
+
+def test_what_is_missing_is_told_with_how_to_get_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("grpc", "yaml") else found(name))
+    with pytest.raises(
+        PipelineError, match=r"need grpcio, pyyaml, not installed here: pip install 'barnabas\[spark\]'"
+    ):
+        run_project(project)
+
+
+def test_settings_are_ours_then_the_projects_then_those_of_the_call(project: Project) -> None:
+    settings = server.server_settings(project, "local[2]", {"spark.a": "2", "spark.plugins": "x.Y"})
+    assert settings["spark.a"] == "2"
+    assert settings["spark.master"] == "local[2]"
+    assert settings["spark.plugins"] == "x.Y,org.apache.spark.sql.connect.SparkConnectPlugin"
+    assert settings["spark.sql.warehouse.dir"] == (project.folder / "tables").as_uri()
+    assert settings["spark.sql.shuffle.partitions"] == str(os.cpu_count())
+    assert "spark.sql.shuffle.partitions" not in server.server_settings(project, "spark://host:7077", {})
+
+
+def test_the_environment_is_as_before_afterwards(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://elsewhere")
+    before = dict(os.environ)
+    with server._environment(project, "local[2]"):
+        assert os.environ["PYSPARK_PYTHON"] == sys.executable
+        assert os.environ["PYTHONPATH"].split(os.pathsep)[0] == str(project.folder)
+        assert "SPARK_REMOTE" not in os.environ
+    assert dict(os.environ) == before
+
+
+def test_ctrl_c_stays_with_who_had_it() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with server._signals_kept():
+        signal.signal(signal.SIGINT, lambda *_: None)
+    assert signal.getsignal(signal.SIGINT) is before

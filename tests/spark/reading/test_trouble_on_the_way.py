@@ -1,0 +1,238 @@
+"""What becomes of a range when records, topics or brokers go away while it is read."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from barnabas import Admin, Producer, TopicPartition
+from barnabas.spark import reading
+from barnabas.spark.core.errors import DataLossError, SparkConnectorError
+from barnabas.spark.reading import RangePartition, ReadPlan, read_range
+from barnabas.testing import EmbeddedBroker
+from barnabas.wire import ApiKey
+
+TOPIC = "clicks"
+COUNT = 400
+VALUE = b"x" * 100
+
+
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches, so that there is a middle of a range, and no long waits for what is gone."""
+    monkeypatch.setattr(reading, "_BATCH_ROWS", 10)
+    monkeypatch.setattr(reading, "_LOOK_AFTER_S", 0.1)
+    monkeypatch.setattr(reading, "_GONE_AFTER_S", 0.3)
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as running:
+        running.create_topic(TOPIC)
+        fill(running, COUNT)
+        yield running
+
+
+def fill(broker: EmbeddedBroker, count: int) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, batch_size=1000) as producer:
+        for _ in range(count):
+            producer.send(TOPIC, VALUE, partition=0)
+
+
+def plan(broker: EmbeddedBroker, **given: Any) -> ReadPlan:
+    client = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "max.partition.fetch.bytes": "1000",
+        "fetch.max.wait.ms": "50",
+        "reconnect.backoff.max.ms": "50",
+        "retry.backoff.max.ms": "50",
+        **given.pop("client", {}),
+    }
+    return ReadPlan(client, **{"poll_timeout_ms": 10_000, **given})
+
+
+def offsets(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+def collect(batches: Iterator[pa.RecordBatch], column: str, into: list[Any]) -> None:
+    """As far as it goes: what came before an error is kept."""
+    for batch in batches:
+        into += batch.column(column).to_pylist()
+
+
+def whole(topic_id: str | None = None, until_offset: int = COUNT) -> RangePartition:
+    return RangePartition(TOPIC, 0, 0, until_offset, topic_id)
+
+
+def topic_id(broker: EmbeddedBroker) -> str:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        return str(admin.describe_topics([TOPIC])[TOPIC].topic_id)
+
+
+def delete_before(broker: EmbeddedBroker, offset: int) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(TOPIC, 0): offset})
+
+
+def delete_topic(broker: EmbeddedBroker) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([TOPIC])
+
+
+def test_an_empty_range_asks_nobody() -> None:
+    nobody = ReadPlan({"bootstrap.servers": "127.0.0.1:1"})
+    assert list(read_range(nobody, RangePartition(TOPIC, 0, 7, 7))) == []
+
+
+def test_one_consumer_serves_one_range_after_the_other(broker: EmbeddedBroker) -> None:
+    shared = plan(broker)
+    assert offsets(read_range(shared, whole())) == [*range(COUNT)]
+    before = broker.faults.seen[ApiKey.API_VERSIONS]
+    assert offsets(read_range(shared, RangePartition(TOPIC, 0, 100, 250))) == [*range(100, 250)]
+    half_read = read_range(shared, whole())
+    next(half_read)
+    half_read.close()  # type: ignore[attr-defined]
+    assert offsets(read_range(shared, RangePartition(TOPIC, 0, 3, 5))) == [3, 4]
+    assert broker.faults.seen[ApiKey.API_VERSIONS] == before, "nobody had to connect again"
+
+
+def test_little_is_fetched_beyond_the_end(broker: EmbeddedBroker) -> None:
+    fill(broker, 20_000)
+    settings = {"max.partition.fetch.bytes": str(1 << 20)}
+    assert len(offsets(read_range(plan(broker, client=settings), whole(until_offset=100)))) == 100
+    assert broker.faults.seen[ApiKey.FETCH] <= 2
+
+
+def test_a_record_that_is_larger_than_a_fetch_is_read(broker: EmbeddedBroker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(TOPIC, b"y" * 500_000, partition=0)
+    batches = [*read_range(plan(broker), RangePartition(TOPIC, 0, COUNT - 1, COUNT + 1))]
+    assert [len(value) for batch in batches for value in batch.column("value").to_pylist()] == [100, 500_000]
+
+
+def test_a_broker_that_restarts_is_waited_for(broker: EmbeddedBroker) -> None:
+    batches = read_range(plan(broker), whole())
+    seen = next(batches).column("offset").to_pylist()
+    broker.restart()
+    assert seen + offsets(batches) == [*range(COUNT)]
+
+
+def test_a_broker_that_is_gone_is_named_when_the_time_is_over(broker: EmbeddedBroker) -> None:
+    batches = read_range(plan(broker, poll_timeout_ms=500), whole())
+    next(batches)
+    broker.stop()
+    with pytest.raises(SparkConnectorError, match=r"of clicks-0 .*within 500 ms.*kafkaConsumer.pollTimeoutMs"):
+        list(batches)
+
+
+def test_the_time_that_spark_takes_does_not_count(broker: EmbeddedBroker) -> None:
+    batches = read_range(plan(broker, poll_timeout_ms=100), whole())
+    seen = []
+    for batch in batches:
+        seen += batch.column("offset").to_pylist()
+        if len(seen) == 10:
+            threading.Event().wait(0.3)
+    assert seen == [*range(COUNT)]
+
+
+def test_records_that_expire_in_mid_range_are_lost_data(broker: EmbeddedBroker) -> None:
+    batches = read_range(plan(broker), whole())
+    seen = next(batches).column("offset").to_pylist()
+    delete_before(broker, 300)
+    with pytest.raises(DataLossError, match=r"The offsets \d+ to 299 of clicks-0 .* begins at offset 300") as caught:
+        collect(batches, "offset", seen)
+    assert caught.value.error_class == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
+    assert seen == [*range(len(seen))]
+    assert len(seen) < 300
+    assert f"offsets {len(seen)} to 299" in str(caught.value), "what was read is not lost"
+
+
+def test_or_they_are_passed_over_with_a_warning(broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    batches = read_range(plan(broker, fail_on_data_loss=False), whole())
+    seen = next(batches).column("offset").to_pylist()
+    delete_before(broker, 300)
+    with caplog.at_level(logging.WARNING, "barnabas.spark"):
+        seen += offsets(batches)
+    first = next(offset for number, offset in enumerate(seen) if offset != number)
+    assert first == 300
+    assert seen[-100:] == [*range(300, COUNT)]
+    assert f"offsets {len(seen) - 100} to 299 of clicks-0" in caplog.text
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_a_range_that_has_expired_as_a_whole(is_fatal: bool, broker: EmbeddedBroker) -> None:
+    delete_before(broker, 300)
+    batches = read_range(plan(broker, fail_on_data_loss=is_fatal), RangePartition(TOPIC, 0, 50, 200))
+    if is_fatal:
+        with pytest.raises(DataLossError, match="The offsets 50 to 199 of clicks-0"):
+            list(batches)
+    else:
+        assert list(batches) == []
+
+
+@pytest.mark.parametrize("first", [COUNT, COUNT + 50])
+def test_a_range_beyond_the_end_is_lost_data(first: int, broker: EmbeddedBroker) -> None:
+    with pytest.raises(DataLossError, match=rf"offsets {first} to {first + 9} .* ends at offset {COUNT}"):
+        list(read_range(plan(broker), RangePartition(TOPIC, 0, first, first + 10)))
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_a_topic_that_is_deleted_in_mid_range(is_fatal: bool, broker: EmbeddedBroker) -> None:
+    batches = read_range(plan(broker, fail_on_data_loss=is_fatal), whole(topic_id(broker)))
+    seen = next(batches).column("offset").to_pylist()
+    delete_topic(broker)
+    if is_fatal:
+        with pytest.raises(DataLossError, match="These partitions were deleted: clicks-0") as caught:
+            offsets(batches)
+        assert caught.value.error_class == "KAFKA_DATA_LOSS.PARTITIONS_DELETED"
+    else:
+        seen += offsets(batches)
+        assert seen == [*range(len(seen))]
+        assert len(seen) < COUNT
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert TOPIC not in admin.list_topics(), "a reader does not bring it back"
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_records_of_a_topic_that_was_created_again_are_not_mixed_in(is_fatal: bool, broker: EmbeddedBroker) -> None:
+    batches = read_range(plan(broker, fail_on_data_loss=is_fatal), whole(topic_id(broker)))
+    values = next(batches).column("value").to_pylist()
+    story: AbstractContextManager[object] = nullcontext()
+    if is_fatal:
+        story = pytest.raises(DataLossError, match="deleted and created again")
+    delete_topic(broker)
+    broker.create_topic(TOPIC)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(COUNT):
+            producer.send(TOPIC, b"another", partition=0)
+    with story:
+        collect(batches, "value", values)
+    assert set(values) == {VALUE}
+    assert len(values) < COUNT
+
+
+def test_a_plan_for_a_topic_that_is_another_one_by_now_reads_nothing(broker: EmbeddedBroker) -> None:
+    planned = topic_id(broker)
+    delete_topic(broker)
+    broker.create_topic(TOPIC)
+    fill(broker, COUNT)
+    with pytest.raises(DataLossError, match=r"offsets 0 to 399 of clicks-0 .*deleted and created again"):
+        list(read_range(plan(broker), whole(planned)))
+
+
+def test_what_spark_does_not_take_is_not_fetched(broker: EmbeddedBroker) -> None:
+    """However long Spark thinks, only so much waits in memory."""
+    fill(broker, 5000)
+    batches = read_range(plan(broker), whole(until_offset=5000))
+    next(batches)
+    fetches = broker.faults.seen[ApiKey.FETCH]
+    threading.Event().wait(0.3)
+    assert broker.faults.seen[ApiKey.FETCH] <= fetches + 2
+    assert len(offsets(batches)) == 5000 - 10

@@ -1,0 +1,1 @@
+"""What the tests with Spark stand on: sessions, topics with contents, queries to compare, checkpoints, processes."""

@@ -1,0 +1,85 @@
+"""Where a batch read begins and ends, and what its filters take off."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, LessThan
+
+from barnabas import Producer
+from barnabas.spark.core.errors import SparkConnectorError
+from barnabas.spark.reading import RangePartition, ReadPlan
+from barnabas.spark.source import BatchReader, NarrowingReader
+from barnabas.spark.tasks import Tasks
+from barnabas.testing import EmbeddedBroker
+from tests.spark.source.support import NewTopic, send, source_options
+
+
+def ranges(reader: BatchReader) -> list[tuple[int, int, int]]:
+    """Partition, from, until."""
+    return [
+        (part.partition, part.from_offset, part.until_offset)
+        for part in reader.partitions()
+        if isinstance(part, RangePartition)
+    ]
+
+
+def batch_reader(broker: EmbeddedBroker, **options: object) -> BatchReader:
+    parsed = source_options(broker, is_batch=True, **options)
+    return BatchReader(parsed, Tasks(ReadPlan(client=parsed.client)), parsed.client)
+
+
+def narrowing_reader(broker: EmbeddedBroker, topic: str, *filters: Filter) -> NarrowingReader:
+    parsed = source_options(broker, is_batch=True, subscribe=topic)
+    reader = NarrowingReader(parsed, Tasks(ReadPlan(client=parsed.client)), parsed.client)
+    assert list(reader.pushFilters(list(filters))) == list(filters)
+    return reader
+
+
+def test_a_batch_reads_from_the_given_start_to_the_given_end(broker: EmbeddedBroker, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=2)
+    for partition in (0, 1):
+        send(broker, topic, 10, partition=partition)
+    assert ranges(batch_reader(broker, subscribe=topic)) == [(0, 0, 10), (1, 0, 10)]
+    some = batch_reader(
+        broker, subscribe=topic, startingOffsets={topic: {"0": -2, "1": 4}}, endingOffsets={topic: {"0": 3, "1": -1}}
+    )
+    assert ranges(some) == [(0, 0, 3), (1, 4, 10)]
+    split = batch_reader(broker, subscribe=topic, maxRecordsPerPartition=5)
+    assert ranges(split) == [(0, 0, 5), (0, 5, 10), (1, 0, 5), (1, 5, 10)]
+
+
+def test_a_start_beyond_the_end_is_told(broker: EmbeddedBroker, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    send(broker, topic, 3)
+    reader = batch_reader(broker, subscribe=topic, startingOffsets={topic: {"0": 8}})
+    with pytest.raises(SparkConnectorError, match=r"^\[RESOLVED_START_OFFSET_GREATER.*-0 .* from offset 8 to 3"):
+        reader.partitions()
+
+
+def test_filters_take_off_what_they_exclude_and_nothing_else(broker: EmbeddedBroker, new_topic: NewTopic) -> None:
+    """Timestamps of a partition need not be in order: what is late enough must stay wherever it lies."""
+    from datetime import UTC, datetime
+
+    topic, now_s = new_topic(partitions=3), int(time.time())
+    seconds = [10, 30, 20, 5, 40, 15]
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for second in seconds:
+            producer.send(topic, b"", partition=0, timestamp_ms=(now_s + second) * 1000)
+        producer.send(topic, b"", partition=1, timestamp_ms=now_s * 1000)
+
+    def at(second: int) -> datetime:
+        return datetime.fromtimestamp(now_s + second, UTC)
+
+    def after(*filters: Filter) -> list[tuple[int, int, int]]:
+        return ranges(narrowing_reader(broker, topic, *filters))
+
+    timestamp, partition, offset = ("timestamp",), ("partition",), ("offset",)
+    assert after() == [(0, 0, 6), (1, 0, 1)]
+    assert after(GreaterThanOrEqual(timestamp, at(20))) == [(0, 1, 6)]
+    assert after(GreaterThan(timestamp, at(30))) == [(0, 4, 6)]
+    assert after(GreaterThan(timestamp, at(40))) == []
+    assert after(LessThan(timestamp, at(6))) == [(0, 0, 6), (1, 0, 1)]
+    assert after(EqualTo(partition, 0), GreaterThan(offset, 2), GreaterThanOrEqual(timestamp, at(20))) == [(0, 3, 6)]
+    assert after(EqualTo(("topic",), "another")) == []

@@ -1,0 +1,142 @@
+"""Records and partitions that are not where they were: an error that names them, or a warning where that will do."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from barnabas import Admin, NewPartitions, TopicPartition
+from barnabas.spark.core.errors import DataLossError, SparkConnectorError
+from barnabas.testing import EmbeddedBroker
+from tests.spark.source.support import Readers, next_batch, planned, send, stored
+
+
+def recreate(admin: Admin, broker: EmbeddedBroker, topic: str) -> None:
+    admin.delete_topics([topic])
+    broker.create_topic(topic)
+
+
+def test_a_partition_that_is_added_is_read_from_its_beginning(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    broker.create_topic("grows")
+    reader = readers(subscribe="grows")
+    start = stored(reader.initialOffset())
+    admin.create_partitions({"grows": NewPartitions(2)})
+    send(broker, "grows", 3, partition=1)
+    end = next_batch(reader, start)
+    assert end is not None
+    assert planned(reader, start, end) == [("grows", 1, 0, 3)]
+
+
+def test_an_added_partition_that_has_lost_records_already_is_told(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topic("late", 2)
+    send(broker, "late", 5, partition=1)
+    admin.delete_records({TopicPartition("late", 1): 2})
+    start, end = {"late": {"0": 0}}, {"late": {"0": 0, "1": 5}}
+    strict = readers(subscribe="late")
+    with pytest.raises(DataLossError, match=r"^\[KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START.*late-1 .* 0 to 1 "):
+        strict.partitions(start, end)
+    lenient = readers(subscribe="late", failOnDataLoss=False)
+    with caplog.at_level(logging.WARNING):
+        assert planned(lenient, start, end) == [("late", 1, 2, 5)]
+    assert "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO" in caplog.text
+
+
+def test_a_topic_deleted_while_the_query_runs_fails_it_with_what_was_not_read(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    broker.create_topic("leaves")
+    send(broker, "leaves", 5)
+    reader = readers(subscribe="leaves", startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = next_batch(reader, start)
+    assert end is not None
+    admin.delete_topics(["leaves"])
+    with pytest.raises(DataLossError, match=r"^\[KAFKA_DATA_LOSS.PARTITIONS_DELETED\] .*leaves-0: 5.* failOnDataLoss"):
+        next_batch(reader, end)
+
+
+def test_one_of_several_topics_goes_and_the_others_go_on(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    for topic in ("stays", "goes"):
+        broker.create_topic(topic)
+    reader = readers(subscribe="stays,goes", failOnDataLoss=False)
+    start = stored(reader.initialOffset())
+    admin.delete_topics(["goes"])
+    send(broker, "stays", 2)
+    end = next_batch(reader, start)
+    assert end is not None
+    assert {topic for topic in end if not topic.startswith("@")} == {"stays"}
+    with caplog.at_level(logging.WARNING):
+        assert planned(reader, start, end) == [("stays", 0, 0, 2)]
+        assert planned(reader, start, end) == [("stays", 0, 0, 2)]
+    assert caplog.text.count("PARTITIONS_DELETED") == 1
+
+
+def test_a_query_whose_only_topic_went_may_wait_for_it(readers: Readers, broker: EmbeddedBroker, admin: Admin) -> None:
+    broker.create_topic("returns")
+    send(broker, "returns", 5)
+    reader = readers(subscribe="returns", failOnDataLoss=False)
+    start = stored(reader.initialOffset())
+    admin.delete_topics(["returns"])
+    assert next_batch(reader, start) is None
+    broker.create_topic("returns")
+    send(broker, "returns", 2)
+    end = next_batch(reader, start)
+    assert end is not None
+    assert planned(reader, start, end) == [("returns", 0, 0, 2)]
+
+
+@pytest.mark.parametrize("count", [3, 9])
+def test_a_topic_that_was_created_again_is_another_one_even_if_it_has_grown_beyond_the_old(
+    count: int, readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    topic = f"again-{count}"
+    broker.create_topic(topic)
+    send(broker, topic, 5)
+    strict, lenient = [readers(subscribe=topic, failOnDataLoss=fails) for fails in (True, False)]
+    start = stored(strict.initialOffset())
+    assert stored(lenient.initialOffset()) == start
+    recreate(admin, broker, topic)
+    send(broker, topic, count)
+    end = next_batch(strict, start)
+    assert end is not None
+    with pytest.raises(DataLossError, match="was deleted and created again while the query was running"):
+        strict.partitions(start, end)
+    end = next_batch(lenient, start)
+    assert end is not None
+    assert planned(lenient, start, end) == [(topic, 0, 0, count)]
+    assert next_batch(lenient, end) is None
+
+
+def test_an_end_before_the_start_is_told(
+    readers: Readers, broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topic("backwards")
+    send(broker, "backwards", 3)
+    start, end = {"backwards": {"0": 8}}, {"backwards": {"0": 3}}
+    strict = readers(subscribe="backwards")
+    assert next_batch(strict, start) == end
+    with pytest.raises(DataLossError, match=r"^\[KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED\] .* 8, but ends at 3"):
+        strict.partitions(start, end)
+    lenient = readers(subscribe="backwards", failOnDataLoss=False)
+    assert planned(lenient, start, end) == []
+
+
+def test_a_topic_lost_in_a_run_with_a_fixed_end_is_told(readers: Readers, broker: EmbeddedBroker, admin: Admin) -> None:
+    for topic in ("fixed-a", "fixed-b"):
+        broker.create_topic(topic)
+        send(broker, topic, 2)
+    reader = readers(subscribe="fixed-a,fixed-b", startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    end = next_batch(reader, start)
+    assert end is not None
+    admin.delete_topics(["fixed-b"])
+    with pytest.raises(SparkConnectorError, match=r"^\[LOST_TOPIC_PARTITIONS_IN_END_OFFSET.*: fixed-b-0\."):
+        reader.partitions(start, end)
