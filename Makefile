@@ -1,4 +1,5 @@
 # make run     install into .venv and start a node at 127.0.0.1:9092, data in barnabas-data
+# make demo    the same with Spark: a click stream and a pipeline at work, to look at
 # make test    everything that must hold: lint, types, layers, tests
 # make bench   speed, as ratios against peers in the same run
 # make install / make wheel
@@ -10,10 +11,13 @@ PIP     := $(PYTHON) -m pip --disable-pip-version-check -q
 SPARK   := PYSPARK_PYTHON=$(CURDIR)/$(PYTHON) SPARK_LOCAL_IP=127.0.0.1
 KERNEL  := $(wildcard src/barnabas/*/_kernel/*.pyx src/barnabas/*/_kernel/*.pxd)
 
-.PHONY: run test bench install wheel lint types layers pytest oracles docs clean
+.PHONY: run demo test bench install wheel lint types layers pytest oracles docs clean
 
 run: $(VENV)/installed
 	$(VENV)/bin/barnabas up
+
+demo: $(VENV)/installed-for-spark
+	$(VENV)/bin/barnabas demo
 
 install: $(VENV)/installed
 
@@ -26,6 +30,10 @@ $(VENV)/created:
 $(VENV)/installed: $(VENV)/created pyproject.toml setup.py $(KERNEL)
 	$(PIP) install -e .
 	@touch $@
+
+$(VENV)/installed-for-spark: $(VENV)/created pyproject.toml setup.py $(KERNEL)
+	$(PIP) install -e '.[spark]'
+	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-for-tests: $(VENV)/created pyproject.toml setup.py $(KERNEL)
 	$(PIP) install -e '.[test]'

@@ -14,7 +14,6 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from barnabas.spark.demo import quick_start
 from barnabas.spark.demo.picture import Picture, Window
 from barnabas.spark.demo.progress import PipelineWatch
 from barnabas.spark.demo.story import Story
@@ -26,6 +25,10 @@ from barnabas.testing import EmbeddedBroker
 
 _TICK_S: Final = 0.2
 _ENDING_S: Final = 60.0
+#: Compiled lightly, one core for the garbage: right for minutes, not for days. The last one is that of all pipelines.
+_SETTINGS: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.stream.error.file=/dev/null"
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +128,12 @@ class Demo:
         self._topics = TopicWatch(self._bootstrap_servers)
         cleaning.callback(self._topics.close)
         self._pipeline = PipelineWatch(on_update=self._read_tables)
-        cleaning.enter_context(quick_start.installed_pyspark(temporary / "spark"))
         spark = _SparkThread(
             lambda told: run_project(
                 project,
                 master=options.master,
                 every_s=options.every_s,
-                settings=quick_start.SETTINGS,
+                settings=_SETTINGS,
                 reporter=self._pipeline,
                 stop=told,
             )

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from barnabas.spark.environment import check_java, prepare
+from barnabas.spark.environment import check_java, installed_pyspark, prepare
 from barnabas.spark.pipelines.failures import PipelineError, cause
 from barnabas.spark.pipelines.project import Project
 
@@ -106,14 +106,9 @@ class Server:
 
     def changeable(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Those that a session may set. The others were given to the JVM when it started."""
-        known = self._context._jvm.PythonSQLUtils
-        static = {each._1() for each in known.listStaticSQLConfigs()}
-        runtime = {each._1() for each in known.listRuntimeSQLConfigs()}
-        return {
-            name: value
-            for name, value in settings.items()
-            if name in runtime or (name not in static and not _is_of_the_core(name))
-        }
+        # Those that Spark lists are not all: it keeps some to itself.
+        is_static = self._context._jvm.org.apache.spark.sql.internal.SQLConf.isStaticConfigKey
+        return {name: value for name, value in settings.items() if not _is_of_the_core(name) and not is_static(name)}
 
     def end(self) -> None:
         """Stop Spark and its JVM; by force if it does not want to."""
@@ -229,10 +224,25 @@ def _log_of(log: Path | None) -> str:
 def _environment(project: Project, master: str) -> Iterator[None]:
     """What Spark and its workers take from the environment; put back as it was at the end."""
     before = dict(os.environ)
-    if master.startswith("local"):
-        prepare()
-    else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with contextlib.ExitStack() as stack:
+        if master.startswith("local"):
+            prepare()
+            if not master.startswith("local-cluster"):
+                stack.enter_context(installed_pyspark(project.working_folder / "spark"))
+        else:
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        _set_variables(project, before)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", module=r"pyspark\..*")
+                yield
+        finally:
+            for name in set(os.environ) - set(before):
+                del os.environ[name]
+            os.environ.update(before)
+
+
+def _set_variables(project: Project, before: Mapping[str, str]) -> None:
     # gRPC reports on standard error what is none of our users' business.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = secrets.token_hex(16)
@@ -240,11 +250,3 @@ def _environment(project: Project, master: str) -> Iterator[None]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(project.folder), before.get("PYTHONPATH")]))
     for name in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE"):
         os.environ.pop(name, None)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"pyspark\..*")
-            yield
-    finally:
-        for name in set(os.environ) - set(before):
-            del os.environ[name]
-        os.environ.update(before)
