@@ -31,7 +31,7 @@ def register(spark: SparkSession) -> None:
     Workers of a classic session use the running interpreter from here on, unless PYSPARK_PYTHON or spark.pyspark.python
     say otherwise. A Spark Connect server chose its Python when it started: Barnabas must be installed there.
     """
-    from barnabas.spark.source import register
+    from barnabas.spark.registering import register
 
     register(spark)
 

@@ -24,7 +24,7 @@ DEFAULT_BYTES: Final = 1024.0
 #: A sample of several batches of usual size: of the first and the last one only a part may count.
 _SAMPLE_BYTES: Final = 131_072
 
-_consumers: ClientPool[Consumer] = ClientPool()
+_consumers: Final = ClientPool(Consumer)
 
 
 def bytes_per_offset(
@@ -44,22 +44,14 @@ def bytes_per_offset(
     found: dict[TopicPartition, list[float]] = {partition: [] for partition in spans}
     open_spans = {partition: span for partition, span in spans.items() if span[0] < span[1]}
     if open_spans:
-        settings = sampling_settings(client)
-        key = tuple(sorted(settings.items()))
-        consumer = _consumers.take(key, lambda: Consumer(settings))
         try:
-            for number in range(samples):
-                places = sample_places(open_spans, number, samples)
-                for partition, each in bytes_per_offset_at(consumer, places, timeout_ms / samples / 1000).items():
-                    found[partition].append(each)
+            with _consumers.lend(sampling_settings(client)) as consumer:
+                for number in range(samples):
+                    places = sample_places(open_spans, number, samples)
+                    for partition, each in bytes_per_offset_at(consumer, places, timeout_ms / samples / 1000).items():
+                        found[partition].append(each)
         except BarnabasError as error:
             log.warning("how large records are cannot be found out: %s", error)
-            consumer.close()
-        except BaseException:
-            consumer.close()
-            raise
-        else:
-            _consumers.give_back(key, consumer)
     return fill_in(found)
 
 

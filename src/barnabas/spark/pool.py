@@ -1,121 +1,149 @@
 """Clients that outlive a task: the next one in the same worker process finds their connections open.
 
-    consumer = pool.take(key, make)         # nobody else has it meanwhile
+with pool.lend(settings) as consumer:       # nobody else has it meanwhile
     …
-    pool.give_back(key, consumer)           # or close it, if something went wrong with it
-
-A client that nobody took for a while is closed. After a fork the child's pool is empty: what its parent had is still
-the parent's, connections and all.
 """
 
 from __future__ import annotations
 
-import atexit
+import logging
 import os
 import threading
 import time
-import weakref
-from collections.abc import Callable, Hashable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
+_log: Final = logging.getLogger(__name__)
+
+#: As long as Spark's own connector keeps a consumer.
 IDLE_S: Final = 300.0
 
-
-class Closeable(Protocol):
-    """What can be kept: any of our clients."""
-
-    def close(self) -> None: ...
+_Key: TypeAlias = tuple[tuple[str, str], ...]
 
 
-C = TypeVar("C", bound=Closeable)
+class Client(Protocol):
+    """What can be lent: any of our clients."""
+
+    def close(self, timeout: float | None = None) -> None: ...
+
+
+C = TypeVar("C", bound=Client)
 
 
 class ClientPool(Generic[C]):
-    """Idle clients by key, the most recently used first. For any thread."""
+    """Lends clients by their settings, each to one task at a time; those that nobody wants for a while are closed.
 
-    def __init__(self, idle_s: float = IDLE_S, now_s: Callable[[], float] = time.monotonic) -> None:
+    One that failed is never lent again: it may hold rows of a task that is over, and those of the next must not wait
+    behind them. A pool that comes into a process by a fork is empty there, since the threads of its clients are not.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Mapping[str, str]], C],
+        *,
+        idle_s: float = IDLE_S,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = make
         self._idle_s = idle_s
         self._now_s = now_s
-        self._lock = threading.Lock()
-        self._idle: dict[Hashable, list[tuple[float, C]]] = {}
-        self._timer: threading.Timer | None = None
-        _pools.add(self)
+        self._begin()
 
-    def take(self, key: Hashable, make: Callable[[], C]) -> C:
-        """An idle client of this key, or a new one."""
-        with self._lock:
-            kept = self._idle.get(key)
-            client = kept.pop()[1] if kept else None
-            if kept == []:
-                del self._idle[key]
-        self.close_idle()
-        return make() if client is None else client
-
-    def give_back(self, key: Hashable, client: C) -> None:
-        """Whoever took it is done with it, and it is as good as new."""
-        with self._lock:
-            self._idle.setdefault(key, []).append((self._now_s(), client))
-            if self._timer is None:
-                self._watch()
-
-    def close_idle(self) -> None:
-        """Close those that nobody took for too long."""
-        self._close_older_than(self._now_s() - self._idle_s)
-
-    def close_all(self) -> None:
-        """Close all that nobody has at present."""
-        self._close_older_than(float("inf"))
+    @contextmanager
+    def lend(self, settings: Mapping[str, str]) -> Iterator[C]:
+        """A client for the time of a `with`. If that ends with an error the client is closed, and what a producer has
+        not sent is dropped. A generator that is closed in there is no error: somebody had enough.
+        """
+        key: _Key = tuple(sorted(settings.items()))
+        client = self._taken(key) or self._make(settings)
+        try:
+            yield client
+        except GeneratorExit:
+            self._give_back(key, client)
+            raise
+        except BaseException:
+            # Spark runs the task again from its first row: what is still here would only be one more copy.
+            _end(client)
+            raise
+        self._give_back(key, client)
 
     @property
     def idle_count(self) -> int:
+        self._leave_fork()
         with self._lock:
             return sum(map(len, self._idle.values()))
 
-    def _close_older_than(self, since_s: float) -> None:
-        old: list[C] = []
+    def close_idle(self) -> None:
+        """Close those that nobody has asked for in a while."""
+        self._leave_fork()
+        self._close_until(self._now_s() - self._idle_s)
+
+    def close(self) -> None:
+        """Close all that are not lent."""
+        self._leave_fork()
+        self._close_until(float("inf"))
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        #: The client last given back comes last, with the time of that.
+        self._idle: dict[_Key, list[tuple[float, C]]] = {}
+        self._timer: threading.Timer | None = None
+
+    def _leave_fork(self) -> None:
+        # Looked at before the lock is: another thread may have held it while this process was made.
+        if self._pid != os.getpid():
+            self._begin()
+
+    def _taken(self, key: _Key) -> C | None:
+        self._leave_fork()
         with self._lock:
-            for key, kept in list(self._idle.items()):
-                old += [client for at_s, client in kept if at_s <= since_s]
-                fresh = [each for each in kept if each[0] > since_s]
-                if fresh:
-                    self._idle[key] = fresh
-                else:
-                    del self._idle[key]
-        for client in old:
-            client.close()
+            waiting = self._idle.get(key)
+            if not waiting:
+                return None
+            _, client = waiting.pop()
+            if not waiting:
+                del self._idle[key]
+            return client
+
+    def _give_back(self, key: _Key, client: C) -> None:
+        with self._lock:
+            self._idle.setdefault(key, []).append((self._now_s(), client))
+            self._watch()
 
     def _watch(self) -> None:
-        self._timer = threading.Timer(self._idle_s, self._on_timer)
-        self._timer.daemon = True
-        self._timer.start()
+        """A worker that has no task does not run Python code of ours, so a thread must look after the idle ones."""
+        if self._timer is None:
+            self._timer = threading.Timer(self._idle_s, self._look)
+            self._timer.daemon = True
+            self._timer.name = "barnabas-spark-clients"
+            self._timer.start()
 
-    def _on_timer(self) -> None:
+    def _look(self) -> None:
         with self._lock:
             self._timer = None
-        self.close_idle()
+        self._close_until(self._now_s() - self._idle_s)
         with self._lock:
-            if self._idle and self._timer is None:
+            if self._idle:
                 self._watch()
 
-    def _after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self._idle = {}
-        self._timer = None
+    def _close_until(self, time_s: float) -> None:
+        ended = []
+        with self._lock:
+            for key, waiting in list(self._idle.items()):
+                ended += [client for since_s, client in waiting if since_s <= time_s]
+                left = [entry for entry in waiting if entry[0] > time_s]
+                if left:
+                    self._idle[key] = left
+                else:
+                    del self._idle[key]
+        for client in ended:
+            _end(client)
 
 
-_pools: weakref.WeakSet[ClientPool[Any]] = weakref.WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for pool in list(_pools):
-        pool._after_fork()
-
-
-def _close_all() -> None:
-    for pool in list(_pools):
-        pool.close_all()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)
-atexit.register(_close_all)
+def _end(client: Client) -> None:
+    try:
+        client.close(timeout=0)
+    except Exception:
+        _log.exception("a client of Spark's could not be closed")

@@ -75,7 +75,7 @@ class ReadPlan:
         return settings
 
 
-_consumers: ClientPool[Consumer] = ClientPool()
+_consumers: Final = ClientPool(Consumer)
 
 
 def read_range(plan: ReadPlan, part: RangePartition) -> Iterator[pa.RecordBatch]:
@@ -87,23 +87,15 @@ def read_range(plan: ReadPlan, part: RangePartition) -> Iterator[pa.RecordBatch]
     """
     if part.from_offset >= part.until_offset:
         return
-    settings = plan.consumer_settings()
-    key = tuple(sorted(settings.items()))
-    consumer = _consumers.take(key, lambda: Consumer(settings))
-    try:
+    with _consumers.lend(plan.consumer_settings()) as consumer:
         reading = RangeReading(plan, part, consumer)
-        yield from reading.batches()
+        try:
+            yield from reading.batches()
+        except GeneratorExit:
+            # Spark has enough, as in a query with a limit.
+            reading.end()
+            raise
         reading.end()
-    except GeneratorExit:
-        # Spark has enough, as in a query with a limit.
-        reading.end()
-        _consumers.give_back(key, consumer)
-        raise
-    except BaseException:
-        # Whatever was wrong with it, the next task shall not meet it.
-        consumer.close()
-        raise
-    _consumers.give_back(key, consumer)
 
 
 class RangeReading:

@@ -63,7 +63,7 @@ class Task:
 
     @property
     def held(self) -> Path:
-        """A folder: in it, those that wait leave the ids of their processes."""
+        """A folder: in it, workers that wait leave a file named by their process, with their interpreter."""
         return self.root / "held"
 
     @property
@@ -86,10 +86,12 @@ def main(task: Task) -> None:
         task.master,
         {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.sql.streaming.pollingDelay": "50ms"},
     )
-    queries = [_start(spark, task, stream) for stream in task.streams]
-    if not task.is_last:
-        for query in queries:
-            _wait_for_the_start(query)
+    queries = []
+    for stream in task.streams:
+        queries.append(_start(spark, task, stream))
+        # One after the other: queries over one Python data source share a map of Spark's that is not made for threads.
+        # Two that begin at once may leave it broken, and then every task fails until the session ends.
+        _wait_for_the_start(queries[-1])
     task.ready.touch()
     for query in queries:
         query.awaitTermination()
@@ -131,7 +133,7 @@ def _holding(hold: str, held: str) -> Callable[[Iterable[pa.RecordBatch]], Itera
     def pass_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
         while Path(hold).exists():
-            Path(held, str(os.getpid())).touch()
+            Path(held, str(os.getpid())).write_text(sys.executable)
             time.sleep(0.02)
 
     return pass_on

@@ -213,6 +213,7 @@ def killed_executors(
     )
     world.write(150 + 80 * kills)
     with Driver(world.task, not_activated()) as driver:
+        driver.wait_until(lambda: len(_executors(driver.pid)) == 2, "there are two executors")
         for turn in range(kills):
             _kill_with_a_task(world, driver, chance, is_executor=turn % 2 == 0)
         driver.finish()
@@ -226,6 +227,8 @@ def _kill_with_a_task(world: World, driver: Driver, chance: random.Random, *, is
     world.hold()
     driver.wait_until(lambda: world.held(driver.pid), "a task waits")
     worker = chance.choice(world.held(driver.pid))
+    # Written anew all the time, and empty for a moment.
+    driver.wait_until(lambda: (world.task.held / str(worker)).read_text() == sys.executable, "the interpreter is ours")
     executor = next(pid for pid in _executors(driver.pid) if worker in processes.descendants(pid))
     processes.kill(executor if is_executor else worker)
     world.release()

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pyarrow as pa
 import pytest
 
-from barnabas import Consumer, ConsumerRecord, TopicPartition
+from barnabas import Consumer, ConsumerRecord, Producer, TopicPartition
 from barnabas.base.error_codes import ErrorCode
 from barnabas.spark.core.errors import SparkConnectorError
+from barnabas.spark.pool import ClientPool
 from barnabas.spark.sink.columns import SinkColumns
 from barnabas.spark.sink.messages import PartitionRows, RowsWritten
-from barnabas.spark.sink.producers import ProducerPool
 from barnabas.spark.sink.writing import WriteError, WritePlan, write_rows
 from barnabas.testing import EmbeddedBroker
 from barnabas.wire import ApiKey
@@ -22,8 +22,8 @@ _VALUE = SinkColumns(value=0)
 
 
 @pytest.fixture
-def pool() -> Iterator[ProducerPool]:
-    pool = ProducerPool()
+def pool() -> Iterator[ClientPool[Producer]]:
+    pool = ClientPool(Producer)
     yield pool
     pool.close()
 
@@ -59,7 +59,7 @@ def _read(broker: EmbeddedBroker, topic: str, partitions: int = 1) -> list[list[
 
 
 def test_all_rows_are_there_when_it_returns_and_the_message_says_where(
-    broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ProducerPool
+    broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ClientPool[Producer]
 ) -> None:
     topic = new_topic()
     batches = [_values(0, 1000), _values(1000, 0), _values(1000, 1500)]
@@ -69,17 +69,17 @@ def test_all_rows_are_there_when_it_returns_and_the_message_says_where(
     assert _read(broker, topic) == [[b"%d" % number for number in range(2500)]]
 
 
-def test_no_rows_need_no_producer(pool: ProducerPool) -> None:
+def test_no_rows_need_no_producer(pool: ClientPool[Producer]) -> None:
     def refuse(settings: Mapping[str, str]) -> None:
         raise AssertionError("nothing is to be written")
 
     nothing = pa.record_batch({"value": pa.array([], pa.string())})
-    written = write_rows(WritePlan(_VALUE, {}, "t"), [nothing], ProducerPool(refuse))  # type: ignore[arg-type]
+    written = write_rows(WritePlan(_VALUE, {}, "t"), [nothing], ClientPool(refuse))  # type: ignore[arg-type]
     assert (written.row_count, str(written)) == (0, "no rows")
 
 
 def test_rows_find_topic_partition_headers_and_time(
-    broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ProducerPool
+    broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ClientPool[Producer]
 ) -> None:
     one, other = new_topic(3), new_topic(3)
     item = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -111,7 +111,7 @@ def test_rows_find_topic_partition_headers_and_time(
 
 
 def test_rows_for_many_topics_keep_their_order_though_batches_are_gathered(
-    broker: EmbeddedBroker, pool: ProducerPool
+    broker: EmbeddedBroker, pool: ClientPool[Producer]
 ) -> None:
     topics = [f"one-of-many-{number}" for number in range(40)]
     names = pa.array([topics[number % 40] for number in range(2000)])
@@ -124,7 +124,9 @@ def test_rows_for_many_topics_keep_their_order_though_batches_are_gathered(
     assert _read(broker, topics[7]) == [[b"%d" % number for number in range(7, 30_000, 40)]]
 
 
-def test_a_null_topic_fails_the_task(broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ProducerPool) -> None:
+def test_a_null_topic_fails_the_task(
+    broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ClientPool[Producer]
+) -> None:
     batch = pa.record_batch({"value": ["1", "2"], "topic": [new_topic(), None]})
     with pytest.raises(SparkConnectorError, match=r"\[KAFKA_NULL_TOPIC_IN_DATA\]"):
         write_rows(_plan(broker, None, SinkColumns(value=0, topic=1)), [batch], pool)
@@ -132,7 +134,7 @@ def test_a_null_topic_fails_the_task(broker: EmbeddedBroker, new_topic: Callable
 
 
 def test_a_producer_is_used_again_by_the_next_task(
-    broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ProducerPool
+    broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ClientPool[Producer]
 ) -> None:
     topic = new_topic()
     for task in range(3):
@@ -142,20 +144,20 @@ def test_a_producer_is_used_again_by_the_next_task(
 
 
 def test_a_batch_that_is_too_large_for_the_topic_is_split(
-    broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ProducerPool
+    broker: EmbeddedBroker, new_topic: Callable[..., str], pool: ClientPool[Producer]
 ) -> None:
     topic = new_topic(max_message_bytes=20_000)
     assert write_rows(_plan(broker, topic), [_values(0, 1000, 100)], pool).row_count == 1000
 
 
-def _failure(plan: WritePlan, batches: Iterable[pa.RecordBatch], pool: ProducerPool) -> str:
+def _failure(plan: WritePlan, batches: Iterable[pa.RecordBatch], pool: ClientPool[Producer]) -> str:
     with pytest.raises(WriteError) as failed:
         write_rows(plan, batches, pool)
     assert pool.idle_count == 0, "a producer that failed is not used again"
     return str(failed.value)
 
 
-def test_a_topic_that_does_not_exist(own_broker: EmbeddedBroker, pool: ProducerPool) -> None:
+def test_a_topic_that_does_not_exist(own_broker: EmbeddedBroker, pool: ClientPool[Producer]) -> None:
     said = _failure(_plan(own_broker, "nowhere", max_block_ms="300"), [_values(0, 10)], pool)
     servers = own_broker.bootstrap_servers
     assert said.startswith(f"rows for topic 'nowhere' could not be written to the brokers at {servers}: ")
@@ -163,7 +165,7 @@ def test_a_topic_that_does_not_exist(own_broker: EmbeddedBroker, pool: ProducerP
     assert said.endswith("No row of this task had been acknowledged.")
 
 
-def test_a_row_that_is_too_large(own_broker: EmbeddedBroker, pool: ProducerPool) -> None:
+def test_a_row_that_is_too_large(own_broker: EmbeddedBroker, pool: ClientPool[Producer]) -> None:
     assert "max.request.size allows 1048576" in _failure(_plan(own_broker, "t"), [_values(0, 1, 2_000_000)], pool)
     own_broker.create_topic("small", 1, None, max_message_bytes=20_000)
     said = _failure(_plan(own_broker, "small", linger_ms="0"), [_values(0, 10), _values(0, 1, 30_000)], pool)
@@ -172,19 +174,21 @@ def test_a_row_that_is_too_large(own_broker: EmbeddedBroker, pool: ProducerPool)
     assert "This task has written 10 rows (small-0: 10 rows at offsets 0 to 9); if Spark runs it again" in said
 
 
-def test_a_partition_that_does_not_exist(own_broker: EmbeddedBroker, pool: ProducerPool) -> None:
+def test_a_partition_that_does_not_exist(own_broker: EmbeddedBroker, pool: ClientPool[Producer]) -> None:
     batch = pa.record_batch({"value": ["1", "2"], "partition": pa.array([0, 2], pa.int32())})
     said = _failure(_plan(own_broker, "t", SinkColumns(value=0, partition=1)), [batch], pool)
     assert "topic 't': row 1 names partition 2, and the topic has partitions 0 to 1" in said
 
 
-def test_a_disk_that_fails_for_a_while_costs_time_only(own_broker: EmbeddedBroker, pool: ProducerPool) -> None:
+def test_a_disk_that_fails_for_a_while_costs_time_only(own_broker: EmbeddedBroker, pool: ClientPool[Producer]) -> None:
     own_broker.faults.fail_next(ApiKey.PRODUCE, error=ErrorCode.KAFKA_STORAGE_ERROR, times=3)
     assert write_rows(_plan(own_broker, "t"), [_values(0, 100)], pool).row_count == 100
     assert sum(map(len, _read(own_broker, "t", 2))) == 100
 
 
-def test_a_disk_that_stays_full_fails_the_task_with_the_reason(own_broker: EmbeddedBroker, pool: ProducerPool) -> None:
+def test_a_disk_that_stays_full_fails_the_task_with_the_reason(
+    own_broker: EmbeddedBroker, pool: ClientPool[Producer]
+) -> None:
     own_broker.faults.fail_next(ApiKey.PRODUCE, error=ErrorCode.KAFKA_STORAGE_ERROR, times=10_000)
     plan = _plan(own_broker, "t", delivery_timeout_ms="600", request_timeout_ms="300")
     said = _failure(plan, [_values(0, 100)], pool)
@@ -193,7 +197,7 @@ def test_a_disk_that_stays_full_fails_the_task_with_the_reason(own_broker: Embed
 
 
 def test_a_broker_that_restarts_in_the_middle_loses_and_repeats_nothing(
-    own_broker: EmbeddedBroker, pool: ProducerPool
+    own_broker: EmbeddedBroker, pool: ClientPool[Producer]
 ) -> None:
     restart = threading.Thread(target=own_broker.restart)
 
@@ -213,7 +217,7 @@ def test_a_broker_that_restarts_in_the_middle_loses_and_repeats_nothing(
 
 
 def test_a_broker_that_is_gone_for_good_is_one_error_that_names_it(
-    own_broker: EmbeddedBroker, pool: ProducerPool
+    own_broker: EmbeddedBroker, pool: ClientPool[Producer]
 ) -> None:
     servers = own_broker.bootstrap_servers
 
@@ -231,7 +235,7 @@ def test_a_broker_that_is_gone_for_good_is_one_error_that_names_it(
 
 
 def test_an_error_of_the_rows_themselves_drops_what_has_not_left(
-    own_broker: EmbeddedBroker, pool: ProducerPool
+    own_broker: EmbeddedBroker, pool: ClientPool[Producer]
 ) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield _values(0, 10)

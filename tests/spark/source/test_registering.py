@@ -13,7 +13,8 @@ from pyspark.errors import AnalysisException
 
 import barnabas.spark
 from barnabas.spark.core.errors import SparkConnectorError
-from barnabas.spark.source import PUSHDOWN, BarnabasDataSource
+from barnabas.spark.registering import PUSHDOWN
+from barnabas.spark.source import BarnabasDataSource
 
 
 class Session:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.spark.core.errors import SparkConnectorError, null_topic_in_data
+from barnabas.spark.pool import ClientPool
 from barnabas.spark.sink.columns import SinkColumns
 from barnabas.spark.sink.messages import RowsWritten, Tally
-from barnabas.spark.sink.producers import ProducerPool, producers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +24,16 @@ _ROWS_PER_TOPIC: Final = 500
 #: ...but never more than this at once.
 _MOST_ROWS: Final = 100_000
 _MOST_BYTES: Final = 16 * 1024 * 1024
+
+
+def _new_producer(settings: Mapping[str, str]) -> Producer:
+    from barnabas import Producer
+
+    return Producer(settings)
+
+
+#: The producers of this worker process, kept as long as Spark's own sink keeps one.
+producers: Final = ClientPool(_new_producer, idle_s=600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,9 @@ class WriteError(SparkConnectorError):
     """Rows could not be written. Says where to, why, and what of the task is in the topics all the same."""
 
 
-def write_rows(plan: WritePlan, batches: Iterable[pa.RecordBatch], pool: ProducerPool = producers) -> RowsWritten:
+def write_rows(
+    plan: WritePlan, batches: Iterable[pa.RecordBatch], pool: ClientPool[Producer] = producers
+) -> RowsWritten:
     """Write all batches, and return once every row is acknowledged.
 
     Batches are not waited for one by one: the producer's buffer.memory bounds what is under way. Rows of a topic keep

@@ -1,18 +1,14 @@
-"""Producers are lent to one task after the other, and never after they failed."""
+"""Clients are lent to one task after the other, and never after they failed."""
 
 from __future__ import annotations
 
 import multiprocessing
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from collections.abc import Generator, Mapping
 
 import pytest
 
-from barnabas.spark.sink.producers import ProducerPool
-
-if TYPE_CHECKING:
-    from barnabas import Producer
+from barnabas.spark.pool import ClientPool
 
 
 class _Fake:
@@ -29,15 +25,15 @@ class _World:
     def __init__(self, idle_s: float = 600.0) -> None:
         self.made: list[_Fake] = []
         self.now_s = 0.0
-        self.pool = ProducerPool(self._make, idle_s=idle_s, clock=lambda: self.now_s)
+        self.pool = ClientPool(self._make, idle_s=idle_s, now_s=lambda: self.now_s)
 
-    def _make(self, settings: Mapping[str, str]) -> Producer:
+    def _make(self, settings: Mapping[str, str]) -> _Fake:
         self.made.append(_Fake(settings))
-        return cast("Producer", self.made[-1])
+        return self.made[-1]
 
     def use(self, settings: Mapping[str, str]) -> _Fake:
-        with self.pool.lend(settings) as producer:
-            return cast("_Fake", producer)
+        with self.pool.lend(settings) as client:
+            return client
 
 
 @pytest.fixture
@@ -45,7 +41,7 @@ def world() -> _World:
     return _World()
 
 
-def test_the_next_task_with_the_same_settings_gets_the_same_producer(world: _World) -> None:
+def test_the_next_task_with_the_same_settings_gets_the_same_client(world: _World) -> None:
     first = world.use({"a": "1", "b": "2"})
     assert world.use({"b": "2", "a": "1"}) is first
     assert world.use({"a": "1"}) is not first
@@ -66,6 +62,18 @@ def test_one_that_failed_is_closed_and_not_lent_again(world: _World) -> None:
         fail()
     assert world.made[0].closed.is_set()
     assert world.use({}) is world.made[1]
+
+
+def test_a_generator_that_is_closed_early_gives_its_client_back(world: _World) -> None:
+    def rows() -> Generator[_Fake]:
+        with world.pool.lend({}) as client:
+            yield client
+
+    one = rows()
+    client = next(one)
+    one.close()
+    assert not client.closed.is_set()
+    assert world.use({}) is client
 
 
 def test_those_that_nobody_asks_for_are_closed(world: _World) -> None:

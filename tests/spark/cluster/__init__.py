@@ -1,1 +1,0 @@
-"""Spark as users have it: in processes of its own, started from wherever they are."""
