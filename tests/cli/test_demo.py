@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
+import signal
+import socket
+import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from barnabas import Admin
-from barnabas.cli.demo import _Lines
+from barnabas.cli.demo import _ending, _Lines, _next_steps
+from barnabas.spark.demo import writing
 from barnabas.spark.demo.picture import Picture, line
+from barnabas.spark.demo.running import Outcome
 from barnabas.testing import EmbeddedBroker
 from tests.cli.tools import Tools
 
@@ -64,8 +71,80 @@ def test_clicks_can_be_written_to_any_cluster(tool: Tools, address: str) -> None
     assert told.code == 0, told.err
     assert f"writing clicks to {address}, 500 in a second" in told.out
     assert " clicks (" in told.out
+    assert " more are gone)" in told.out
     with Admin(bootstrap_servers=address) as admin:
         assert {"clicks", "users", "sessions", "clicks.dead"} <= set(admin.list_topics())
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def test_a_cluster_that_is_not_there_is_not_said_to_be_written_to(tool: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing.create_topics, "__defaults__", (0.3,))
+    told = tool("demo", "--clicks-only", f"127.0.0.1:{free_port()}")
+    assert (told.code, told.out, told.err.count("\n")) == (1, "", 1)
+
+
+def test_waiting_for_a_cluster_can_be_broken_off(tool: Tools) -> None:
+    threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+    told = tool("demo", "--clicks-only", f"127.0.0.1:{free_port()}")
+    assert (told.code, told.out) == (0, "")
+
+
+def test_a_port_that_is_taken_is_told_by_the_name_of_the_option(tool: Tools, address: str) -> None:
+    told = tool("demo", "--seconds", "1", "--open-port", address.rpartition(":")[2])
+    assert told.code == 1
+    assert f"{address} is already in use" in told.err
+    assert "--open-port" in told.err
+    assert "--listen" not in told.err
+
+
+def outcome(*, updates: int, broken_off: int | None = None, is_complete: bool = False) -> Outcome:
+    return Outcome(
+        picture=Picture("127.0.0.1:9092", 1, "done", updates=updates),
+        written=writing.Written(),
+        start_ms=0,
+        is_complete=is_complete,
+        distinct_clicks=0,
+        broken_off=broken_off,
+        sessions={},
+        failure=None,
+    )
+
+
+def test_the_end_says_how_far_it_came() -> None:
+    assert _ending(outcome(updates=3, broken_off=4, is_complete=True)) == "3 updates"
+    assert _ending(outcome(updates=1, is_complete=True)) == "1 update"
+    assert _ending(outcome(updates=3, broken_off=4)) == "stopped during update 4"
+    assert _ending(outcome(updates=0, broken_off=1)) == "stopped during update 1"
+    assert _ending(outcome(updates=0)) == "stopped before the first update"
+
+
+@pytest.mark.parametrize("kept", [None, Path("shop")])
+def test_what_to_try_next_fits_a_terminal_and_works(kept: Path | None) -> None:
+    lines = list(_next_steps(kept))
+    assert max(map(len, lines)) <= 78
+    for text in lines:
+        shlex.split(text, comments=True)
+    if kept is not None:
+        assert "barnabas pipeline run shop --full-refresh-all" in lines
+
+
+def test_folders_are_quoted_in_what_to_try_next() -> None:
+    kept = Path("my $shop's")
+    lines = [shlex.split(line, comments=True) for line in _next_steps(kept)]
+    assert lines[1] == ["less", "my $shop's/README.md"]
+    done = subprocess.run(
+        ["sh", "-c", next(_next_steps(kept)).replace("import pandas; print(pandas.read_parquet(", "print((")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "my $shop's/tables/clicks\n"
 
 
 def test_lines_come_now_and_then_and_when_something_changes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.pipeline_shown import AsLines, AsTable, flow_table
-from barnabas.spark.pipelines import running
+from barnabas.spark.pipelines import running, server
 from barnabas.spark.pipelines.failures import PipelineError
 from barnabas.spark.pipelines.graph import SINK, TABLE, Dataset, Flow, Graph
 from barnabas.spark.pipelines.project import Project
@@ -58,6 +58,11 @@ class FakeSpark:
         return self.summary
 
 
+@pytest.fixture(autouse=True)
+def everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "check_installed", lambda: None)
+
+
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     fake = FakeSpark()
@@ -75,10 +80,10 @@ def project(tmp_path: Path) -> str:
 def test_a_run_tells_lines_and_a_summary(barnabas: Tools, spark: FakeSpark, project: str) -> None:
     told = barnabas("pipeline", "run", project)
     assert told.code == 0
-    assert "clicks: 1,500 rows, 250 rows/s, lag 500, batch 0.6 s" in told.err
+    assert "clicks: 1,500 rows in, 250 rows/s, lag 500, batch 0.6 s" in told.err
     assert told.out.splitlines() == [
-        "flow    state      rows   rows/s  lag  batch  bad",
-        "clicks  completed  2,000  250     0    0.6 s  12",
+        "flow    state      in     out  rows/s  lag  batch  bad",
+        "clicks  completed  2,000       250     0    0.6 s  12",
         "clicks: 12 rows break the rule: has a user",
         "tables written: clicks, views (1,234 rows)",
         "update completed in 4.2 s, 12 bad records",
@@ -95,6 +100,7 @@ def test_options_reach_spark(barnabas: Tools, spark: FakeSpark, project: str) ->
         "settings": {"spark.x": "a=b"},
         "is_dry": False,
         "every_s": 60.0,
+        "outlasts_failures": True,
         "refresh": ["a", "b", "c"],
         "full_refresh": ["d"],
         "full_refresh_all": False,
@@ -116,6 +122,7 @@ def test_times_are_written_as_people_do(
     ("call", "told"),
     [
         ("--every soon", "--every soon: write a time, as in 500ms, 5s, 1m, 2h"),
+        ("--every 0s", "--every 0s: it must be some time"),
         ("--full-refresh-all --refresh a", "--full-refresh-all is for all tables"),
     ],
 )
@@ -149,10 +156,12 @@ def test_programs_get_one_line_per_event(barnabas: Tools, spark: FakeSpark, proj
         "update": 1,
         "flow": "clicks",
         "state": "running",
+        "failures": 0,
         "rows": 1500,
         "rowsWritten": None,
         "rowsPerSecond": 250.4,
         "lagRecords": 500,
+        "leftRecords": None,
         "batchSeconds": 0.62,
         "batches": 3,
         "bad": 12,
@@ -169,6 +178,22 @@ def test_a_failure_is_one_sentence_and_verbose_is_everything(barnabas: Tools, sp
     assert told.err.splitlines()[-1] == "barnabas: flow clicks (t/a.py:3) failed: why"
     assert "trace" not in told.err
     assert "trace\nlines" in barnabas("pipeline", "run", project, "--verbose").err
+
+
+def test_what_is_missing_is_told_before_anything_is_read(
+    barnabas: Tools, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def missing() -> None:
+        raise PipelineError("pipelines need pyyaml")
+
+    monkeypatch.setattr(server, "check_installed", missing)
+    assert barnabas("pipeline", "run", str(tmp_path / "nowhere")).err == "barnabas: pipelines need pyyaml\n"
+
+
+def test_the_help_has_whole_sentences(barnabas: Tools) -> None:
+    told = barnabas("pipeline", "--help").out
+    assert "Commands:" in told
+    assert "..." not in told.partition("Commands:")[2]
 
 
 def test_what_keeps_spark_from_starting_is_told(barnabas: Tools, monkeypatch: pytest.MonkeyPatch, project: str) -> None:
@@ -211,11 +236,11 @@ def test_a_dry_run_shows_what_is_defined(barnabas: Tools, spark: FakeSpark, proj
 def test_init_writes_a_project_that_can_be_read_and_says_what_is_next(barnabas: Tools, tmp_path: Path) -> None:
     from barnabas.spark.pipelines.project import load_project
 
-    folder = tmp_path / "shop"
+    folder = tmp_path / "my shop"
     told = barnabas("pipeline", "init", str(folder), "--bootstrap-server", "host:1234")
     assert told.code == 0
-    assert f"barnabas pipeline run {folder}" in told.out
-    assert load_project(folder).name == "shop"
+    assert f"barnabas pipeline run '{folder}'" in told.out
+    assert load_project(folder).name == "my shop"
     assert any("host:1234" in path.read_text() for path in folder.rglob("*") if path.is_file())
 
     again = barnabas("pipeline", "init", str(folder))
@@ -229,11 +254,11 @@ def test_a_project_that_is_not_there_is_told(barnabas: Tools, tmp_path: Path) ->
     assert "does not exist: `barnabas pipeline init" in told.err
 
 
-def drawn(what: Any) -> str:
+def drawn(what: Any, width: int = 120) -> str:
     from rich.console import Console
 
     written = io.StringIO()
-    Console(file=written, width=120, force_terminal=False).print(what)
+    Console(file=written, width=width, force_terminal=False).print(what)
     return written.getvalue()
 
 
@@ -241,10 +266,36 @@ def test_the_live_table_has_a_row_and_a_bar_for_each_flow() -> None:
     idle = FlowState("views", State.QUEUED)
     text = drawn(flow_table([CLICKS, idle]))
     heading, clicks, views = text.splitlines()
-    assert heading.split() == ["flow", "state", "rows", "rows/s", "lag", "batch", "bad"]
+    assert heading.split() == ["flow", "state", "in", "out", "rows/s", "lag", "batch", "bad"]
     assert clicks.split()[:8] == ["clicks", "running", "1,500", "250", "500", "0.6", "s", "12"]
     assert 16 <= clicks.count("━") + clicks.count("-") <= 24
     assert views.split()[:2] == ["views", "queued"]
+
+
+def test_a_narrow_terminal_cuts_no_figure() -> None:
+    from rich.console import Console
+
+    flow = FlowState(
+        "sessions_into_their_topic", State.RETRYING, 12_345_678, 1_234_567, 123_456, 98_765, 12.3, 1, 54_321, {"r": 1},
+        failures=1, tries=3,
+    )  # fmt: skip
+    shown = AsTable(Console(file=io.StringIO(), width=80))
+    shown.flow_changed(flow)
+    text = drawn(shown.drawn(), width=80)
+    for figure in ("12,345,678", "1,234,567", "123,456", "98,765", "12.3 s", "54,321"):
+        assert figure in text
+    assert "…" not in text
+    assert "━" not in text
+
+
+def test_the_live_table_has_the_order_of_the_definitions() -> None:
+    from rich.console import Console
+
+    shown = AsTable(Console(file=io.StringIO(), width=120))
+    shown.defined(GRAPH)
+    for name in ("two", "one", "clicks"):
+        shown.flow_changed(FlowState(name, State.QUEUED))
+    assert [line.split()[0] for line in drawn(shown.drawn()).splitlines()[1:4]] == ["clicks", "one", "two"]
 
 
 def test_the_live_table_follows_the_run() -> None:
@@ -258,7 +309,10 @@ def test_the_live_table_follows_the_run() -> None:
     assert "clicks" in drawn(shown.drawn())
     assert "update 2" in drawn(shown.drawn())
     shown.update_started(3)
-    assert "clicks" not in drawn(shown.drawn())
+    # What was last known stays until there is something new.
+    assert "1,500" in drawn(shown.drawn())
+    shown.flow_changed(DONE)
+    assert "2,000" in drawn(shown.drawn())
 
 
 def test_lines_tell_each_state_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +18,8 @@ import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.output import is_terminal
-from barnabas.cli.stopping import Stop
+from barnabas.cli.stopping import Stop, StoppedError
+from barnabas.net.errors import ListenError
 
 if TYPE_CHECKING:
     from barnabas.spark.demo.picture import Picture
@@ -76,7 +79,8 @@ def demo(
         told_to_stop = threading.Event()
         stop.react(told_to_stop.set)
         if clicks_only is not None:
-            _write_clicks(clicks_only, rate, seed, seconds, told_to_stop)
+            with suppress(StoppedError):
+                _write_clicks(clicks_only, rate, seed, seconds, stop, told_to_stop)
         else:
             from barnabas.spark.pipelines.server import check_installed
 
@@ -97,22 +101,36 @@ def _run(options: DemoOptions, told_to_stop: threading.Event) -> None:
 
     log_to_stderr(logging.ERROR)
     with _showing() as show:
-        outcome = Demo(options, show).run(told_to_stop)
+        try:
+            outcome = Demo(options, show).run(told_to_stop)
+        except ListenError as problem:
+            # It tells of options that the demo does not have.
+            reason, _, _ = str(problem).partition(";")
+            raise BarnabasError(f"{reason}; choose another port with --open-port") from problem
     if outcome.failure is not None:
         raise outcome.failure
     _tell(outcome, options)
 
 
 def _write_clicks(
-    bootstrap_servers: str, rate: int, seed: int, seconds: float | None, told_to_stop: threading.Event
+    bootstrap_servers: str, rate: int, seed: int, seconds: float | None, stop: Stop, told_to_stop: threading.Event
 ) -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise BarnabasError("the clicks are written with Arrow, and there is no pyarrow: pip install 'barnabas[arrow]'")
-    from barnabas.spark.demo.writing import write_clicks
+    from barnabas.spark.demo.writing import create_topics, write_clicks
 
+    # Until somebody answers there is nothing that would have to end well.
+    stop.is_interruptible = True
+    try:
+        create_topics(bootstrap_servers)
+    finally:
+        stop.is_interruptible = False
     click.echo(f"writing clicks to {bootstrap_servers}, {rate} in a second; Ctrl-C ends it")
     written = write_clicks(bootstrap_servers, rate=rate, seed=seed, seconds=seconds, told_to_stop=told_to_stop)
-    click.echo(f"{written.clicks:,} clicks ({written.broken:,} broken), {written.users:,} users")
+    click.echo(
+        f"{written.clicks:,} clicks ({written.broken:,} broken), "
+        f"{written.users:,} users ({written.users_gone:,} more are gone)"
+    )
 
 
 @contextmanager
@@ -151,9 +169,7 @@ def _tell(outcome: Outcome, options: DemoOptions) -> None:
     """What came of it, and what to try next."""
     picture, written = outcome.picture, outcome.written
     click.echo()
-    click.echo(
-        f"{written.clicks:,} clicks were written, {written.broken:,} of them broken, in {picture.updates} updates:"
-    )
+    click.echo(f"{written.clicks:,} clicks were written, {written.broken:,} of them broken; {_ending(outcome)}:")
     click.echo(f"  table clicks        {picture.table_rows:>9,} rows")
     click.echo(f"  topic sessions      {picture.sessions:>9,} records")
     click.echo(f"  topic clicks.dead   {picture.dead_letters:>9,} records")
@@ -161,12 +177,31 @@ def _tell(outcome: Outcome, options: DemoOptions) -> None:
         click.echo("Every valid click is in the table, once; every broken one is among the dead letters.")
     click.echo()
     click.echo("Try next:")
-    if options.keep is None:
-        click.echo("  barnabas demo --keep shop              # leaves the project and its tables in shop")
+    for text in _next_steps(options.keep):
+        click.echo(f"  {text}")
+
+
+def _ending(outcome: Outcome) -> str:
+    """How far the updates came."""
+    whole, broken_off = outcome.picture.updates, outcome.broken_off
+    if broken_off is not None and not outcome.is_complete:
+        return f"stopped during update {broken_off}"
+    return "1 update" if whole == 1 else f"{whole} updates" if whole else "stopped before the first update"
+
+
+def _next_steps(kept: Path | None) -> Iterator[str]:
+    """Lines that fit into 80 columns, as long as the folder's name is short."""
+    if kept is None:
+        yield "barnabas demo --keep shop          # leaves the project and its tables in shop"
     else:
-        tables = options.keep / "tables"
-        click.echo(
-            f"  python -c \"import pyarrow.dataset as d; print(d.dataset('{tables}/clicks').head(5).to_pandas())\""
-        )
-        click.echo(f"  less {options.keep / 'README.md'}")
-    click.echo("  barnabas pipeline init my-project      # the same project, for a cluster of yours")
+        script = f"import pandas; print(pandas.read_parquet({str(kept / 'tables' / 'clicks')!r}))"
+        yield f"python -c {_in_double_quotes(script)}"
+        yield f"less {shlex.quote(str(kept / 'README.md'))}"
+        yield "# the node is gone, and its topics; with new ones, as the README tells:"
+        yield f"barnabas pipeline run {shlex.quote(str(kept))} --full-refresh-all"
+    yield "barnabas pipeline init my-project  # the same project, for a cluster of yours"
+
+
+def _in_double_quotes(text: str) -> str:
+    """For a shell. Single quotes, which the text has itself, would be hard to read."""
+    return '"' + re.sub(r'(["$`\\])', r"\\\1", text) + '"'

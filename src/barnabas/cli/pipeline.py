@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import threading
 from collections.abc import Sequence
@@ -26,7 +27,9 @@ _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 @click.group()
 def pipeline() -> None:
-    """Write, check and run pipelines on Spark, with topics as sources and sinks.
+    """Write, check and run pipelines on Spark.
+
+    Topics are sources and sinks of them.
 
     \b
     Examples:
@@ -56,9 +59,10 @@ def init(directory: str, bootstrap_server: str, name: str | None) -> None:
 
     written = write_project(directory, name=name, bootstrap_servers=bootstrap_server)
     click.echo(f"{len(written)} files written to {directory}. Next:")
-    click.echo(f"  barnabas pipeline dry-run {directory}           check it")
-    click.echo(f"  barnabas pipeline run {directory}               take in what is new, and end")
-    click.echo(f"  barnabas pipeline run {directory} --every 5s    the same again and again")
+    quoted = shlex.quote(directory)
+    click.echo(f"  barnabas pipeline dry-run {quoted}           check it")
+    click.echo(f"  barnabas pipeline run {quoted}               take in what is new, and end")
+    click.echo(f"  barnabas pipeline run {quoted} --every 5s    the same again and again")
 
 
 def _of_spark(command: click.decorators.FC) -> click.decorators.FC:
@@ -99,10 +103,11 @@ def run(
     is_json: bool,
     verbose: bool,
 ) -> int:
-    """Run the pipeline in DIR: take in all that is new in its sources, and end.
+    """Take in all that is new in the sources, and end.
 
-    Ctrl-C stops it where it is; the next run goes on from there. Ends with 0 when everything was done, with 1 when a
-    flow failed.
+    Runs the pipeline in DIR. Ctrl-C stops it where it is; the next run goes on from there. Ends with 0 when everything
+    was done, with 1 when a flow failed. With --every an update that fails is told, and the next one comes a little
+    later; only if the first one fails, or records are lost, does that end the run.
 
     \b
     Examples:
@@ -132,7 +137,7 @@ def run(
 @click.argument("directory", metavar="DIR")
 @_of_spark
 def dry_run(directory: str, master: str, settings: Sequence[str], is_json: bool, verbose: bool) -> int:
-    """Check the pipeline in DIR and show what is in it, without running it.
+    """Check a pipeline and show it, without running it.
 
     All queries are analysed, so that wrong columns, types and names are found; no row is read or written.
     """
@@ -155,7 +160,9 @@ def _run(
     from barnabas.cli.pipeline_shown import AsJson, AsLines, AsTable
     from barnabas.spark.pipelines.project import load_project
     from barnabas.spark.pipelines.running import run_project
+    from barnabas.spark.pipelines.server import check_installed
 
+    check_installed()
     conf = parse_overrides(settings, origin="--conf")
     project = load_project(directory)
     shown: Shown = AsJson() if is_json else AsTable() if output.is_terminal() else AsLines()
@@ -170,6 +177,7 @@ def _run(
             stop=asked,
             is_dry=is_dry,
             every_s=every_s,
+            outlasts_failures=every_s is not None,
             refresh=refresh,
             full_refresh=full_refresh,
             full_refresh_all=full_refresh_all,
@@ -200,4 +208,7 @@ def _seconds(text: str) -> float:
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         raise click.UsageError(f"--every {text}: write a time, as in 500ms, 5s, 1m, 2h")
-    return float(found["number"]) * _UNITS_S[found["unit"]]
+    seconds = float(found["number"]) * _UNITS_S[found["unit"]]
+    if not seconds:
+        raise click.UsageError(f"--every {text}: it must be some time, as in 500ms, 5s, 1m, 2h")
+    return seconds

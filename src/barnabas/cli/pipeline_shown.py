@@ -21,10 +21,14 @@ _COLOURS: Final = {
     State.RUNNING: "cyan",
     State.COMPLETED: "green",
     State.FAILED: "bold red",
+    State.RETRYING: "yellow",
     State.STOPPED: "yellow",
     State.SKIPPED: "yellow",
 }
-_HEADINGS: Final = ("flow", "state", "rows", "rows/s", "lag", "batch", "bad")
+#: Rows that a flow has read, and those that it has written: views tell only these, tables only those.
+_HEADINGS: Final = ("flow", "state", "in", "out", "rows/s", "lag", "batch", "bad")
+#: From this width on there is room for a bar.
+_BAR_COLUMNS: Final = 100
 
 
 class Shown:
@@ -72,7 +76,7 @@ class AsLines(Shown):
         super().__init__()
         self._clock = clock
         self._began_s = clock()
-        self._states: dict[str, State] = {}
+        self._states: dict[str, str] = {}
 
     def said(self, text: str) -> None:
         click.echo(f"{self._clock() - self._began_s:7.1f} s  {text}", err=True)
@@ -82,19 +86,23 @@ class AsLines(Shown):
         self.said(f"update {number}")
 
     def flow_changed(self, flow: FlowState) -> None:
-        is_new = self._states.get(flow.name) is not flow.state
-        self._states[flow.name] = flow.state
+        text = flow.state_text
         if flow.state is State.RUNNING and flow.batches:
-            self.said(f"{flow.name}: {_sentence(flow)}")
-        elif is_new and flow.state in (State.RUNNING, *_ENDS):
-            self.said(f"{flow.name}: {flow.state.value}")
+            text = _sentence(flow)
+        elif flow.state not in _TOLD:
+            return
+        if self._states.get(flow.name) != text:
+            self._states[flow.name] = text
+            self.said(f"{flow.name}: {text}")
 
 
-_ENDS: Final = (State.COMPLETED, State.FAILED, State.SKIPPED, State.STOPPED)
+_TOLD: Final = (State.RUNNING, State.COMPLETED, State.RETRYING, State.FAILED, State.SKIPPED, State.STOPPED)
 
 
 def _sentence(flow: FlowState) -> str:
-    parts = [f"{flow.rows or 0:,} rows"]
+    parts = [f"{flow.rows or 0:,} rows in"]
+    if flow.rows_written is not None:
+        parts.append(f"{flow.rows_written:,} out")
     if flow.rows_per_s is not None:
         parts.append(f"{flow.rows_per_s:,.0f} rows/s")
     if flow.lag_records is not None:
@@ -144,10 +152,12 @@ def flow_json(flow: FlowState) -> dict[str, Any]:
     return {
         "flow": flow.name,
         "state": flow.state.value,
+        "failures": flow.failures,
         "rows": flow.rows,
         "rowsWritten": flow.rows_written,
         "rowsPerSecond": flow.rows_per_s,
         "lagRecords": flow.lag_records,
+        "leftRecords": flow.left_records,
         "batchSeconds": flow.batch_s,
         "batches": flow.batches,
         "bad": flow.bad,
@@ -168,18 +178,23 @@ def summary_json(summary: Summary) -> dict[str, Any]:
 
 
 class AsTable(Shown):
-    """A table with one row per flow, drawn anew several times a second. Of updates in a row, it shows the last one."""
+    """A table with one row per flow, drawn anew several times a second. Of updates in a row, it shows the last one;
+    of a flow that has not begun in it, what was last known."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
         from rich.console import Console
         from rich.live import Live
+        from rich.spinner import Spinner
 
+        # One for all pictures: a new one would begin to turn each time.
+        self._spinner = Spinner("dots")
+        self._console = console or Console()
         self._flows: dict[str, FlowState] = {}
         self._doing = ""
         self._live = Live(
             get_renderable=self.drawn,
-            console=console or Console(),
+            console=self._console,
             refresh_per_second=8,
             transient=True,
             redirect_stdout=False,
@@ -200,7 +215,6 @@ class AsTable(Shown):
 
     def update_started(self, number: int) -> None:
         self._doing = f"update {number}"
-        self._flows = {}
 
     def flow_changed(self, flow: FlowState) -> None:
         self._flows[flow.name] = flow
@@ -210,38 +224,44 @@ class AsTable(Shown):
 
     def drawn(self) -> Any:
         from rich.console import Group
-        from rich.spinner import Spinner
 
         # A copy in one step: flows change on other threads.
         flows = list(self._flows.values())
-        parts: list[Any] = [flow_table(flows)] if flows else []
-        return Group(*parts, Spinner("dots", text=self._doing))
+        order = {name: number for number, name in enumerate(list(self.graph.flows))}
+        flows.sort(key=lambda flow: order.get(flow.name, len(order)))
+        has_bar = self._console.width >= _BAR_COLUMNS
+        parts: list[Any] = [flow_table(flows, has_bar=has_bar)] if flows else []
+        self._spinner.update(text=self._doing)
+        return Group(*parts, self._spinner)
 
 
-def flow_table(flows: Sequence[FlowState]) -> Table:
+def flow_table(flows: Sequence[FlowState], *, has_bar: bool = True) -> Table:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
     table = Table(header_style="bold", box=None, pad_edge=False)
-    for number, heading in enumerate((*_HEADINGS, "")):
-        table.add_column(heading, justify="right" if 2 <= number < len(_HEADINGS) else "left", no_wrap=True)
+    for number, heading in enumerate(_HEADINGS):
+        # Where there is no room, words go on in the next line; figures are never cut.
+        is_figure = number >= 2
+        table.add_column(heading, justify="right" if is_figure else "left", no_wrap=is_figure, overflow="fold")
+    if has_bar:
+        table.add_column("", ratio=1, min_width=8, max_width=24)
     for flow in flows:
         share = flow.share_done
-        bar = ProgressBar(
-            total=1.0, completed=share or 0.0, width=24, pulse=share is None and flow.state is State.RUNNING
-        )
+        bar = ProgressBar(total=1.0, completed=share or 0.0, pulse=share is None and flow.state is State.RUNNING)
         name, state, *numbers = _cells(flow)
-        table.add_row(name, Text(state, style=_COLOURS.get(flow.state, "dim")), *numbers, bar)
+        cells: list[Any] = [name, Text(state, style=_COLOURS.get(flow.state, "dim")), *numbers]
+        table.add_row(*cells, *([bar] if has_bar else []))
     return table
 
 
 def _cells(flow: FlowState) -> list[str]:
-    rows = flow.rows if flow.rows is not None else flow.rows_written
     return [
         flow.name,
-        flow.state.value,
-        "" if rows is None else f"{rows:,}",
+        flow.state_text,
+        "" if flow.rows is None else f"{flow.rows:,}",
+        "" if flow.rows_written is None else f"{flow.rows_written:,}",
         "" if flow.rows_per_s is None else f"{flow.rows_per_s:,.0f}",
         "" if flow.lag_records is None else f"{flow.lag_records:,}",
         "" if flow.batch_s is None else f"{flow.batch_s:.1f} s",
@@ -265,6 +285,8 @@ def print_summary(summary: Summary) -> None:
     updates = f"{summary.updates} updates" if summary.updates > 1 else "update"
     bad = f", {summary.bad_records:,} bad records" if summary.bad_records else ""
     click.echo(f"{updates} {summary.outcome.value} in {summary.seconds:.1f} s{bad}")
+    if summary.failure and summary.outcome is Outcome.STOPPED:
+        click.echo(f"the last update failed: {summary.failure}")
 
 
 def print_graph(graph: Graph) -> None:

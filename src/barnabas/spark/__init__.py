@@ -28,8 +28,9 @@ __all__ = ["LagListener", "register", "topic_writer", "watch_lag"]
 def register(spark: SparkSession) -> None:
     """Make `format("barnabas")` known to a session, classic or Spark Connect. Doing it again does no harm.
 
-    Workers of a classic session use the running interpreter from here on, unless PYSPARK_PYTHON or spark.pyspark.python
-    say otherwise. A Spark Connect server chose its Python when it started: Barnabas must be installed there.
+    Workers of a classic session use the running interpreter from here on, where Spark runs on this machine and neither
+    PYSPARK_PYTHON nor spark.pyspark.python say otherwise. SPARK_LOCAL_IP must be set before the session is made.
+    A Spark Connect server chose its Python when it started: Barnabas must be installed there.
     """
     from barnabas.spark.registering import register
 

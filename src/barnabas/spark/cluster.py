@@ -217,15 +217,15 @@ class Cluster:
         for attempt in range(1, attempts + 1):
             try:
                 return question()
-            except (errors.SparkConnectorError, NoBrokersError):
-                # Told as it is: another try would not help, or the client itself has tried for default.api.timeout.ms.
+            except NoBrokersError:
+                # The client itself has tried for default.api.timeout.ms.
                 self.close()
                 raise
             except (BarnabasError, OSError) as error:
                 self.close()
                 if attempt == attempts:
                     raise
-                log.warning("attempt %d of %d to ask the brokers for offsets failed: %s", attempt, attempts, error)
+                log.warning("attempt %d of %d to ask the brokers for offsets: %s", attempt, attempts, error)
             self._sleep(self._options.fetch_retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
 

@@ -16,6 +16,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.consumer.range_reading import bytes_per_offset_at
 from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.spark.pool import ClientPool
+from barnabas.spark.reading import consumer_settings
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,10 @@ def bytes_per_offset(
     found: dict[TopicPartition, list[float]] = {partition: [] for partition in spans}
     open_spans = {partition: span for partition, span in spans.items() if span[0] < span[1]}
     if open_spans:
+        # Those of the reader, with small fetches.
+        small = {**client, "max.partition.fetch.bytes": str(_SAMPLE_BYTES), "fetch.min.bytes": "1"}
         try:
-            with _consumers.lend(sampling_settings(client)) as consumer:
+            with _consumers.lend(consumer_settings(small)) as consumer:
                 for number in range(samples):
                     places = sample_places(open_spans, number, samples)
                     for partition, each in bytes_per_offset_at(consumer, places, timeout_ms / samples / 1000).items():
@@ -53,20 +56,6 @@ def bytes_per_offset(
         except BarnabasError as error:
             log.warning("how large records are cannot be found out: %s", error)
     return fill_in(found)
-
-
-def sampling_settings(client: Mapping[str, str]) -> dict[str, str]:
-    """Those of the reader, with small fetches and no group."""
-    settings = {
-        "allow.auto.create.topics": "false",
-        **client,
-        "auto.offset.reset": "none",
-        "max.partition.fetch.bytes": str(_SAMPLE_BYTES),
-        "fetch.min.bytes": "1",
-    }
-    settings.pop("group.id", None)
-    settings.pop("group.instance.id", None)
-    return settings
 
 
 def sample_places(

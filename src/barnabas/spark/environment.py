@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -117,10 +118,31 @@ def use_running_interpreter(context: SparkContext) -> None:
     Without this they run on whatever `python3` of the PATH is: not the one of a virtual environment that was not
     activated, and then without Barnabas. A context reads the environment once, when it is made, and hands its
     `pythonExec` to each function and data source that is registered later: that is the place where it still counts.
+    Other machines need not have this interpreter where it is here: what runs there is left as it is, and warned of.
+
+    The address of the driver (SPARK_LOCAL_IP) was settled when the context was made: only `prepare` can set it.
     """
     if "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python"):
         return
     usual = shutil.which(context.pythonExec)
-    if usual is None or Path(usual).parent != Path(sys.executable).parent:
+    if usual is not None and Path(usual).parent == Path(sys.executable).parent:
+        return
+    master = context.master or ""
+    if master.startswith("local"):
         log.info("Spark's Python workers use %s instead of %s", sys.executable, context.pythonExec)
         context.pythonExec = sys.executable
+    else:
+        _warn_of_another_interpreter(master, context.pythonExec)
+
+
+@cache
+def _warn_of_another_interpreter(master: str, python: str) -> None:
+    """Once: programs register wherever they need to."""
+    log.warning(
+        "Spark's Python workers at %s run on %s, not on %s. If that has no Barnabas, queries will fail: set "
+        "PYSPARK_PYTHON or spark.pyspark.python, before the session is made, to an interpreter that has it on all "
+        "machines.",
+        master,
+        python,
+        sys.executable,
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.settings.units import LONG_MAX
 from barnabas.client.consumer.range_reading import RangeReader, Run
 from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.client.errors import ClientTimeoutError, LogTruncatedError, NoBrokersError, OffsetOutOfRangeError
@@ -20,6 +21,7 @@ from barnabas.net.errors import ChannelError
 from barnabas.records._kernel.collect import RecordColumns
 from barnabas.spark.core import errors
 from barnabas.spark.core.errors import DataLossError, SparkConnectorError
+from barnabas.spark.core.limits import EARLIEST, LATEST
 from barnabas.spark.pool import ClientPool
 
 if TYPE_CHECKING:
@@ -40,7 +42,10 @@ _GONE_AFTER_S: Final = 5.0
 
 @dataclass
 class RangePartition(InputPartition):
-    """The records of one partition from one offset up to another, for one task."""
+    """The records of one partition from one offset up to another, for one task.
+
+    `EARLIEST` and `LATEST` stand for the offsets that the brokers tell when the task begins.
+    """
 
     topic: str
     partition: int
@@ -54,8 +59,8 @@ class RangePartition(InputPartition):
 class ReadPlan:
     """What all ranges of a read share."""
 
-    #: Settings of the consumer, with dots; `bootstrap.servers` among them.
-    client: dict[str, str]
+    #: Settings of the consumer, with dots; `bootstrap.servers` among them. May hold passwords.
+    client: dict[str, str] = field(repr=False)
     #: A range that gets no further for so long fails.
     poll_timeout_ms: int = 120_000
     #: Whether records that are gone before they were read fail the range, or are passed over with a warning.
@@ -64,15 +69,15 @@ class ReadPlan:
     #: Told in errors; nothing is committed.
     group_id: str | None = None
 
-    def consumer_settings(self) -> dict[str, str]:
-        """What the plan says, in sizes that suit Spark where it says nothing, and without a group: it is Spark that
-        hands out ranges."""
-        # Whoever deletes a topic does not want a reader to create it again.
-        ours = {"max.partition.fetch.bytes": str(_FETCH_BYTES), "allow.auto.create.topics": "false"}
-        settings = {**ours, **self.client, "auto.offset.reset": "none"}
-        settings.pop("group.id", None)
-        settings.pop("group.instance.id", None)
-        return settings
+
+def consumer_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """For a consumer that reads what it is told to: without a group, since it is Spark that hands out ranges."""
+    # Whoever deletes a topic does not want a reader to create it again.
+    ours = {"max.partition.fetch.bytes": str(_FETCH_BYTES), "allow.auto.create.topics": "false"}
+    settings = {**ours, **client, "auto.offset.reset": "none"}
+    settings.pop("group.id", None)
+    settings.pop("group.instance.id", None)
+    return settings
 
 
 _consumers: Final = ClientPool(Consumer)
@@ -85,9 +90,9 @@ def read_range(plan: ReadPlan, part: RangePartition) -> Iterator[pa.RecordBatch]
     passed over. Records that were deleted before they could be read are lost data: an error that names the lost offsets
     or, without `fail_on_data_loss`, a warning.
     """
-    if part.from_offset >= part.until_offset:
+    if 0 <= part.until_offset <= part.from_offset:
         return
-    with _consumers.lend(plan.consumer_settings()) as consumer:
+    with _consumers.lend(consumer_settings(plan.client)) as consumer:
         reading = RangeReading(plan, part, consumer)
         try:
             yield from reading.batches()
@@ -108,10 +113,13 @@ class RangeReading:
         self._plan = plan
         self._now_s = now_s
         self._partition = TopicPartition(part.topic, part.partition)
-        self._until_offset = part.until_offset
+        self._part = part
+        #: Without a limit while it is not known which offset an open end stands for.
+        self._until_offset = LONG_MAX if part.until_offset == LATEST else part.until_offset
+        self._has_begun = False
         self._topic_id = None if part.topic_id is None else Uuid.parse(part.topic_id)
         self._consumer = consumer
-        self._reader = RangeReader(consumer, self._partition, part.from_offset, part.until_offset)
+        self._reader = RangeReader(consumer, self._partition)
         self._columns = RecordColumns()
         # Since when nothing has come, and since when a look has found that nothing can come.
         self._idle_since_s = now_s()
@@ -122,6 +130,7 @@ class RangeReading:
 
         maker = BatchMaker(self._partition, self._plan.include_headers)
         columns = self._columns
+        self._begin()
         while self._reader.position < self._until_offset:
             runs = self._fill()
             if columns.row_count:
@@ -134,6 +143,28 @@ class RangeReading:
     def end(self) -> None:
         """The consumer is free for another range."""
         self._reader.end()
+
+    def _begin(self) -> None:
+        first, until = self._part.from_offset, self._part.until_offset
+        if first == EARLIEST or until == LATEST:
+            limits = self._limits_at_last()
+            if limits is None:
+                return
+            first = limits[0] if first == EARLIEST else first
+            until = limits[1] if until == LATEST else until
+        self._until_offset, self._has_begun = until, True
+        self._reader.begin(first, until)
+
+    def _limits_at_last(self) -> tuple[int, int] | None:
+        """Where the partition begins and ends, however long it takes to tell; None if it is given up as lost."""
+        while True:
+            try:
+                return self._told_limits()
+            except (ClientTimeoutError, NoBrokersError) as error:
+                log.info("the limits of %s: %s", self._partition, error)
+            self._look_why()
+            if self._reader.position == self._until_offset:
+                return None
 
     def _fill(self) -> list[Run]:
         """Rows for one batch; fewer than make a good one only at the end, or if no more come for a while. None if the
@@ -151,7 +182,9 @@ class RangeReading:
             if self._is_another_topic():
                 columns.take()  # rows of the other topic, perhaps
                 reader.position = before
-                self._lose_the_rest("the topic was deleted and created again")
+                self._lose_the_rest(
+                    "the topic was deleted and created again; a new checkpoint reads the new one from its beginning"
+                )
                 return []
             if columns.row_count or reader.position >= self._until_offset:
                 return runs
@@ -188,39 +221,36 @@ class RangeReading:
 
     def _look_why(self) -> None:
         """Nothing has come for a while."""
-        why = self._why_gone()
         now_s = self._now_s()
-        if why is None:
+        if not self._seems_deleted():
             self._gone_since_s = None
         elif self._gone_since_s is None:
             self._gone_since_s = now_s
         elif now_s - self._gone_since_s >= _GONE_AFTER_S:
-            self._lose(why, self._until_offset)
+            lost = errors.partitions_deleted([self._partition], {self._partition: self._reader.position})
+            self._lose(lost, self._until_offset)
             return
         self._check_time(None)
 
-    def _why_gone(self) -> DataLossError | None:
-        """What says that the rest of the range will never come; None if it may come yet."""
+    def _seems_deleted(self) -> bool:
         topic, number = self._partition
         view = self._reader.view
         count = view.partition_count(topic)
-        is_known = count is not None and number >= count
-        if is_known or view.topic_error(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return errors.partitions_deleted([self._partition], {self._partition: self._reader.position})
-        limits = self._limits()
-        if limits is None or self._reader.position < limits[1]:
-            return None
-        return self._lost(self._until_offset, f"the partition ends at offset {limits[1]} by now")
+        is_beyond = count is not None and number >= count
+        return is_beyond or view.topic_error(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _limits(self) -> tuple[int, int] | None:
         """Where the partition begins and ends; None if nobody says."""
-        wanted = [self._partition]
         try:
-            first = self._consumer.beginning_offsets(wanted, _LOOK_AFTER_S)
-            return first[self._partition], self._consumer.end_offsets(wanted, _LOOK_AFTER_S)[self._partition]
+            return self._told_limits()
         except (ClientTimeoutError, NoBrokersError, ChannelError, BrokerError) as error:
             log.debug("the limits of %s: %s", self._partition, error)
             return None
+
+    def _told_limits(self) -> tuple[int, int]:
+        wanted = [self._partition]
+        first = self._consumer.beginning_offsets(wanted, _LOOK_AFTER_S)
+        return first[self._partition], self._consumer.end_offsets(wanted, _LOOK_AFTER_S)[self._partition]
 
     def _lost(self, until_offset: int, reason: str) -> DataLossError:
         return errors.could_not_read_offset_range(
@@ -245,9 +275,19 @@ class RangeReading:
         timeout_s = self._plan.poll_timeout_ms / 1000
         if self._now_s() - self._idle_since_s < timeout_s:
             return
+        limits = self._limits() if self._has_begun else None
+        if limits is not None and self._reader.position >= limits[1]:
+            # Not sooner: a new leader, too, shows less than there is until its followers have told what they have.
+            self._lose_the_rest(f"the partition ends at offset {limits[1]} by now")
+            return
         why = cause or self._reader.why_nothing_comes(timeout_s)
+        what = f"Nobody told where {self._partition} begins and ends"
+        if self._has_begun:
+            what = (
+                f"Nothing more of {self._partition} came from offset {self._reader.position} on (of a range up to "
+                f"{self._until_offset})"
+            )
         raise SparkConnectorError(
-            f"Nothing more of {self._partition} came from offset {self._reader.position} on (of a range up to "
-            f"{self._until_offset}) within {self._plan.poll_timeout_ms} ms: {why}. Look at the brokers; if they are "
-            "only slow, raise the option kafkaConsumer.pollTimeoutMs."
+            f"{what} within {self._plan.poll_timeout_ms} ms: {why}. Look at the brokers; if they are only slow, raise "
+            "the option kafkaConsumer.pollTimeoutMs."
         ) from cause

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+import threading
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.spark.core import errors
 from barnabas.spark.environment import use_running_interpreter
@@ -17,20 +18,39 @@ log = logging.getLogger(__name__)
 #: Spark hands filters to Python sources only where this is on; it is off by default.
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
+_registering: Final = threading.Lock()
+
 
 def register(spark: SparkSession) -> None:
     """See `barnabas.spark.register`."""
-    is_connect = _is_connect(spark)
-    if not is_connect:
-        use_running_interpreter(spark.sparkContext)
     try:
         # By itself this changes nothing: only reads with the option pushFilters make use of it.
         spark.conf.set(PUSHDOWN, "true")
     except Exception as error:
         log.warning("%s cannot be set here (%s): reads with the option pushFilters will fail", PUSHDOWN, error)
-    spark.dataSource.register(BarnabasDataSource)
-    if is_connect:
+    if _is_connect(spark):
+        spark.dataSource.register(BarnabasDataSource)
         _check_server(spark)
+    else:
+        use_running_interpreter(spark.sparkContext)
+        _register_for_threads(spark)
+
+
+def _register_for_threads(spark: SparkSession) -> None:
+    """Let queries that start at the same time not disturb each other.
+
+    All queries over one Python source share the map of its environment variables. Spark writes into it for each stream
+    that starts, and sends it along with the tasks of those that run: a map that changes on the way arrives broken, and
+    the query fails. Spark makes it a plain one unless it is handed one that was made for this.
+    """
+    context: Any = spark.sparkContext
+    with _registering:
+        variables = context.environment
+        context.environment = context._jvm.java.util.concurrent.ConcurrentHashMap(variables)
+        try:
+            spark.dataSource.register(BarnabasDataSource)
+        finally:
+            context.environment = variables
 
 
 def _check_server(spark: SparkSession) -> None:

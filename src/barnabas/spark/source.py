@@ -16,16 +16,17 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from barnabas.spark.client_settings import settings_for, warn_of_unknown
 from barnabas.spark.cluster import Cluster
 from barnabas.spark.core import errors
 from barnabas.spark.core.filters import Narrowing, narrow
-from barnabas.spark.core.options import SourceOptions, client_settings
+from barnabas.spark.core.options import SELECTIONS, SourceOptions
 from barnabas.spark.core.ranges import OffsetRange, between
 from barnabas.spark.core.values import boolean
-from barnabas.spark.reading import ReadPlan
+from barnabas.spark.reading import RangePartition, ReadPlan
 from barnabas.spark.schema import source_schema
 from barnabas.spark.streaming import StreamReader
-from barnabas.spark.tasks import Tasks, input_partitions
+from barnabas.spark.tasks import Tasks, input_partitions, left_open
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NAME: Final = "barnabas"
-_SELECTIONS: Final = ("subscribe", "subscribepattern", "assign")
 
 
 class BarnabasDataSource(DataSource):
@@ -47,11 +47,11 @@ class BarnabasDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of a read. Asked for by `load`: what is wrong in any case is told here, not at the first row."""
         given = self._given
-        if any(name in given for name in _SELECTIONS):
+        if any(name.lower() in given for name in SELECTIONS):
             _check_options(given)
         return _columns(given)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> BatchReader:
         kind = NarrowingReader if _read(self._given, "pushFilters", False) else BatchReader
         return kind(*self._prepare(schema, is_streaming=False))
 
@@ -82,30 +82,33 @@ class BarnabasDataSource(DataSource):
 
 
 class BatchReader(DataSourceReader):
-    """Reads from the start to the end that the options give, as the brokers have it when Spark plans the read.
+    """Reads from the start to the end that the options give.
 
-    Spark plans a loaded DataFrame once: whoever counts it again counts the same records, and `load` again sees more.
+    Spark plans a loaded DataFrame once. So which partitions there are is as it was then, and so are offsets by time;
+    `earliest` and `latest` are what they are each time that it is used, as in the JVM connector.
     """
 
     def __init__(self, options: SourceOptions, tasks: Tasks, admin_client: dict[str, str]) -> None:
         self._options = options
         self._tasks = tasks
         self._admin_client = admin_client
-        self._narrowing: Narrowing | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_narrowing": None}
 
     def partitions(self) -> list[InputPartition]:
         cluster = Cluster(self._options, self._admin_client)
         try:
-            ranges = self._ranges(cluster)
-            return [*input_partitions(ranges, self._options, self._tasks.plan.client, cluster.topic_ids())]
+            return [*self._planned(cluster)]
         finally:
             cluster.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._tasks.read(partition)
+
+    def _planned(self, cluster: Cluster) -> list[RangePartition]:
+        ranges = self._ranges(cluster)
+        return left_open(self._split(ranges, cluster), ranges, self._options)
+
+    def _split(self, ranges: list[OffsetRange], cluster: Cluster) -> list[RangePartition]:
+        return input_partitions(ranges, self._options, self._tasks.plan.client, cluster.topic_ids())
 
     def _ranges(self, cluster: Cluster) -> list[OffsetRange]:
         begin = cluster.resolve(self._options.starting, is_start=True)
@@ -118,20 +121,33 @@ class BatchReader(DataSourceReader):
                 raise errors.resolved_start_offset_greater_than_end_offset(
                     each.topic_partition, each.from_offset, each.until_offset
                 )
-        return ranges if self._narrowing is None else _narrowed(ranges, self._narrowing, cluster)
+        return ranges
 
 
 class NarrowingReader(BatchReader):
     """Leaves out what the query's filters on topic, partition, offset and timestamp leave out anyway.
 
     Only on request (`pushFilters`), because Spark 4.3 keeps one plan for each loaded DataFrame: a second query on the
-    same DataFrame, with other filters or none, would be given what the first one left.
+    same DataFrame, with other filters or none, would be given what the first one left. Its ends are those of the plan.
     """
+
+    def __init__(self, options: SourceOptions, tasks: Tasks, admin_client: dict[str, str]) -> None:
+        super().__init__(options, tasks, admin_client)
+        self._narrowing: Narrowing | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_narrowing": None}
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """All filters stay with Spark as well: they cost little on the rows that are left."""
-        self._narrowing, _, _ = narrow(filters)
+        self._narrowing = narrow(filters)
         return filters
+
+    def _planned(self, cluster: Cluster) -> list[RangePartition]:
+        ranges = self._ranges(cluster)
+        if self._narrowing is not None:
+            ranges = _narrowed(ranges, self._narrowing, cluster)
+        return self._split(ranges, cluster)
 
 
 def _narrowed(ranges: list[OffsetRange], narrowing: Narrowing, cluster: Cluster) -> list[OffsetRange]:
@@ -170,31 +186,42 @@ def _check_options(given: Mapping[str, str]) -> None:
     try:
         SourceOptions.parse(given, is_streaming=False)
     except errors.OptionError:
+        if any(name.startswith("ending") for name in given):
+            raise  # who gives an end means a batch
         SourceOptions.parse(given, is_streaming=True)
 
 
 def _tasks(options: SourceOptions, given: Mapping[str, str]) -> Tasks:
-    from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS
+    from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS, PRODUCER_SETTINGS
     from barnabas.spark.decoding import DecodingOptions
 
-    client, _ = client_settings(options.client, CONSUMER_SETTINGS)
-    _, unknown = client_settings(options.client, {*CONSUMER_SETTINGS, *ADMIN_SETTINGS})
-    for warning in unknown:
-        log.warning("%s", warning)
+    kinds, letters = [CONSUMER_SETTINGS, ADMIN_SETTINGS], {}
+    decoding = DecodingOptions.parse(given)
+    if decoding is not None and decoding.dead_letter_topic is not None:
+        from barnabas.spark.decoding.dead_letters import letter_settings
+
+        if options.selection.matches(decoding.dead_letter_topic):
+            raise errors.OptionError(
+                f"Option deadLetterTopic is {decoding.dead_letter_topic!r}, a topic that the query itself reads: each "
+                "letter would be read, found bad and written again, for ever. Name another topic."
+            )
+        kinds.append(PRODUCER_SETTINGS)
+        letters = letter_settings(options.client)
+    warn_of_unknown(options.client, *kinds)
     plan = ReadPlan(
-        client=client,
+        client=settings_for(options.client, CONSUMER_SETTINGS),
         poll_timeout_ms=options.poll_timeout_ms,
         fail_on_data_loss=options.fail_on_data_loss,
         include_headers=options.include_headers,
         group_id=options.group_id or f"{options.group_id_prefix}-{uuid.uuid4()}",
     )
-    return Tasks(plan, DecodingOptions.parse(given))
+    return Tasks(plan, decoding, letters)
 
 
 def _admin_settings(options: SourceOptions) -> dict[str, str]:
     from barnabas.client.settings import ADMIN_SETTINGS
 
-    return client_settings(options.client, ADMIN_SETTINGS)[0]
+    return settings_for(options.client, ADMIN_SETTINGS)
 
 
 def _check_schema(schema: StructType, own: StructType) -> None:

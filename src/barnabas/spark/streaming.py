@@ -25,6 +25,7 @@ from barnabas.spark.core.options import SourceOptions
 from barnabas.spark.core.positions import (
     Positions,
     SparkOffset,
+    anew_in,
     batch_start,
     end_offset,
     from_offset,
@@ -54,7 +55,7 @@ class _Run:
     is_available_now: bool = False
     #: What a run with `availableNow` reads up to; taken at its first look, and fixed from then on.
     target: Positions | None = None
-    #: Of the topics as the query first met them.
+    #: Of the topics as this run of the query first met them, or as it began with them anew.
     topic_ids: dict[str, str] = field(default_factory=dict)
     #: Losses that were warned about: the same one comes back at every look.
     warnings: set[str] = field(default_factory=set)
@@ -107,8 +108,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         run.latest = self._look(begin)
         if not run.latest:
             return start
-        end = run.latest if isinstance(limit, ReadAllAvailable) else self._admit(begin, run.latest)
-        return end_offset(start, end)
+        anew = self._begin_anew(run.latest)
+        end = run.latest if isinstance(limit, ReadAllAvailable) else self._admit({**begin, **anew}, run.latest)
+        return end_offset(start, end, anew)
 
     def reportLatestOffset(self) -> SparkOffset | None:  # noqa: N802
         return to_offset(self._run.latest) if self._run.latest else None
@@ -123,8 +125,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._check_target(run.target, until)
         begin = batch_start(start, end, self._options.starting)
         self._remember_topics()
+        again = {each.topic for each in anew_in(start, end)}
+        for topic in sorted(again):
+            self._report(errors.topic_created_again(topic))
+        run.topic_ids |= {topic: each for topic, each in run.cluster.topic_ids().items() if topic in again}
         ranges = self._plan(begin, until)
-        return [*input_partitions(ranges, self._options, self._tasks.plan.client, run.cluster.topic_ids())]
+        # Of a topic that is another one since the end of the batch was found, tasks read nothing: the positions are not
+        # its own. The next batch begins with it anew.
+        return [*input_partitions(ranges, self._options, self._tasks.plan.client, run.topic_ids)]
 
     def commit(self, end: SparkOffset) -> None:
         if self._run.mirror is not None:
@@ -194,13 +202,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _plan(self, begin: Positions, until: Positions) -> list[OffsetRange]:
         """The ranges of a batch; what is not where it was is told, and fails the query unless it may not."""
         cluster = self._run.cluster
-        recreated = self._recreated(until)
-        new = {partition for partition in until if partition not in begin or partition.topic in recreated}
+        new = until.keys() - begin.keys()
         first = cluster.earliest(new)
         if len(first) < len(new):
             self._report(errors.initial_offsets_not_found(new - first.keys()))
         for partition in sorted(first):
-            if first[partition] != 0 and partition not in begin:
+            if first[partition] != 0:
                 self._report(errors.added_partition_does_not_start_from_zero(partition, first[partition]))
         gone = begin.keys() - until.keys()
         if gone:
@@ -215,24 +222,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for topic, topic_id in self._run.cluster.topic_ids().items():
             self._run.topic_ids.setdefault(topic, topic_id)
 
-    def _recreated(self, until: Positions) -> set[str]:
-        """Topics that were deleted and created again since the query met them. Their old positions mean nothing."""
+    def _begin_anew(self, latest: Positions) -> Positions:
+        """The first offsets of partitions whose topic was deleted and created again: their old positions mean nothing.
+
+        This goes into the end of the batch, so that the batch is the same one if it fails now and is run again by a
+        query that knows nothing of the old topic.
+        """
         run = self._run
         now = run.cluster.topic_ids()
-        recreated = {
-            topic for topic in {each.topic for each in until} if topic in now and now[topic] != run.topic_ids[topic]
-        }
-        for topic in sorted(recreated):
-            self._report(
-                errors.DataLossError(
-                    f"The topic {topic!r} was deleted and created again while the query was running (its id was "
-                    f"{run.topic_ids[topic]} and is {now[topic]}). What the query had not read of the old one is lost; "
-                    "the new one is read from its beginning if the query goes on.",
-                    "KAFKA_DATA_LOSS.PARTITIONS_DELETED",
-                )
-            )
-            run.topic_ids[topic] = now[topic]
-        return recreated
+        again = {topic for topic, topic_id in run.topic_ids.items() if now.get(topic, topic_id) != topic_id}
+        return run.cluster.earliest(partition for partition in latest if partition.topic in again)
 
     def _check_target(self, target: Positions, until: Positions) -> None:
         """A batch of a run with `availableNow` stays within its target, and the target is still there."""

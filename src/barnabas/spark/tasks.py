@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from barnabas.base.ids import TopicPartition
+from barnabas.spark.core.limits import EARLIEST, LATEST, Earliest, Latest, Limit, Offsets
 from barnabas.spark.core.ranges import OffsetRange, split, split_by_bytes
 from barnabas.spark.reading import RangePartition, ReadPlan, read_range
 
@@ -24,6 +25,8 @@ class Tasks:
 
     plan: ReadPlan
     decoding: DecodingOptions | None = None
+    #: Settings of the producer that writes dead letters. May hold passwords.
+    letters: dict[str, str] = field(default_factory=dict, repr=False)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
@@ -37,10 +40,9 @@ class Tasks:
         # Dead letters keep the headers of their records, whether or not the query sees them.
         keeps_headers = self.plan.include_headers
         plan = replace(self.plan, include_headers=keeps_headers or self.decoding.needs_headers)
-        with Decoder(self.decoding, client=plan.client, keep_headers=keeps_headers) as decoder:
-            for batch in read_range(plan, partition):
-                yield decoder.apply(batch)
-            decoder.finish()
+        decoder = Decoder(self.decoding, client=self.letters, keep_headers=keeps_headers)
+        for batch in read_range(plan, partition):
+            yield decoder.apply(batch)
 
 
 def input_partitions(
@@ -64,6 +66,44 @@ def input_partitions(
         )
         for part in parts
     ]
+
+
+def left_open(parts: list[RangePartition], ranges: list[OffsetRange], options: SourceOptions) -> list[RangePartition]:
+    """What is to begin at the earliest or end at the latest offset: that is found out when the task begins.
+
+    Spark keeps the tasks of a loaded DataFrame for as long as that lives. A table that a stream is joined with, or a
+    view, would show for ever what was there when it was first used, and fail when that expires.
+    """
+    whole = {each.topic_partition: each for each in ranges}
+    # What is empty now need not stay so.
+    empty = [
+        RangePartition(*each.topic_partition, each.from_offset, each.until_offset) for each in ranges if not each.size
+    ]
+    opened = []
+    for part in (*parts, *empty):
+        partition = TopicPartition(part.topic, part.partition)
+        planned, start, end = whole[partition], part.from_offset, part.until_offset
+        if start == planned.from_offset and _is_at(options.starting, partition, EARLIEST):
+            start = EARLIEST
+        if end == planned.until_offset and _is_at(options.ending, partition, LATEST):
+            end = LATEST
+        if start < end or end == LATEST:
+            # All that is there, whichever topic has the name by then; a part of one is a part of no other.
+            topic_id = None if (start, end) == (EARLIEST, LATEST) else part.topic_id
+            opened.append(RangePartition(*partition, start, end, topic_id))
+    return opened
+
+
+def _is_at(limit: Limit, partition: TopicPartition, place: int) -> bool:
+    match limit:
+        case Earliest():
+            return place == EARLIEST
+        case Latest():
+            return place == LATEST
+        case Offsets(offsets):
+            return offsets[partition] == place
+        case _:
+            return False
 
 
 def density(client: Mapping[str, str], ranges: list[OffsetRange]) -> dict[TopicPartition, float]:

@@ -59,7 +59,6 @@ CONDITIONS: dict[str, tuple[SparkConnectorError, list[str]]] = {
         ["t-0", "kafka.group.id to 'g'"],
     ),
     "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED": (errors.partition_offset_changed(T0, 9, 5), ["t-0", "9", "ends at 5"]),
-    "KAFKA_DATA_LOSS.START_OFFSET_RESET": (errors.start_offset_reset(T0, 5, 9), ["t-0", "offset 5", "9"]),
     "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET": (
         errors.resolved_start_offset_greater_than_end_offset(T0, 9, 5),
         ["t-0", "offset 9 to 5"],

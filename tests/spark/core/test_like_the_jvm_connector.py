@@ -156,7 +156,9 @@ def offset_cases(random: Random) -> list[Case]:
         cases.append({"what": "write offsets", "positions": listed(positions.items())})
         offsets = to_offset(positions), to_offset(positions, starts), to_offset(positions, {})
         cases += [{"what": "read offsets", "text": json.dumps(offset)} for offset in offsets]
-    cases.append({"what": "read offsets", "text": '{"t": {"0": 150}, "@start t 0 100": {}}'})
+    cases += [
+        {"what": "read offsets", "text": f'{{"t": {{"0": 150}}, "@{key} t 0 100": {{}}}}'} for key in ("start", "anew")
+    ]
     cases.append({"what": "read offsets", "text": "{}"})
     return cases
 
@@ -324,7 +326,7 @@ def test_offsets_are_written_as_the_same_json() -> None:
 def test_the_connector_reads_our_offsets_and_passes_over_the_starts_in_them() -> None:
     for case, answer in answered("read offsets"):
         assert from_offset(json.loads(case["text"])) == positions(answer), case
-    assert [["t", 0, 150]] in [answer for case, answer in answered("read offsets") if "@start t 0 100" in case["text"]]
+    assert [answer for case, answer in answered("read offsets") if " t 0 100" in case["text"]] == [[["t", 0, 150]]] * 2
 
 
 def test_times_and_sizes_are_read_alike() -> None:

@@ -15,6 +15,7 @@ from barnabas.spark.core.limits import Earliest, Latest, Limit, Offsets, Timesta
 from barnabas.spark.core.positions import (
     Positions,
     SparkOffset,
+    anew_in,
     batch_start,
     end_offset,
     from_offset,
@@ -37,11 +38,12 @@ def through_spark(offset: SparkOffset) -> SparkOffset:
 
 
 @settings(deadline=None)
-@given(positions, st.none() | positions)
-def test_positions_and_starts_come_back_from_json(at: Positions, starts: Positions | None) -> None:
-    offset = through_spark(to_offset(at, starts))
+@given(positions, st.none() | positions, positions)
+def test_positions_and_starts_come_back_from_json(at: Positions, starts: Positions | None, anew: Positions) -> None:
+    offset = through_spark(to_offset(at, starts, anew))
     assert from_offset(offset) == at
     assert starts_of(offset) == starts
+    assert anew_in({}, offset) == (anew if offset else {})
 
 
 @settings(deadline=None)
@@ -85,6 +87,8 @@ def test_what_is_not_an_offset_is_refused_in_words(offset: Any) -> None:
 def test_a_start_that_cannot_be_read_is_not_passed_over(key: str) -> None:
     with pytest.raises(OptionError, match="@start topic partition offset"):
         starts_of({key: {}})
+    with pytest.raises(OptionError, match="@anew topic partition offset"):
+        anew_in({}, {key.replace("@start", "@anew"): {}})
 
 
 # A query and its checkpoint
@@ -169,6 +173,27 @@ def test_later_batches_do_not_carry_the_start() -> None:
     second = end_offset(to_offset({T0: 150}, {T0: 100}), {T0: 160})
     assert second == {"t": {"0": 160}}
     assert batch_start(to_offset({T0: 150}, {T0: 100}), second, Latest()) == {T0: 150}
+
+
+def test_a_batch_that_begins_anew_says_so_and_the_next_one_does_not() -> None:
+    start: SparkOffset = {"t": {"0": 5, "1": 7}}
+    end = end_offset(start, {T0: 5, T1: 8}, {T0: 0})
+    assert end == {"t": {"0": 5, "1": 8}, "@anew t 0 0": {}}
+    assert batch_start(start, end, Latest()) == {T0: 0, T1: 7}
+    assert batch_start(end, dict(end), Latest()) == {T0: 5, T1: 8}
+    following = end_offset(end, {T0: 6, T1: 8})
+    assert following == {"t": {"0": 6, "1": 8}}
+    assert batch_start(end, following, Latest()) == {T0: 5, T1: 8}
+
+
+def test_that_nothing_but_the_topic_is_new_is_new() -> None:
+    assert end_offset({"t": {"0": 5}}, {T0: 5}, {T0: 0}) == {"t": {"0": 5}, "@anew t 0 0": {}}
+
+
+def test_a_first_batch_may_begin_anew() -> None:
+    start = initial_offset({T0: 5, T1: 7}, Latest())
+    end = end_offset(start, {T0: 3, T1: 8}, {T0: 0})
+    assert batch_start(initial_offset({T0: 3, T1: 8}, Latest()), end, Latest()) == {T0: 0, T1: 7}
 
 
 def test_explicit_offsets_are_the_same_after_a_restart_and_need_no_start() -> None:

@@ -86,14 +86,13 @@ def main(task: Task) -> None:
         task.master,
         {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.sql.streaming.pollingDelay": "50ms"},
     )
-    queries = []
+    # All at once, since queries over one source must not disturb each other.
+    queries = {stream: _start(spark, task, stream) for stream in task.streams}
     for stream in task.streams:
-        queries.append(_start(spark, task, stream))
-        # One after the other: queries over one Python data source share a map of Spark's that is not made for threads.
-        # Two that begin at once may leave it broken, and then every task fails until the session ends.
-        _wait_for_the_start(queries[-1])
+        while not _has_started(queries[stream]):
+            queries[stream] = _start(spark, task, stream)
     task.ready.touch()
-    for query in queries:
+    for query in queries.values():
         query.awaitTermination()
     spark.stop()
 
@@ -139,10 +138,15 @@ def _holding(hold: str, held: str) -> Callable[[Iterable[pa.RecordBatch]], Itera
     return pass_on
 
 
-def _wait_for_the_start(query: StreamingQuery) -> None:
-    """Until the query has asked for its first offsets: it has a batch in hand, or waits for records."""
+def _has_started(query: StreamingQuery) -> bool:
+    """Waits until the query has asked for its first offsets: it has a batch in hand, or waits for records.
+
+    Spark gives the Python of a stream ten seconds to start. On a busy machine that may be too little for several at
+    once: a query that came to nothing by this alone can be started again.
+    """
     while query.isActive and not (query.status["isDataAvailable"] or "Waiting" in query.status["message"]):
         time.sleep(0.05)
+    return "Python worker failed to connect back" not in str(query.exception())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from pyspark.sql import types as t
 
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.decoding.arrow_types import arrow_type
-from barnabas.spark.decoding.avro_schemas import avro_columns
+from barnabas.spark.decoding.avro_bounds import Walk, needs_check
+from barnabas.spark.decoding.avro_schemas import avro_columns, parse_schema
 from barnabas.spark.decoding.avro_values import AvroDecoder
 from barnabas.spark.decoding.bad_records import BadKind, BadValueError
 from barnabas.spark.decoding.ddl import parse_ddl
@@ -219,6 +220,59 @@ def test_null_is_a_tombstone_and_bad_bytes_are_bad() -> None:
 def test_no_bytes_do_more_harm_than_being_bad(value: bytes) -> None:
     structs, bad = bare(EVERYTHING).decode(pa.array([value], pa.binary()))
     assert (structs.null_count, len(bad)) in ((1, 1), (0, 0))
+
+
+def _number(value: int) -> bytes:
+    return written("long", value)
+
+
+EMPTY = record(name="Empty")
+
+
+@pytest.mark.parametrize("items", ["null", EMPTY, {"type": "fixed", "name": "None", "size": 0}])
+def test_items_that_take_no_bytes_are_counted_before_they_fill_the_memory(items: Any) -> None:
+    inner = {"type": "map", "values": {"type": "array", "items": items}}
+    schema = record(
+        field("id", "int"), field("nothing", ["null", inner]), field("again", {"type": "array", "items": "R"})
+    )
+    decoder = framed({1: schema}, "id int")
+    head = b"\0\0\0\0\1" + b"\x0e" + b"\2" + b"\2" + b"\2k"
+    values = [
+        head + _number(3) + b"\0" + b"\0" + b"\0",
+        head + _number(2**61) + b"\0" + b"\0" + b"\0",
+        head + _number(-(2**61)) + b"\0" + b"\0" + b"\0" + b"\0",
+        head + _number(60_000) * 2 + b"\0" + b"\0" + b"\0",
+        head + b"\x86" + b"\x80" * 10 + b"\2" + b"\0" + b"\0" + b"\0",
+        head + _number(60_000) + b"\0",
+    ]
+    structs, bad = decoder.decode(pa.array(values, pa.binary()))
+    assert [row and row["id"] for row in structs.to_pylist()] == [7, None, None, None, None, None]
+    assert [item.row for item in bad] == [1, 2, 3, 4, 5]
+    assert f"an array has {2**61} items" in bad[0].explanation
+    assert f"an array has {2**61} items" in bad[1].explanation
+    assert "64 bits" in bad[3].explanation
+    assert "end in the middle" in bad[4].explanation
+
+
+def test_a_value_that_is_too_deep_is_bad_and_does_not_end_the_worker() -> None:
+    schema = record(field("id", "int"), field("next", ["null", "R"]))
+    values = [b"\0\0\0\0\1" + b"\2\2" * (depth - 1) + b"\2\0" for depth in (1, 100, 100_000)]
+    structs, bad = framed({1: schema}, "id int").decode(pa.array(values, pa.binary()))
+    assert structs.to_pylist() == [{"id": 1}, {"id": 1}, None]
+    assert [(item.row, item.explanation) for item in bad] == [(2, "its types lie too deep in each other")]
+
+
+@settings(max_examples=50, deadline=None)
+@given(_values)
+def test_looking_through_a_value_comes_to_its_end(value: dict[str, Any]) -> None:
+    parsed = parse_schema(
+        json.dumps(record(field("first", "R2"), field("second", ["null", "R2"]))), [json.dumps({**_wide, "name": "R2"})]
+    )
+    assert not needs_check(parsed)
+    data = written(_wide, value)
+    walk = Walk(parsed.named, b"?" + data + b"\2" + data, 1)
+    walk.past(parsed.schema)
+    assert walk.place == 2 + 2 * len(data)
 
 
 def test_a_number_that_no_column_holds_makes_its_own_record_bad_only() -> None:

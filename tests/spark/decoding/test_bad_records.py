@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from barnabas import Admin, Consumer, NewTopic
+from barnabas import Admin, Consumer, NewTopic, Producer, TopicPartition
+from barnabas.client.errors import ClientTimeoutError
+from barnabas.spark.core.errors import OptionError
 from barnabas.spark.decoding import Decoder, DecodingOptions
 from barnabas.spark.decoding.bad_records import BadKind, BadRecordError, BadValue, excerpt
-from barnabas.spark.decoding.dead_letters import DeadLetterError, DeadLetters, SourceRecord
+from barnabas.spark.decoding.dead_letters import DeadLetterError, SourceRecord, letter_settings, write_letters
+from barnabas.spark.pool import ClientPool
+from barnabas.spark.producers import producers
 from barnabas.spark.schema import source_schema
+from barnabas.spark.source import BarnabasDataSource
 from barnabas.testing import EmbeddedBroker
 from tests.spark.decoding.batches import AT_MS, batch
 
@@ -25,8 +32,9 @@ VALUES = [b'{"id": 1}', b"no json", None, b'{"id": "x"}', b'{"id": 4}']
 def _decoder(client: dict[str, str] | None = None, keep_headers: bool = True, **options: str) -> Decoder:
     parsed = DecodingOptions.parse({**JSON, **options})
     assert parsed is not None
+    letters = None if client is None else letter_settings(client)
     # As it comes to a worker.
-    return Decoder(pickle.loads(pickle.dumps(parsed)), client, keep_headers=keep_headers)
+    return Decoder(pickle.loads(pickle.dumps(parsed)), letters, keep_headers=keep_headers)
 
 
 def test_good_batches_have_the_schema_that_spark_was_promised() -> None:
@@ -82,25 +90,36 @@ def test_more_bad_records_than_allowed_fail_the_task() -> None:
     assert "raise maxBadRecords" in str(caught.value)
 
 
-class _Producer:
-    """Keeps what is sent; `fate` decides on each record when it is flushed."""
-
-    def __init__(self, fate: Exception | None = None) -> None:
-        self.sent: list[tuple[str, bytes | None, bytes, list[tuple[str, bytes | None]]]] = []
+class _Delivery:
+    def __init__(self, fate: Exception | None) -> None:
         self.fate = fate
-        self.told: list[Callable[[Any, Exception | None], None]] = []
+
+    def exception(self) -> Exception | None:
+        return self.fate
+
+
+class _Producer:
+    """Keeps what is sent, and shares out fates."""
+
+    def __init__(self, *fates: Exception | None) -> None:
+        self.sent: list[tuple[str, bytes | None, bytes, list[tuple[str, bytes | None]]]] = []
+        self.fates = list(fates)
+        self.is_flushed = False
         self.is_closed = False
 
-    def send(self, topic: str, value: bytes | None, /, *, key: bytes, headers: Any, on_delivery: Any) -> None:
+    def send(self, topic: str, value: bytes | None, /, *, key: bytes, headers: Any) -> _Delivery:
         self.sent.append((topic, value, key, headers))
-        self.told.append(on_delivery)
+        return _Delivery(self.fates.pop(0) if self.fates else None)
 
     def flush(self) -> None:
-        for tell in self.told:
-            tell(None, self.fate)
+        self.is_flushed = True
 
     def close(self, timeout: float | None = None) -> None:
         self.is_closed = True
+
+
+def _lends(producer: _Producer) -> ClientPool[Producer]:
+    return ClientPool(lambda settings: cast("Producer", producer))
 
 
 RECORD = SourceRecord("clicks", 3, 17, 5, b"k", b"{", [("trace", b"1"), ("trace", None)])
@@ -109,10 +128,8 @@ BAD = BadValue(0, BadKind.JSON_SYNTAX, "it ends", schema_id=7)
 
 def test_a_letter_says_where_it_came_from_and_why() -> None:
     producer = _Producer()
-    letters = DeadLetters("dead", lambda: producer)
-    letters.send(RECORD, BAD)
-    letters.send(RECORD, BAD)
-    letters.flush()
+    write_letters("dead", {}, [(RECORD, BAD), (RECORD, BAD)], _lends(producer))
+    assert (producer.is_flushed, producer.is_closed) == (True, False)
     assert producer.sent[0] == producer.sent[1]
     assert producer.sent[0] == (
         "dead",
@@ -133,19 +150,13 @@ def test_a_letter_says_where_it_came_from_and_why() -> None:
     )
 
 
-def test_a_letter_that_is_not_written_fails_the_task() -> None:
-    letters = DeadLetters("dead", lambda: _Producer(RuntimeError("disk full")))
-    letters.send(RECORD, BAD)
-    with pytest.raises(DeadLetterError, match="'dead': disk full"):
-        letters.flush()
-    with pytest.raises(DeadLetterError):
-        letters.send(RECORD, BAD)
-
-
-def test_without_letters_no_producer_is_made() -> None:
-    letters = DeadLetters("dead", lambda: pytest.fail("a producer was made"))
-    letters.flush()
-    letters.close()
+def test_a_letter_that_is_not_written_fails_the_task_and_its_producer_is_not_used_again() -> None:
+    producer = _Producer(None, ClientTimeoutError("no leader."))
+    pool = _lends(producer)
+    with pytest.raises(DeadLetterError, match=r"offset 17 of clicks-3 could not be .* 'dead': no leader[.] Nothing"):
+        write_letters("dead", {}, [(replace(RECORD, offset=16), BAD), (RECORD, BAD)], pool)
+    assert producer.is_closed
+    assert pool.idle_count == 0
 
 
 @pytest.fixture(scope="module")
@@ -154,26 +165,40 @@ def cluster() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-def test_letters_are_in_the_topic_when_the_task_ends(cluster: EmbeddedBroker) -> None:
+def _create(cluster: EmbeddedBroker, topic: str, partitions: int = 1, **configs: str) -> None:
+    configs = {name.replace("_", "."): value for name, value in configs.items()}
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, num_partitions=partitions, configs=configs)])
+
+
+def _letters(cluster: EmbeddedBroker, topic: str, count: int) -> list[Any]:
+    """All letters that are there. There must be so many already: nothing is waited for but what was acknowledged."""
+    with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        found: list[Any] = []
+        while len(found) < count:
+            more = consumer.poll(5)
+            assert more
+            found.extend(more)
+        ends = consumer.end_offsets([TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)])
+    assert sum(ends.values()) == count
+    return found
+
+
+def test_letters_are_in_the_topic_before_the_other_rows_are_handed_on(cluster: EmbeddedBroker) -> None:
     client = {
         "bootstrap.servers": cluster.bootstrap_servers,
         "fetch.max.bytes": "1000000",
         "isolation.level": "read_committed",
+        "linger.ms": "60000",
     }
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic("dead", num_partitions=2)])
+    _create(cluster, "dead", 2)
     for _ in range(2):
         decoder = _decoder(client, keep_headers=False, badRecords="topic", deadLetterTopic="dead")
         decoded = decoder.apply(batch(VALUES, headers=[None, [("trace", b"1")], None, None, None]))
-        decoder.finish()
         assert decoded.column("offset").to_pylist() == [100, 102, 104]
         assert "headers" not in decoded.schema.names
-    with Consumer("dead", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-        found: list[Any] = []
-        while len(found) < 4:
-            found.extend(consumer.poll(5))
     letters: dict[bytes, list[Any]] = {}
-    for record in found:
+    for record in _letters(cluster, "dead", 4):
         letters.setdefault(record.key, []).append(record)
     assert {key: [record.value for record in records] for key, records in letters.items()} == {
         b"clicks-3-101": [b"no json"] * 2,
@@ -187,12 +212,78 @@ def test_letters_are_in_the_topic_when_the_task_ends(cluster: EmbeddedBroker) ->
     assert headers["barnabas.error.timestamp"] == str(AT_MS).encode()
 
 
+def test_one_producer_serves_all_tasks_of_a_worker(cluster: EmbeddedBroker) -> None:
+    _create(cluster, "few")
+    # A name of its own, so that no other test's producer is lent.
+    client = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "few"}
+    before = producers.idle_count
+    for offset in (0, 10, 20):
+        _decoder(client, badRecords="topic", deadLetterTopic="few").apply(batch(VALUES, first_offset=offset))
+    assert producers.idle_count == before + 1
+    _decoder({**client, "client.id": "none"}, badRecords="topic", deadLetterTopic="few").apply(batch([b"{}"]))
+    assert producers.idle_count == before + 1
+
+
+def test_who_has_enough_of_the_rows_leaves_no_letter_behind(cluster: EmbeddedBroker) -> None:
+    _create(cluster, "much")
+    _create(cluster, "dead.of.much")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for value in VALUES:
+            producer.send("much", value)
+    options = {"badRecords": "topic", "deadLetterTopic": "dead.of.much", "subscribe": "much", **JSON}
+    client = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.linger.ms": "60000"}
+    source = BarnabasDataSource({**client, **options})
+    reader = source.reader(source.schema())
+    (part,) = reader.partitions()
+    rows = reader.read(part)
+    assert isinstance(rows, Generator)
+    assert next(rows).num_rows == 3
+    rows.close()
+    assert [letter.key for letter in _letters(cluster, "dead.of.much", 2)] == [b"much-0-1", b"much-0-3"]
+
+
+def _large(value: bytes, cluster: EmbeddedBroker, topic: str, **client: str) -> None:
+    """Decode a batch with a bad record that is about as large as a topic takes, unless it is told otherwise."""
+    settings = {"bootstrap.servers": cluster.bootstrap_servers}
+    settings |= {name.replace("_", "."): given for name, given in client.items()}
+    assert _decoder(settings, badRecords="topic", deadLetterTopic=topic).apply(batch([value])).num_rows == 0
+
+
+def test_a_record_that_was_just_small_enough_for_its_topic_makes_a_letter(cluster: EmbeddedBroker) -> None:
+    _create(cluster, "large")
+    _create(cluster, "larger", max_message_bytes="3000000")
+    text, noise = b"{" + b"a" * 1_048_400, Random(1).randbytes(1_048_400)
+    _large(text, cluster, "large")
+    assert _letters(cluster, "large", 1)[0].value == text
+    _large(noise, cluster, "larger")
+    assert _letters(cluster, "larger", 1)[0].value == noise
+
+    with pytest.raises(DeadLetterError, match="offset 100 of clicks-3") as refused:
+        _large(noise, cluster, "large")
+    assert "raise max.message.bytes of the topic 'large'" in str(refused.value)
+    assert "See that" not in str(refused.value)
+    with pytest.raises(DeadLetterError, match=r"raise the options kafka.max.request.size and kafka.buffer.memory"):
+        _large(text, cluster, "large", max_request_size="1000000")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("value.serializer", "string", "kafka.value.serializer cannot be used with dead letters"),
+        ("transactional.id", "t", "kafka.transactional.id cannot be used with dead letters"),
+        ("max.request.size", "much", "kafka.max.request.size = 'much'"),
+    ],
+)
+def test_settings_that_make_no_producer_of_letters_are_refused(name: str, value: str, said: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        letter_settings({"bootstrap.servers": "127.0.0.1:9", name: value})
+    assert said in str(refused.value)
+
+
 def test_a_dead_letter_topic_that_cannot_be_written_fails_the_task() -> None:
     client = {"bootstrap.servers": "127.0.0.1:9", "max.block.ms": "300", "default.api.timeout.ms": "300"}
-    with (
-        _decoder(client, badRecords="topic", deadLetterTopic="dead") as decoder,
-        pytest.raises(DeadLetterError, match="Nothing is lost"),
-    ):
+    decoder = _decoder(client, badRecords="topic", deadLetterTopic="dead")
+    with pytest.raises(DeadLetterError, match=r"Nothing is lost.*See that the topic exists"):
         decoder.apply(batch(VALUES))
 
 

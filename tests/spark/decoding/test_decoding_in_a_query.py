@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,6 +59,25 @@ def test_values_become_columns_and_bad_ones_go_where_they_should(
 
     with pytest.raises(Exception, match=f"offset 1 of {topic}-0 cannot be decoded as json"):
         _load(spark, broker, topic, **decoding).collect()
+
+
+def test_a_stream_with_a_limit_leaves_no_letter_behind(
+    spark: SparkSession, broker: EmbeddedBroker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic, dead = new_topic(), new_topic()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(1000):
+            producer.send(topic, b"broken" if number in (0, 500) else b'{"id": 1}')
+    reader = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    # Letters that are not flushed would stay where they are until the worker is gone.
+    reader = reader.option("kafka.linger.ms", "600000").option("startingOffsets", "earliest")
+    decoding = {"valueFormat": "json", "valueSchema": "id long", "badRecords": "topic", "deadLetterTopic": dead}
+    frame = reader.options(subscribe=topic, **decoding).load().limit(3)
+    rows = frame.writeStream.format("memory").queryName("limited").trigger(availableNow=True)
+    rows.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+    assert spark.table("limited").count() == 3
+    with Consumer(dead, bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        assert [letter.key for letter in consumer.poll(10)] == [f"{topic}-0-{row}".encode() for row in (0, 500)]
 
 
 def test_framed_avro_becomes_columns(

@@ -49,6 +49,24 @@ def test_a_project_is_written_and_sound(tmp_path: Path) -> None:
             compile(file.read_text(encoding="utf-8"), str(file), "exec")
 
 
+@pytest.mark.parametrize(
+    "name", ["2024", "my: shop", "no", "a 'quoted' \"name\"", "Gerstäcker 😀", "# {{ bootstrap_servers }}"]
+)
+def test_whatever_a_project_is_called_it_can_be_read(tmp_path: Path, name: str) -> None:
+    write_project(tmp_path / name)
+    project = load_project(tmp_path / name)
+    assert project.name == name
+    assert project.configuration["spark.clickstream.bootstrap.servers"] == "127.0.0.1:9092"
+
+
+def test_it_tells_how_to_begin_anew_with_other_topics(tmp_path: Path) -> None:
+    write_project(tmp_path / "shop", bootstrap_servers="127.0.0.1:40123,127.0.0.1:40124")
+    text = (tmp_path / "shop" / "README.md").read_text(encoding="utf-8")
+    assert "barnabas up --listen 127.0.0.1:40123 " in text
+    assert "barnabas demo --clicks-only 127.0.0.1:40123 " in text
+    assert "barnabas pipeline run . --full-refresh-all" in text
+
+
 def test_a_folder_that_has_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(ProjectExistsError, match="is not empty"):

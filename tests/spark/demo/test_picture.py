@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
 
-from barnabas.spark.demo.picture import Flow, Picture, Session, Window, line, screen, sparkline
+from barnabas.spark.demo.picture import STARTING, Flow, Picture, Session, Window, line, screen, sparkline
 
-EARLY = Picture("127.0.0.1:40123", 1.2, "Spark is starting, which takes about 15 s", clicks=240, broken=3, users=900)
+EARLY = Picture("127.0.0.1:40123", 1.2, STARTING, clicks=240, broken=3, users=900)
 LATE = replace(
     EARLY,
     elapsed_s=3600.0,
@@ -18,11 +19,11 @@ LATE = replace(
     clicks=12_345_678,
     broken=246_000,
     users=60_960,
-    tombstones=912,
+    users_gone=912,
     trend=tuple(range(60)),
     updates=312,
     flows=tuple(
-        Flow(name, state, rows=240_000, rows_per_s=120_000.4, lag=3_300)
+        Flow(name, state, rows_in=12_345_678, rows_out=99_999, lag=0)
         for name, state in [
             ("clicks", "running"),
             ("dead_letters", "completed"),
@@ -39,8 +40,15 @@ LATE = replace(
     last_sessions=tuple(Session(f"u{n:05}", ["Gerstäcker", None][n % 2], "plus", n, n % 3 == 0) for n in range(8)),
     sessions_trend=(3, 50, 60),
     dead_letters=240_000,
-    causes={"JSON_SYNTAX": 80_000, "stay is not negative": 40_000, "has a user": 40_001},
-    hint="x" * 300,
+    causes={
+        "JSON_SYNTAX": 3,
+        "JSON_ENCODING": 40_000,
+        "JSON_VALUE": 40_000,
+        "breaks: stay is not negative": 40_000,
+        "breaks: page is a path": 40_000,
+        "breaks: has a user": 40_001,
+    },
+    hint="barnabas console-consumer --bootstrap-server 127.0.0.1:40123 --topic sessions --from-beginning",
 )
 
 
@@ -61,7 +69,14 @@ def test_it_fits_a_terminal(picture: Picture, width: int) -> None:
 def test_before_spark_runs_there_is_something_to_see() -> None:
     text = "\n".join(drawn(EARLY))
     assert "240 clicks  3 broken" in text
-    assert text.count("Spark is starting") == 2
+    # Once, and whole.
+    assert text.count("Spark is starting\n") == 1
+    assert text.count("it takes Spark about 15 s to start") == 1
+    assert "…" not in text
+
+
+def test_a_pipeline_that_never_ran_is_not_said_to_be_starting() -> None:
+    assert "15 s" not in "\n".join(drawn(replace(EARLY, phase="stopping Spark")))
 
 
 def test_numbers_pages_causes_and_sessions_are_there() -> None:
@@ -74,12 +89,25 @@ def test_numbers_pages_causes_and_sessions_are_there() -> None:
         "✗ users",
         "views of pages, from 12:20",
         "100,000",
-        "JSON_SYNTAX",
+        "12,345k",
+        "99,999",
         "12,000,000 rows in the table clicks",
+        "1,422,000 in topic sessions",
         "u00001 (gone)",
+        "breaks: stay is not negative",
+        "60,960 users  912 gone",
+        "127.0.0.1:40123 \\\n    --topic sessions --from-beginning",
     ):
         assert expected in text
-    assert text.index("has a user") < text.index("stay is not negative")
+    assert text.index("has a user") < text.index("stay is not negative") < text.index("JSON_SYNTAX")
+    assert "…" not in text
+
+
+def test_causes_for_which_there_is_no_line_are_counted_together() -> None:
+    text = "\n".join(drawn(replace(LATE, causes={f"cause {n}": 10 - n for n in range(8)})))
+    assert "cause 4" in text
+    assert "cause 5" not in text
+    assert re.search(r"3 others .* 12 ", text)
 
 
 def test_elsewhere_it_is_one_line() -> None:

@@ -12,11 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barnabas import Producer
+from barnabas import BarnabasError, Consumer, Producer
+from barnabas.base.error_codes import ErrorCode
 from barnabas.spark.demo.story import Story
-from barnabas.spark.demo.watching import CAUSE_HEADER, TableWatch, TopicWatch, newest_window
-from barnabas.spark.demo.writing import DEAD_LETTERS, SESSIONS, ClickWriter, create_topics
+from barnabas.spark.demo.watching import (
+    BROKEN_RULE,
+    CAUSE_HEADER,
+    CLASS_HEADER,
+    TableWatch,
+    TopicWatch,
+    newest_window,
+)
+from barnabas.spark.demo.writing import DEAD_LETTERS, SESSIONS, USERS, ClickWriter, create_topics, write_clicks
 from barnabas.testing import EmbeddedBroker
+from barnabas.wire.apis import ApiKey
 
 NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
@@ -36,13 +45,15 @@ def test_records_that_were_written_twice_count_once(address: str) -> None:
             producer.send(DEAD_LETTERS, b"{", key=b"clicks-0-17", headers=[(CAUSE_HEADER, b"JSON_SYNTAX: no brace")])
         producer.send(SESSIONS, json.dumps({**session, "user": "u2", "name": "Olga"}).encode(), key=b"u2")
         producer.send(DEAD_LETTERS, b"{}", key=b"clicks-0-18")
+        broken = [(CLASS_HEADER, BROKEN_RULE.encode()), (CAUSE_HEADER, b"has a user")]
+        producer.send(DEAD_LETTERS, b"{}", key=b"clicks-0-19", headers=broken)
     watch = TopicWatch(address)
     read = 0
-    while read < 6:
+    while read < 7:
         read += watch.look(timeout_s=5)
     watch.close()
-    assert (watch.sessions, watch.dead_letters) == (2, 2)
-    assert watch.causes == {"JSON_SYNTAX": 1, "unknown": 1}
+    assert (watch.sessions, watch.dead_letters) == (2, 3)
+    assert watch.causes == {"JSON_SYNTAX": 1, "unknown": 1, "breaks: has a user": 1}
     assert {(session.user, session.name) for session in watch.last_sessions} == {("u1", None), ("u2", "Olga")}
     assert watch.sessions_trend == (2,)
 
@@ -58,6 +69,36 @@ def test_a_writer_writes_what_the_story_tells(address: str) -> None:
     assert writer.written.valid == len(told.clicks)
     assert writer.written.flaws == told.flaws
     assert writer.written.broken == sum(told.flaws.values())
+
+
+def test_users_are_people_not_records() -> None:
+    with EmbeddedBroker() as broker:
+        create_topics(broker.bootstrap_servers)
+        story = Story(seed=3, rate=5000, start_ms=0)
+        writer = ClickWriter(story, broker.bootstrap_servers, rate=5000)
+        writer.start()
+        while writer.written.users_gone == 0 and writer.failure is None:
+            threading.Event().wait(0.01)
+        writer.stop()
+        is_here: dict[str, bool] = {}
+        with Consumer(USERS, bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            read = 0
+            while read < writer.written.user_records:
+                batch = consumer.poll_arrow(timeout=5)
+                read += batch.num_rows
+                for row in batch.select(["key", "value"]).to_pylist():
+                    is_here[row["key"].decode()] = row["value"] is not None
+    assert writer.written.user_records > len(story.users) == len(is_here)
+    assert writer.written.users == sum(is_here.values())
+    assert writer.written.users_gone == len(is_here) - sum(is_here.values())
+
+
+def test_clicks_that_cannot_be_written_end_it() -> None:
+    with EmbeddedBroker() as broker:
+        create_topics(broker.bootstrap_servers)
+        broker.faults.fail_next(ApiKey.PRODUCE, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=3)
+        with pytest.raises(BarnabasError, match="TOPIC_AUTHORIZATION_FAILED"):
+            write_clicks(broker.bootstrap_servers, rate=100, seed=1, seconds=None, told_to_stop=threading.Event())
 
 
 def test_topics_that_are_there_already_stay(address: str) -> None:
@@ -76,6 +117,27 @@ def test_a_table_grows_and_is_computed_anew(tmp_path: Path) -> None:
     (tmp_path / "clicks" / "part-1.parquet").unlink()
     assert watch.count_rows() == 2
     assert watch.count_distinct("id") == 2
+
+
+def test_files_of_a_batch_that_was_broken_off_do_not_count(tmp_path: Path) -> None:
+    for number in range(1, 5):
+        pq.write_table(pa.table({"id": list(range(number))}), tmp_path / f"part-{number}.parquet")
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    watch = TableWatch(tmp_path)
+    assert watch.count_rows() == 0
+    _commit(log, "0", tmp_path / "part-1.parquet")
+    assert watch.count_rows() == 1
+    _commit(log, "1.compact", tmp_path / "part-1.parquet", tmp_path / "part-2.parquet")
+    _commit(log, "2", tmp_path / "part-4.parquet")
+    (log / ".3.crc").write_bytes(b"crc")
+    assert watch.count_rows() == 7
+    assert watch.count_distinct("id") == 4
+
+
+def _commit(log: Path, name: str, *files: Path) -> None:
+    entries = [json.dumps({"path": file.as_uri(), "size": 1, "isDir": False, "action": "add"}) for file in files]
+    (log / name).write_text("\n".join(["v1", *entries]))
 
 
 def test_the_newest_window_that_is_full_is_shown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,7 +99,10 @@ def test_a_compacted_topic(spark: SparkSession, apache_kafka: str) -> None:
 
 
 def _write_until_compacted(bootstrap: str, at: TopicPartition) -> None:
-    """Updates of few keys, then one record after another, each of which closes a segment, until most are gone."""
+    """Updates of few keys, then one record after another, each of which closes a segment, until most are gone.
+
+    Nothing is left then that could be compacted while readers are compared.
+    """
     deadline = time.monotonic() + 60
     with (
         Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer,
@@ -107,11 +111,11 @@ def _write_until_compacted(bootstrap: str, at: TopicPartition) -> None:
         for each in range(100):
             producer.send(at.topic, b"%d" % each, key=b"%d" % (each % 3)).result(10)
         consumer.assign([at])
-        while time.monotonic() < deadline:
+        for each in itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count()):
             time.sleep(0.2)
-            producer.send(at.topic, b"last", key=b"last").result(10)
+            producer.send(at.topic, b"last", key=b"last-%d" % each).result(10)
             consumer.seek_to_beginning()
-            if consumer.poll(10)[0].offset >= 90:
+            if consumer.poll(10)[0].offset == 97:
                 return
     pytest.fail("Kafka did not compact the topic within a minute")
 

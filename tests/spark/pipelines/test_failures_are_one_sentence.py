@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.spark.pipelines.failures import PipelineError, cause, of_definition, of_run
+from barnabas.spark.pipelines.failures import PipelineError, cause, is_data_loss, of_definition, of_run
 from barnabas.spark.pipelines.graph import TABLE, Dataset, Flow, Graph
 
 CAST = """[STREAM_FAILED] Query [id = 2bfdafe1, runId = 1540a52a] terminated with exception: [CAST_INVALID_INPUT] \
@@ -79,6 +79,14 @@ def test_a_failed_flow_is_named_with_its_place() -> None:
     assert str(error).endswith("(1 more failed after it)")
     assert "=== Streaming Query ===" in error.details
     assert "RuntimeError: long" in error.details
+
+
+def test_lost_records_come_with_a_way_to_start_anew() -> None:
+    lost = "[KAFKA_DATA_LOSS.PARTITIONS_DELETED] t-0 is gone. Set failOnDataLoss to false to go on."
+    error = str(of_run(RuntimeError("long"), [("lines", lost)], graph()))
+    assert error.startswith("flow lines (t/a.py:2) failed: [KAFKA_DATA_LOSS.PARTITIONS_DELETED] t-0 is gone.")
+    assert error.endswith("--full-refresh-all.")
+    assert is_data_loss(error)
 
 
 def test_a_format_that_is_not_installed_says_what_it_needs() -> None:

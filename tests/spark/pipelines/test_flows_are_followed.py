@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from barnabas.spark.pipelines.graph import Flow, Graph
 from barnabas.spark.pipelines.reporting import FlowState, Outcome, State, Summary, Table, together
 from barnabas.spark.pipelines.tracking import METRICS_PREFIX, Tracker
 
@@ -87,7 +89,7 @@ def test_queries_without_a_name_are_not_ours() -> None:
     assert not seen
 
 
-def test_lag_is_what_the_topics_have_more() -> None:
+def test_what_is_left_is_told_by_the_progress_and_the_lag_by_the_brokers() -> None:
     source = {
         "description": "barnabas",
         "endOffset": '{"t": {"0": 50, "1": 30}}',
@@ -95,8 +97,80 @@ def test_lag_is_what_the_topics_have_more() -> None:
     }
     followed, seen = tracker()
     followed.progressed(progress("a", 90, sources=[source]))
-    assert seen[-1].lag_records == 30
-    assert seen[-1].share_done == 0.75
+    assert (seen[-1].left_records, seen[-1].lag_records, seen[-1].share_done) == (30, None, 0.75)
+    followed.progressed(progress("a", 30, sources=[{**source, "endOffset": source["latestOffset"]}]), lag=12)
+    assert (seen[-1].left_records, seen[-1].lag_records, seen[-1].share_done) == (0, 12, 1.0)
+    followed.lagged("a", 15)
+    assert (seen[-1].lag_records, seen[-1].rows) == (15, 120)
+
+
+def test_a_query_that_fails_has_not_completed_whatever_spark_says() -> None:
+    followed, seen = tracker()
+    for attempt in range(3):
+        followed.told("Flow spark_catalog.default.a is RUNNING.")
+        followed.query_started("spark_catalog.default.a")
+        # The two streams of events overtake each other.
+        steps: list[Callable[[], object]] = [
+            lambda: followed.told("Flow spark_catalog.default.a has COMPLETED."),
+            lambda: followed.query_ended("spark_catalog.default.a", has_failed=True),
+        ]
+        for step in steps if attempt else reversed(steps):
+            step()
+        more = " more than 2 times and will not be restarted" if attempt == 2 else ""
+        followed.told(f"Flow 'spark_catalog.default.a' has FAILED{more}.\nError: why")
+    texts = [flow.state_text for flow in seen]
+    assert list(dict.fromkeys(texts)) == [
+        "running",
+        "failed, trying again (2 of 3)",
+        "failed, trying again (3 of 3)",
+        "failed",
+    ]
+    assert followed.failed == [("a", "why")]
+
+
+def test_a_query_has_completed_when_both_say_so() -> None:
+    followed, seen = tracker()
+    for name, is_told_first in (("a", True), ("b", False)):
+        followed.told(f"Flow {name} is RUNNING.")
+        followed.query_started(name)
+        if is_told_first:
+            followed.told(f"Flow {name} has COMPLETED.")
+            assert seen[-1].state is State.RUNNING
+        followed.query_ended(name, has_failed=False)
+        if not is_told_first:
+            followed.told(f"Flow {name} has COMPLETED.")
+        assert (seen[-1].name, seen[-1].state, seen[-1].rows) == (name, State.COMPLETED, 0)
+
+
+def test_an_end_that_no_query_told_is_believed_at_the_end_of_the_update() -> None:
+    followed, seen = tracker()
+    followed.query_started("a")
+    followed.told("Flow a has COMPLETED.")
+    followed.settled()
+    assert seen[-1].state is State.COMPLETED
+
+
+def test_a_flow_that_waits_for_another_try_has_failed_when_the_update_ends() -> None:
+    followed, _ = tracker()
+    followed.told("Flow 'a' has FAILED.\nError: why")
+    followed.stopped()
+    assert [flow.state for flow in followed.flows] == [State.FAILED]
+
+
+def test_flows_are_in_the_order_of_their_definitions() -> None:
+    followed, _ = tracker()
+    followed.defined(Graph(flows={name: Flow(name, name, "") for name in "abc"}))
+    for name in "xcba":
+        followed.told(f"Flow {name} is RUNNING.")
+    assert "".join(flow.name for flow in followed.flows) == "abcx"
+
+
+def test_what_was_last_known_stays_where_nothing_is_new() -> None:
+    before = FlowState("a", State.COMPLETED, 70, None, 50.0, 3, 1.5, 1, 2, {"r": 2}, failures=1)
+    seen: list[FlowState] = []
+    followed = Tracker(seen.append, earlier=[before])
+    followed.query_started("a")
+    assert seen[-1] == FlowState("a", State.QUEUED, 0, None, 50.0, 3, 1.5, 0, 0, {"r": 0})
 
 
 def test_sources_that_are_no_topics_have_no_lag() -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from barnabas.spark.pipelines import quality
 
@@ -52,6 +53,13 @@ def test_what_cannot_be_decoded_breaks_a_rule_of_its_own(spark: SparkSession, cl
     rules = quality.rules({"is at home": "topic = 'clicks'"}, bad_records="_bad_record")
     assert offsets(rules.good(clicks)) == [10, 11, 12]
     assert [row["broken_rules"] for row in rules.broken(clicks).collect()] == [[quality.CAN_BE_READ]]
+    # Its value is null, which says nothing of rules about the value.
+    strict = quality.rules(RULES, bad_records="_bad_record")
+    broken = {row["offset"]: row["broken_rules"] for row in strict.broken(clicks).collect()}
+    assert broken == {11: [*RULES], 12: ["stay is not negative"], 13: [quality.CAN_BE_READ]}
+    columns = [F.count_if(each).alias(name) for name, each in strict._each_broken().items()]
+    counts = clicks.agg(*columns).collect()[0].asDict()
+    assert counts == {quality.CAN_BE_READ: 1, "has a user": 1, "stay is not negative": 2}
 
 
 def test_dead_letters_are_records_with_cause_and_place(spark: SparkSession, clicks: DataFrame) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,9 @@ import pytest
 
 from barnabas.spark.pipelines import running, server
 from barnabas.spark.pipelines.failures import PipelineError
-from barnabas.spark.pipelines.graph import Graph
+from barnabas.spark.pipelines.graph import TABLE, Dataset, Flow, Graph
 from barnabas.spark.pipelines.project import Project
-from barnabas.spark.pipelines.reporting import Outcome, Silent, State, Summary
+from barnabas.spark.pipelines.reporting import Outcome, Silent, State, Summary, Table
 from barnabas.spark.pipelines.running import Selection, run_project
 from barnabas.spark.pipelines.tracking import Tracker
 
@@ -49,7 +52,8 @@ class FakeUpdate:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return Project("toy", tmp_path, tmp_path / "spark-pipeline.yml", "file:///s", (), {"spark.a": "1"})
+    storage = (tmp_path / "storage").as_uri()
+    return Project("toy", tmp_path, tmp_path / "spark-pipeline.yml", storage, (), {"spark.a": "1"})
 
 
 @pytest.fixture
@@ -103,6 +107,89 @@ def test_a_failed_update_is_the_last(project: Project, update: FakeUpdate) -> No
     )
 
 
+def test_a_run_that_outlasts_failures_goes_on_and_tells_each(
+    project: Project, update: FakeUpdate, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_BACKOFF_S", 0.001)
+    told: list[str] = []
+
+    class Hearing(Silent):
+        def said(self, text: str) -> None:
+            told.append(text)
+
+    def fails(number: int, tracker: Tracker) -> None:
+        if number in (2, 3):
+            raise PipelineError(f"no broker {number}")
+        if number == 4:
+            stop.set()
+
+    update.do = fails
+    summary = run_project(project, every_s=0.001, outlasts_failures=True, stop=stop, reporter=Hearing())
+    assert (summary.outcome, summary.updates, summary.failure) == (Outcome.STOPPED, 4, None)
+    assert told[1:] == [f"update {n} failed, the next one comes in 0 s: no broker {n}" for n in (2, 3)]
+
+
+@pytest.mark.parametrize(("number", "why"), [(1, "no broker"), (2, "[KAFKA_DATA_LOSS.OFFSETS] gone")])
+def test_what_cannot_get_better_ends_the_run(project: Project, update: FakeUpdate, number: int, why: str) -> None:
+    def fails(now: int, tracker: Tracker) -> None:
+        if now == number:
+            raise PipelineError(why)
+
+    update.do = fails
+    summary = run_project(project, every_s=0.001, outlasts_failures=True)
+    assert (summary.outcome, summary.updates, summary.failure) == (Outcome.FAILED, number, why)
+
+
+def test_the_time_of_a_run_is_that_on_the_wall(project: Project, update: FakeUpdate, stop: threading.Event) -> None:
+    update.do = lambda number, _: stop.set() if number == 2 else None
+    assert run_project(project, every_s=0.2, stop=stop).seconds >= 0.2
+
+
+def test_a_spark_that_does_not_answer_is_ended(
+    project: Project, update: FakeUpdate, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_STOPPING_S", 0.1)
+    is_killed = threading.Event()
+    monkeypatch.setattr(FakeServer, "kill", lambda self: is_killed.set(), raising=False)
+
+    def hangs(number: int, tracker: Tracker) -> None:
+        stop.set()
+        assert is_killed.wait(10)
+        raise RuntimeError("the connection is gone")
+
+    update.do = hangs
+    assert run_project(project, stop=stop).outcome is Outcome.STOPPED
+
+
+def test_a_start_that_was_stopped_is_no_failure(
+    project: Project, update: FakeUpdate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: Any, **__: Any) -> None:
+        raise server.StartStoppedError
+
+    monkeypatch.setattr(server, "started", started)
+    summary = run_project(project)
+    assert (summary.outcome, summary.updates) == (Outcome.STOPPED, 0)
+
+
+def test_tables_that_got_a_batch_are_told_of_a_stopped_run_too(
+    project: Project, update: FakeUpdate, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = Graph(
+        {name: Dataset(name, TABLE, "") for name in ("a", "b")}, {name: Flow(name, name, "") for name in ("a", "b")}
+    )
+
+    def interrupted(run: Any, *rest: Any) -> Graph:
+        run._graph = graph
+        update(run, *rest)
+        stop.set()
+        raise RuntimeError("[OPERATION_CANCELED] …")
+
+    monkeypatch.setattr(running._Run, "_defined", interrupted)
+    summary = run_project(project, stop=stop)
+    assert (summary.outcome, summary.tables) == (Outcome.STOPPED, (Table("a"),))
+
+
 def test_flows_are_shown_as_stopped_when_somebody_stops_them(
     project: Project, update: FakeUpdate, stop: threading.Event
 ) -> None:
@@ -152,6 +239,38 @@ def test_a_project_runs_once_at_a_time(project: Project, update: FakeUpdate) -> 
     assert summary.failure == f"the pipeline toy in {project.folder} runs already"
 
 
+def test_a_project_that_was_moved_is_refused(project: Project, update: FakeUpdate, tmp_path: Path) -> None:
+    run_project(project)
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    shutil.copytree(project.working_folder, moved / ".pipeline")
+    there = replace(project, folder=moved, storage=(moved / "storage").as_uri())
+    with pytest.raises(PipelineError, match=f"was run in {tmp_path}, and its tables and checkpoints belong there"):
+        run_project(there)
+    assert len(update.selections) == 1
+    # Another name of the same folder is no move, and what lies elsewhere does not move along.
+    other_name = tmp_path / "link"
+    other_name.symlink_to(tmp_path, target_is_directory=True)
+    linked = replace(project, folder=other_name, storage=(other_name / "storage").as_uri())
+    assert run_project(linked).outcome is Outcome.COMPLETED
+    elsewhere = replace(there, storage="s3a://b/s", configuration={"spark.sql.warehouse.dir": "s3a://b/t"})
+    assert run_project(elsewhere).outcome is Outcome.COMPLETED
+
+
+def test_brokers_that_do_not_answer_are_told_before_spark_starts(project: Project, update: FakeUpdate) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    there = replace(project, configuration={"spark.toy.bootstrap.servers": address})
+    with pytest.raises(PipelineError, match=rf"no broker answers at {address} \(spark.toy.bootstrap.servers\)"):
+        run_project(there)
+    assert run_project(there, is_dry=True).outcome is Outcome.COMPLETED
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        both = f"{address},127.0.0.1:{taken.getsockname()[1]}"
+        assert run_project(project, settings={"spark.toy.bootstrap.servers": both}).outcome is Outcome.COMPLETED
+    # Whatever this is, it is not for us to judge.
+    assert run_project(project, settings={"a.bootstrap.servers": "${HOST}"}).outcome is Outcome.COMPLETED
+
+
 def test_contradictions_are_told(project: Project, update: FakeUpdate) -> None:
     with pytest.raises(PipelineError, match="give one or the other"):
         run_project(project, full_refresh_all=True, refresh=["a"])
@@ -175,6 +294,7 @@ def test_settings_are_ours_then_the_projects_then_those_of_the_call(project: Pro
     assert settings["spark.plugins"] == "x.Y,org.apache.spark.sql.connect.SparkConnectPlugin"
     assert settings["spark.sql.warehouse.dir"] == (project.folder / "tables").as_uri()
     assert settings["spark.sql.shuffle.partitions"] == str(os.cpu_count())
+    assert settings["spark.hadoop.hive.downloaded.resources.dir"].startswith(str(project.working_folder / "tmp"))
     assert "spark.sql.shuffle.partitions" not in server.server_settings(project, "spark://host:7077", {})
 
 

@@ -16,6 +16,10 @@ from barnabas.testing import EmbeddedBroker
 TIME_MS = 1_700_000_000_000
 PATIENCE_S = 20.0
 
+#: Where these lie in a batch.
+_CRC = slice(17, 21)
+_LAST_DELTA = slice(23, 27)
+
 #: key, value, offset, timestamp, its type, headers: a row as Spark sees it, without topic and partition.
 Row = tuple[bytes | None, bytes | None, int, int, int, list[tuple[str, bytes | None]] | None]
 
@@ -56,9 +60,14 @@ class Log:
         for value, delta in zip(values, deltas, strict=True):
             builder.append(value, key, timestamp_ms + self.end + delta, headers, delta)
         built = builder.build()
-        BatchView(built).stamp(base_offset=self.end, leader_epoch=0)
+        view = BatchView(built)
+        view.stamp(base_offset=self.end, leader_epoch=0)
+        if length is not None:
+            # Compaction keeps the last offset of a batch, whether or not its record is still there.
+            built[_LAST_DELTA] = (length - 1).to_bytes(4, "big")
+            built[_CRC] = view.computed_crc().to_bytes(4, "big")
         self.entries.append(bytes(built))
-        self.end += BatchView(built).last_offset_delta + 1 if length is None else length
+        self.end += BatchView(built).last_offset_delta + 1
         return self
 
     def marker(self, producer_id: int, *, is_commit: bool) -> Log:

@@ -9,6 +9,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from barnabas.records import Codec
 from barnabas.spark import reading
 from barnabas.spark.reading import RangePartition, ReadPlan, read_range
 from barnabas.spark.schema import arrow_schema
@@ -46,10 +47,16 @@ def logs() -> dict[str, Log]:
     return {"old": old, **{f"log-{seed}": random_log(Random(seed)) for seed in range(LOGS)}}
 
 
+#: What is left of the batch is more than a batch of Spark's may hold, and none of it is for who begins behind it.
+TAIL_COMPACTED_AWAY = (
+    Log().batch([b"v" * 1000] * 10, deltas=range(10), length=20, codec=Codec.ZSTD).batch([b"last"] * 5)
+)
+
+
 @pytest.fixture(scope="module")
 def bootstrap(logs: dict[str, Log], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("logs")
-    write(folder, logs)
+    write(folder, {**logs, "tail": TAIL_COMPACTED_AWAY})
     with EmbeddedBroker(folder) as broker:
         yield broker.bootstrap_servers
 
@@ -73,3 +80,14 @@ def test_every_range_holds_what_librdkafka_sees_there(
         for first, until in pairwise(cuts):
             found = rows_of(read_range(plan, RangePartition(topic, 0, first, until)))
             assert found == [row for row in expected if first <= row[2] < until], (topic, first, until)
+
+
+@pytest.mark.parametrize("first", [0, 5, 12, 20])
+def test_a_range_may_begin_where_the_tail_of_a_large_batch_was(
+    first: int, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_BATCH_BYTES", 5000)
+    client = {"bootstrap.servers": bootstrap, "max.partition.fetch.bytes": "100"}
+    plan = ReadPlan(client, include_headers=True, poll_timeout_ms=3000)
+    rows = rows_of(read_range(plan, RangePartition("tail", 0, first, 25)))
+    assert [row[2] for row in rows] == [*range(first, 10), *range(20, 25)]

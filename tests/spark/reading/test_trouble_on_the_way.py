@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Iterator
@@ -12,9 +13,12 @@ import pyarrow as pa
 import pytest
 
 from barnabas import Admin, Producer, TopicPartition
+from barnabas.client.consumer.sync_consumer import Consumer
+from barnabas.client.errors import ClientClosedError
 from barnabas.spark import reading
 from barnabas.spark.core.errors import DataLossError, SparkConnectorError
-from barnabas.spark.reading import RangePartition, ReadPlan, read_range
+from barnabas.spark.core.limits import EARLIEST, LATEST
+from barnabas.spark.reading import RangePartition, RangeReading, ReadPlan, consumer_settings, read_range
 from barnabas.testing import EmbeddedBroker
 from barnabas.wire import ApiKey
 
@@ -180,7 +184,75 @@ def test_a_range_that_has_expired_as_a_whole(is_fatal: bool, broker: EmbeddedBro
 @pytest.mark.parametrize("first", [COUNT, COUNT + 50])
 def test_a_range_beyond_the_end_is_lost_data(first: int, broker: EmbeddedBroker) -> None:
     with pytest.raises(DataLossError, match=rf"offsets {first} to {first + 9} .* ends at offset {COUNT}"):
-        list(read_range(plan(broker), RangePartition(TOPIC, 0, first, first + 10)))
+        list(read_range(plan(broker, poll_timeout_ms=500), RangePartition(TOPIC, 0, first, first + 10)))
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_a_leader_that_does_not_show_all_yet_is_waited_for(is_fatal: bool, broker: EmbeddedBroker) -> None:
+    """As after an election: what the driver was told of is there, but the new leader does not know that it counts."""
+    patient = plan(broker, fail_on_data_loss=is_fatal, poll_timeout_ms=120_000)
+    clock = itertools.count()
+
+    def now_s() -> float:
+        seconds = next(clock)
+        if seconds == 60:
+            fill(broker, 20)
+        return float(seconds)
+
+    with Consumer(consumer_settings(patient.client)) as consumer:
+        batches = RangeReading(patient, whole(until_offset=COUNT + 20), consumer, now_s).batches()
+        assert offsets(batches) == [*range(COUNT + 20)]
+
+
+def open_range(first: int = EARLIEST, until: int = LATEST) -> RangePartition:
+    return RangePartition(TOPIC, 0, first, until)
+
+
+def test_open_ends_are_those_of_the_moment(broker: EmbeddedBroker) -> None:
+    shared = plan(broker)
+    assert offsets(read_range(shared, open_range())) == [*range(COUNT)]
+    fill(broker, 20)
+    delete_before(broker, 300)
+    assert offsets(read_range(shared, open_range())) == [*range(300, COUNT + 20)]
+    assert offsets(read_range(shared, open_range(first=410))) == [*range(410, COUNT + 20)]
+    assert offsets(read_range(shared, open_range(until=310))) == [*range(300, 310)]
+    assert offsets(read_range(shared, open_range(until=200))) == [], "all before that has expired"
+    assert offsets(read_range(shared, open_range(first=COUNT + 20))) == []
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_a_topic_that_was_deleted_before_its_ends_were_asked_for(is_fatal: bool, broker: EmbeddedBroker) -> None:
+    delete_topic(broker)
+    batches = read_range(plan(broker, fail_on_data_loss=is_fatal), open_range())
+    if is_fatal:
+        with pytest.raises(DataLossError, match=r"These partitions were deleted: clicks-0"):
+            list(batches)
+    else:
+        assert list(batches) == []
+
+
+def test_ends_that_nobody_tells_are_no_empty_range(broker: EmbeddedBroker) -> None:
+    broker.stop()
+    with pytest.raises(SparkConnectorError, match=r"^Nobody told where clicks-0 begins and ends within 500 ms: "):
+        list(read_range(plan(broker, poll_timeout_ms=500), open_range()))
+
+
+def test_a_reader_that_cannot_be_put_away_is_not_kept(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = read_range(plan(broker), whole())
+    next(batches)
+    lent: list[Consumer] = []
+
+    def fail(reading: RangeReading) -> None:
+        lent.append(reading._consumer)
+        raise ClientClosedError("the loop is gone")
+
+    monkeypatch.setattr(RangeReading, "end", fail)
+    before = reading._consumers.idle_count
+    with pytest.raises(ClientClosedError, match="the loop is gone"):
+        batches.close()  # type: ignore[attr-defined]
+    assert reading._consumers.idle_count == before
+    with pytest.raises(ClientClosedError):
+        lent[0].assignment()
 
 
 @pytest.mark.parametrize("is_fatal", [True, False])

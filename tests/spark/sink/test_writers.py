@@ -28,6 +28,11 @@ def test_a_writer_is_pickled_with_all_that_a_task_needs() -> None:
     assert plan.client == {"bootstrap.servers": "127.0.0.1:9092", "compression.type": "zstd", "batch.size": "1000"}
 
 
+def test_a_plan_shows_no_passwords() -> None:
+    options = {**_OPTIONS, "kafka.client.id": "secret"}
+    assert "secret" not in repr(batch_writer(options, _VALUE, overwrite=False).plan)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

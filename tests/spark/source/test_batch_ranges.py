@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, LessThan
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, InputPartition, LessThan
 
-from barnabas import Producer
-from barnabas.spark.core.errors import SparkConnectorError
+from barnabas import Admin, Producer
+from barnabas.spark.core.errors import DataLossError, SparkConnectorError
+from barnabas.spark.core.limits import EARLIEST, LATEST
 from barnabas.spark.reading import RangePartition, ReadPlan
 from barnabas.spark.source import BatchReader, NarrowingReader
 from barnabas.spark.tasks import Tasks
@@ -23,6 +24,11 @@ def ranges(reader: BatchReader) -> list[tuple[int, int, int]]:
         for part in reader.partitions()
         if isinstance(part, RangePartition)
     ]
+
+
+def rows(reader: BatchReader, parts: list[InputPartition]) -> int:
+    """How many rows tasks find that were planned before."""
+    return sum(batch.num_rows for part in parts for batch in reader.read(part))
 
 
 def batch_reader(broker: EmbeddedBroker, **options: object) -> BatchReader:
@@ -41,13 +47,48 @@ def test_a_batch_reads_from_the_given_start_to_the_given_end(broker: EmbeddedBro
     topic = new_topic(partitions=2)
     for partition in (0, 1):
         send(broker, topic, 10, partition=partition)
-    assert ranges(batch_reader(broker, subscribe=topic)) == [(0, 0, 10), (1, 0, 10)]
+    assert ranges(batch_reader(broker, subscribe=topic)) == [(0, EARLIEST, LATEST), (1, EARLIEST, LATEST)]
     some = batch_reader(
         broker, subscribe=topic, startingOffsets={topic: {"0": -2, "1": 4}}, endingOffsets={topic: {"0": 3, "1": -1}}
     )
-    assert ranges(some) == [(0, 0, 3), (1, 4, 10)]
-    split = batch_reader(broker, subscribe=topic, maxRecordsPerPartition=5)
-    assert ranges(split) == [(0, 0, 5), (0, 5, 10), (1, 0, 5), (1, 5, 10)]
+    assert ranges(some) == [(0, EARLIEST, 3), (1, 4, LATEST)]
+    fixed = batch_reader(
+        broker, subscribe=topic, startingOffsets={topic: {"0": 0, "1": 4}}, endingOffsets={topic: {"0": 0, "1": 10}}
+    )
+    assert ranges(fixed) == [(1, 4, 10)]
+    split = batch_reader(broker, subscribe=topic, maxRecordsPerPartition=4)
+    assert ranges(split) == [
+        *[(0, EARLIEST, 3), (0, 3, 6), (0, 6, LATEST)],
+        *[(1, EARLIEST, 3), (1, 3, 6), (1, 6, LATEST)],
+    ]
+
+
+def test_a_partition_that_is_empty_when_it_is_planned_need_not_stay_so(
+    broker: EmbeddedBroker, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    reader = batch_reader(broker, subscribe=topic)
+    assert rows(reader, parts := reader.partitions()) == 0
+    send(broker, topic, 3)
+    assert rows(reader, parts) == 3
+
+
+def test_what_is_planned_as_a_whole_is_a_name_and_a_part_is_of_one_topic(
+    broker: EmbeddedBroker, new_topic: NewTopic
+) -> None:
+    """As SQL has it with tables: who drops one and creates it again finds the new one in the view."""
+    topic = new_topic()
+    send(broker, topic, 6)
+    whole = batch_reader(broker, subscribe=topic)
+    from_2 = batch_reader(broker, subscribe=topic, startingOffsets={topic: {"0": 2}})
+    parts, parts_from_2 = whole.partitions(), from_2.partitions()
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+    broker.create_topic(topic)
+    send(broker, topic, 4)
+    assert rows(whole, parts) == 4
+    with pytest.raises(DataLossError, match="deleted and created again"):
+        rows(from_2, parts_from_2)
 
 
 def test_a_start_beyond_the_end_is_told(broker: EmbeddedBroker, new_topic: NewTopic) -> None:

@@ -120,6 +120,21 @@ def test_questions_are_tried_as_often_as_the_option_says() -> None:
         cluster.close()
 
 
+def test_a_topic_that_is_not_there_yet_is_asked_for_again(broker: EmbeddedBroker) -> None:
+    options = source_options(broker, subscribe="comes-late", fetchOffset__numRetries=3)
+    waits: list[float] = []
+
+    def sleep(wait_s: float) -> None:
+        waits.append(wait_s)
+        if len(waits) == 2:
+            broker.create_topic("comes-late")
+
+    cluster = Cluster(options, options.client, sleep=sleep)
+    assert cluster.latest() == {TopicPartition("comes-late", 0): 0}
+    assert waits == [options.fetch_retry_interval_ms / 1000] * 2
+    cluster.close()
+
+
 def test_brokers_that_nobody_reaches_are_named_with_the_reason() -> None:
     options = source_options(
         "127.0.0.1:1", subscribe="t", kafka__default__api__timeout__ms=500, kafka__request__timeout__ms=400

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -67,23 +69,46 @@ def test_what_the_user_has_set_stays() -> None:
     assert variables["PYSPARK_PYTHON"] == sys.executable
 
 
+def context_of(master: str, settings: Collection[str] = ()) -> Any:
+    """As much of a context as is looked at."""
+    conf = SimpleNamespace(contains=lambda name: name in settings)
+    return SimpleNamespace(master=master, pythonExec="python3", getConf=lambda: conf)
+
+
+@pytest.fixture
+def not_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A shell whose `python3` is not the one of the virtual environment."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "python3").symlink_to(sys.executable)
+    return tmp_path
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local-cluster[2,1,1024]"])
 @pytest.mark.parametrize(
     ("chosen_by", "expected"),
     [(None, sys.executable), ("variable", "python3"), ("setting", "python3"), ("path", "python3")],
 )
 def test_workers_use_the_running_interpreter_unless_somebody_chose_another(
-    chosen_by: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chosen_by: str | None, expected: str, master: str, not_activated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))  # as with a virtual environment that was not activated
-    (tmp_path / "python3").symlink_to(sys.executable)
     if chosen_by == "variable":
         monkeypatch.setenv("PYSPARK_PYTHON", "python3")
     elif chosen_by == "path":
-        monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    settings = {"spark.pyspark.python"} if chosen_by == "setting" else set()
-    context = SimpleNamespace(
-        pythonExec="python3", getConf=lambda: SimpleNamespace(contains=lambda name: name in settings)
-    )
-    environment.use_running_interpreter(cast(Any, context))
+        monkeypatch.setattr(sys, "executable", str(not_activated / "python"))
+    context = context_of(master, ["spark.pyspark.python"] if chosen_by == "setting" else ())
+    environment.use_running_interpreter(context)
     assert context.pythonExec == expected
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])
+def test_other_machines_keep_their_interpreter_and_are_warned_of_once(
+    master: str, not_activated: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = context_of(master)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            environment.use_running_interpreter(context)
+    assert context.pythonExec == "python3"
+    assert caplog.text.count(f"run on python3, not on {sys.executable}") == 1
+    assert "spark.pyspark.python" in caplog.text

@@ -8,6 +8,8 @@ import pytest
 
 from barnabas import Admin, NewPartitions, TopicPartition
 from barnabas.spark.core.errors import DataLossError, SparkConnectorError
+from barnabas.spark.core.positions import SparkOffset
+from barnabas.spark.reading import RangePartition
 from barnabas.testing import EmbeddedBroker
 from tests.spark.source.support import Readers, next_batch, planned, send, stored
 
@@ -92,8 +94,8 @@ def test_a_query_whose_only_topic_went_may_wait_for_it(readers: Readers, broker:
     assert planned(reader, start, end) == [("returns", 0, 0, 2)]
 
 
-@pytest.mark.parametrize("count", [3, 9])
-def test_a_topic_that_was_created_again_is_another_one_even_if_it_has_grown_beyond_the_old(
+@pytest.mark.parametrize("count", [3, 5, 9])
+def test_a_topic_that_was_created_again_is_another_one_even_if_it_has_grown_to_or_beyond_the_old(
     count: int, readers: Readers, broker: EmbeddedBroker, admin: Admin
 ) -> None:
     topic = f"again-{count}"
@@ -111,7 +113,69 @@ def test_a_topic_that_was_created_again_is_another_one_even_if_it_has_grown_beyo
     end = next_batch(lenient, start)
     assert end is not None
     assert planned(lenient, start, end) == [(topic, 0, 0, count)]
+    assert planned(lenient, start, end) == [(topic, 0, 0, count)]
     assert next_batch(lenient, end) is None
+    assert planned(lenient, end, end) == []
+    send(broker, topic, 1)
+    following = next_batch(lenient, end)
+    assert following is not None
+    assert planned(lenient, end, following) == [(topic, 0, count, count + 1)]
+
+
+def test_a_driver_that_dies_in_the_batch_that_begins_anew_knows_of_it_afterwards(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    broker.create_topic("anew")
+    send(broker, "anew", 5)
+    start: SparkOffset = {"anew": {"0": 5}}
+    first = readers(subscribe="anew")
+    assert next_batch(first, start) is None
+    recreate(admin, broker, "anew")
+    send(broker, "anew", 9)
+    end = next_batch(first, start)
+    assert end is not None
+    # What meets the new topic only must neither skip its beginning nor, if nothing may be lost, go on in silence.
+    with pytest.raises(DataLossError, match="'anew' was deleted and created again"):
+        readers(subscribe="anew").partitions(start, end)
+    assert planned(readers(subscribe="anew", failOnDataLoss=False), start, end) == [("anew", 0, 0, 9)]
+
+
+def test_limits_count_from_the_beginning_of_a_topic_that_was_created_again(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    broker.create_topic("slowly")
+    send(broker, "slowly", 5)
+    reader = readers(subscribe="slowly", failOnDataLoss=False, maxOffsetsPerTrigger=5)
+    start = stored(reader.initialOffset())
+    recreate(admin, broker, "slowly")
+    send(broker, "slowly", 12)
+    ranges = []
+    while (end := next_batch(reader, start)) is not None:
+        ranges += planned(reader, start, end)
+        start = end
+    assert ranges == [("slowly", 0, 0, 5), ("slowly", 0, 5, 10), ("slowly", 0, 10, 12)]
+
+
+def test_tasks_of_a_batch_read_nothing_of_a_topic_that_came_after_its_end_was_found(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    broker.create_topic("between")
+    send(broker, "between", 8)
+    reader = readers(subscribe="between", startingOffsets="earliest", failOnDataLoss=False, maxOffsetsPerTrigger=4)
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    before = admin.describe_topics(["between"])["between"].topic_id
+    end = next_batch(reader, start)
+    assert end is not None
+    recreate(admin, broker, "between")
+    send(broker, "between", 9)
+    (part,) = reader.partitions(start, end)
+    assert isinstance(part, RangePartition)
+    assert part.topic_id == str(before)
+    # The rest of the run takes as much of the new topic as there was of the old.
+    following = next_batch(reader, end)
+    assert following is not None
+    assert planned(reader, end, following) == [("between", 0, 0, 4)]
 
 
 def test_an_end_before_the_start_is_told(

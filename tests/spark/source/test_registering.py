@@ -6,7 +6,7 @@ import logging
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -15,6 +15,9 @@ import barnabas.spark
 from barnabas.spark.core.errors import SparkConnectorError
 from barnabas.spark.registering import PUSHDOWN
 from barnabas.spark.source import BarnabasDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Session:
@@ -67,6 +70,18 @@ def test_a_session_whose_settings_are_closed_is_registered_all_the_same(caplog: 
         barnabas.spark.register(cast(Any, session))
     assert session.registered == [BarnabasDataSource]
     assert f"{PUSHDOWN} cannot be set here (not in a pipeline)" in caplog.text
+
+
+def test_streams_that_start_at_once_share_a_map_that_is_made_for_it(spark: SparkSession) -> None:
+    """Spark writes into the variables of a source for every stream that starts, and sends them along with tasks."""
+    variables = spark.sparkContext.environment
+    session = spark.newSession()
+    barnabas.spark.register(session)
+    assert spark.sparkContext.environment is variables
+    found = cast(Any, session)._jsparkSession.sessionState().dataSourceManager().lookupDataSource("barnabas")
+    shared = found.dataSourceCls().envVars()
+    assert shared.getClass().getName() == "java.util.concurrent.ConcurrentHashMap"
+    assert dict(shared) == variables
 
 
 def test_spark_finds_the_source_by_itself_and_loads_little_for_it() -> None:

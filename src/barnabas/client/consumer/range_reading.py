@@ -1,7 +1,8 @@
 """One partition from one offset up to another, as columns that fill up in the thread that reads them.
 
     with Consumer(bootstrap_servers=…, auto_offset_reset="none") as consumer:
-        reader = RangeReader(consumer, partition, 100, 5000)
+        reader = RangeReader(consumer, partition)
+        reader.begin(100, 5000)
         while reader.position < 5000:
             runs = reader.fill(columns, max_rows=65_536, max_bytes=8 << 20, timeout_s=1.0)
 
@@ -15,12 +16,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.client._kernel.receiving import Chunk
 from barnabas.client.consumer.consumer import Consumer as AsyncConsumer
 from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.client.core.cluster_view import ClusterView
-from barnabas.client.errors import ClientError
+from barnabas.client.core.consuming.offsets import NO_EPOCH, OffsetAndMetadata
 from barnabas.records._kernel.collect import RecordColumns
 
 
@@ -37,14 +39,15 @@ class RangeReader:
     The consumer's `auto.offset.reset` must be `none`: a range that has lost its beginning is for the caller to judge.
     """
 
-    def __init__(self, consumer: Consumer, partition: TopicPartition, from_offset: int, until_offset: int) -> None:
+    def __init__(self, consumer: Consumer, partition: TopicPartition) -> None:
         self._consumer = consumer
         self._partition = partition
-        self._until_offset = until_offset
+        self._until_offset = 0
         self._chunk: Chunk | None = None
+        #: Of the last row, by which a log that was cut is noticed.
+        self._epoch = NO_EPOCH
         #: The offset that is read next. Behind the end of the range once there is nothing left in it.
-        self.position = from_offset
-        consumer._do(self._begin)
+        self.position = 0
 
     @property
     def view(self) -> ClusterView:
@@ -56,9 +59,15 @@ class RangeReader:
         doing = f"{self._partition} was to be read at offset {self.position}"
         return self._consumer._consumer._parts.network.gave_up(doing, timeout_s * 1000)
 
+    def begin(self, from_offset: int, until_offset: int) -> None:
+        """Read from one offset up to another."""
+        self.position, self._until_offset = from_offset, until_offset
+        self._consumer._do(self._begin)
+
     def seek(self, offset: int) -> None:
         """Go on elsewhere, as after an error."""
         self.position = offset
+        self._epoch = NO_EPOCH
         self._chunk = None
         self._consumer.seek(self._partition, offset)
 
@@ -75,12 +84,13 @@ class RangeReader:
         """
         runs: list[Run] = []
         rows = columns.row_count
-        while rows < max_rows and columns.taken_bytes < max_bytes and self.position < self._until_offset:
+        # Columns without a row may hold bytes: of records before the position, in the batch that it lies in.
+        while rows < max_rows and (not rows or columns.taken_bytes < max_bytes) and self.position < self._until_offset:
             chunk = self._chunk
             if chunk is None:
                 try:
                     chunk = self._chunk = self._next_chunk(timeout_s)
-                except ClientError:
+                except BarnabasError:
                     if rows:
                         break
                     raise
@@ -90,12 +100,12 @@ class RangeReader:
             limit = min(max_rows - rows, self._until_offset - self.position)
             try:
                 chunk.add_to(columns, limit, max_bytes)
-            except ClientError:
+            except BarnabasError:
                 self._chunk = None
                 if rows:
                     break
                 raise
-            self.position = chunk.next_offset
+            self.position, self._epoch = chunk.next_offset, chunk.next_epoch
             added = columns.row_count - rows
             if added:
                 rows += added
@@ -103,7 +113,8 @@ class RangeReader:
             elif chunk.has_more():
                 break  # it has no room beside what is there
             else:
-                self.position = chunk.next_offset
+                # To ask whether there is more has moved it over what is not for the program.
+                self.position, self._epoch = chunk.next_offset, chunk.next_epoch
                 self._chunk = None
         return runs
 
@@ -117,7 +128,7 @@ class RangeReader:
     def _next_chunk(self, timeout_s: float) -> Chunk | None:
         chunk, position = self._consumer._wait(self._chunk_within(self._consumer._consumer, timeout_s))
         if chunk is None and position is not None:
-            self.position = position
+            self.position = max(self.position, position)
         return chunk
 
     async def _chunk_within(self, consumer: AsyncConsumer, timeout_s: float) -> tuple[Chunk | None, int | None]:
@@ -132,8 +143,13 @@ class RangeReader:
             consumer._follow()
             consumer._raise_topic_errors()
             chunk = fetcher.take_chunk()
-            if chunk is not None:
+            if chunk is not None and chunk.next_offset >= self.position:
                 return chunk, None
+            if chunk is not None:
+                # The log was found cut while a chunk gave out rows, and the consumer has gone back to before them.
+                epoch = None if self._epoch == NO_EPOCH else self._epoch
+                consumer.seek(self._partition, OffsetAndMetadata(self.position, leader_epoch=epoch))
+                continue
             position = subscription.position(self._partition)
             left_s = deadline - loop.time()
             if left_s <= 0 or (position is not None and position.offset >= self._until_offset):

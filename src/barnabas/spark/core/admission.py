@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.settings.units import LONG_MAX
 from barnabas.spark.core.positions import Positions
-
-#: Taken where no partition's records could be sampled.
-_UNKNOWN_BYTES_PER_OFFSET: Final = 1024.0
 
 
 def rate_limit(
@@ -52,21 +48,18 @@ def limit_bytes(
     """Where a batch of about `max_bytes` ends, if offsets take the bytes that were estimated for their partition.
 
     Every partition has its share in proportion to the bytes that wait in it, and at least one offset: so a batch may
-    exceed the limit by an offset for each partition, but always comes forward. A partition without an estimate counts
-    as the largest of the others, since a limit that errs should err downwards. A partition that is not in `begin` is
-    left at its end.
+    exceed the limit by an offset for each partition, but always comes forward. All partitions in which something waits
+    need an estimate. One that is not in `begin` is left at its end.
     """
     sizes = _backlog(begin, end)
-    known = {tp: size for tp, size in bytes_per_offset.items() if 0 <= size < math.inf}
-    unknown = max(known.values(), default=_UNKNOWN_BYTES_PER_OFFSET)
-    total_bytes = math.fsum(size * known.get(partition, unknown) for partition, size in sizes.items())
+    total_bytes = math.fsum(size * bytes_per_offset[partition] for partition, size in sizes.items())
     if total_bytes <= max_bytes:
         return dict(end)
     share = max_bytes / total_bytes
     return {
         partition: min(position, begin[partition] + _share(sizes[partition] * share))
         # What weighs nothing (all compacted away) need not wait.
-        if partition in sizes and known.get(partition, unknown) > 0
+        if partition in sizes and bytes_per_offset[partition] > 0
         else position
         for partition, position in end.items()
     }

@@ -122,11 +122,12 @@ def partition_offset_changed(partition: TopicPartition, previous: int, now: int)
     )
 
 
-def start_offset_reset(partition: TopicPartition, offset: int, fetched: int) -> DataLossError:
-    """A partition is read from another offset than the one that was asked for."""
+def topic_created_again(topic: str) -> DataLossError:
+    """A topic is another one than the query was reading."""
     return _loss(
-        "START_OFFSET_RESET",
-        f"{partition} was to be read from offset {offset}, but only {fetched} could be had. What lies between is lost.",
+        "PARTITIONS_DELETED",
+        f"The topic {topic!r} was deleted and created again while the query was running. What the query had not read of"
+        " the old one is lost; the new one is read from its beginning if the query goes on.",
     )
 
 

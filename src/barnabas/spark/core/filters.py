@@ -1,12 +1,11 @@
 """Conditions on columns that say which partitions and offsets need not be read at all.
 
-Of a batch's filters, those on `topic`, `partition` and `offset` are known before anything is read. Most of them hold
-exactly for what is left, so that Spark need not look again; those are `handled`.
+Of a batch's filters, those on `topic`, `partition` and `offset` are known before anything is read.
 
 Times are another matter. Brokers find the first offset whose timestamp is not before a given one: all offsets before
 it are older, so a read may begin there. But records of one partition are not in the order of their timestamps, as far
 as producers set these: behind that offset older ones may follow, and behind the first that is too late others may be
-in time. So a lower bound moves the start and stays with Spark as well; an upper bound moves nothing.
+in time. So a lower bound moves the start, and an upper bound moves nothing. Spark has to look at all filters again.
 """
 
 from __future__ import annotations
@@ -99,27 +98,16 @@ class Narrowing:
         return max(begin, self.from_offset), end if self.until_offset is None else min(end, self.until_offset)
 
 
-def narrow(filters: Iterable[object]) -> tuple[Narrowing, list[object], list[object]]:
-    """What filters (PySpark's, told apart by the names of their classes) come to; the handled ones; the rest.
-
-    All filters hold together. The rest, of which some have narrowed too, has to be checked by Spark.
-    """
+def narrow(filters: Iterable[object]) -> Narrowing:
+    """What filters (PySpark's, told apart by the names of their classes) come to. All of them hold together."""
     narrowing = Narrowing()
-    handled: list[object] = []
-    rest: list[object] = []
     for condition in filters:
-        narrowed, is_exact = _apply(narrowing, condition)
-        narrowing = narrowed or narrowing
-        (handled if narrowed is not None and is_exact else rest).append(condition)
-    return narrowing, handled, rest
+        narrowing = _apply(narrowing, condition)
+    return narrowing
 
 
-#: The narrowing with one more condition, or None if it says nothing to us; and whether it says all.
-_Applied = tuple[Narrowing | None, bool]
-_NOT_OURS: Final[_Applied] = None, False
-
-
-def _apply(narrowing: Narrowing, condition: object) -> _Applied:
+def _apply(narrowing: Narrowing, condition: object) -> Narrowing:
+    """With one more condition; as it was if that says nothing to us."""
     kind = type(condition).__name__
     is_negated = kind == "Not"
     if is_negated:
@@ -129,78 +117,76 @@ def _apply(narrowing: Narrowing, condition: object) -> _Applied:
     value: object = getattr(condition, "value", None)
     if is_negated and isinstance(value, tuple | list) and None in value:
         # Whether something is not among values of which one is unknown, nobody can say: Spark knows what to make of it.
-        return _NOT_OURS
+        return narrowing
     if column in (("topic",), ("partition",), ("offset",)) and kind in ("IsNull", "IsNotNull"):
         # These columns are never null.
-        return replace(narrowing, is_impossible=narrowing.is_impossible or (kind == "IsNull") != is_negated), True
+        return replace(narrowing, is_impossible=narrowing.is_impossible or (kind == "IsNull") != is_negated)
     if column == ("topic",):
         return _apply_to_topic(narrowing, kind, value, is_negated=is_negated)
     if column == ("partition",):
         return _apply_to_partition(narrowing, kind, value, is_negated=is_negated)
     if is_negated:
-        return _NOT_OURS
+        return narrowing
     if column == ("offset",):
         return _apply_to_offset(narrowing, kind, value)
     if column == ("timestamp",):
         return _apply_to_timestamp(narrowing, kind, value)
-    return _NOT_OURS
+    return narrowing
 
 
-def _apply_to_topic(narrowing: Narrowing, kind: str, value: object, *, is_negated: bool) -> _Applied:
+def _apply_to_topic(narrowing: Narrowing, kind: str, value: object, *, is_negated: bool) -> Narrowing:
     values = _values(kind, value, str)
     if values is not None and is_negated:
-        return replace(narrowing, excluded_topics=narrowing.excluded_topics | values), True
+        return replace(narrowing, excluded_topics=narrowing.excluded_topics | values)
     if values is not None:
-        return replace(narrowing, topics=values if narrowing.topics is None else narrowing.topics & values), True
+        return replace(narrowing, topics=values if narrowing.topics is None else narrowing.topics & values)
     if is_negated or not isinstance(value, str):
-        return _NOT_OURS
+        return narrowing
     if kind == "StringStartsWith":
-        return replace(narrowing, prefixes=(*narrowing.prefixes, value)), True
+        return replace(narrowing, prefixes=(*narrowing.prefixes, value))
     if kind == "StringEndsWith":
-        return replace(narrowing, suffixes=(*narrowing.suffixes, value)), True
+        return replace(narrowing, suffixes=(*narrowing.suffixes, value))
     if kind == "StringContains":
-        return replace(narrowing, infixes=(*narrowing.infixes, value)), True
-    return _NOT_OURS
+        return replace(narrowing, infixes=(*narrowing.infixes, value))
+    return narrowing
 
 
-def _apply_to_partition(narrowing: Narrowing, kind: str, value: object, *, is_negated: bool) -> _Applied:
+def _apply_to_partition(narrowing: Narrowing, kind: str, value: object, *, is_negated: bool) -> Narrowing:
     values = _values(kind, value, int)
     if values is not None and is_negated:
-        return replace(narrowing, excluded_partitions=narrowing.excluded_partitions | values), True
+        return replace(narrowing, excluded_partitions=narrowing.excluded_partitions | values)
     if values is not None:
         common = values if narrowing.partitions is None else narrowing.partitions & values
-        return replace(narrowing, partitions=common), True
+        return replace(narrowing, partitions=common)
     bounds = _bounds(kind, value)
     if bounds is None or is_negated:
-        return _NOT_OURS
+        return narrowing
     return replace(
         narrowing,
         from_partition=max(narrowing.from_partition, bounds[0] or 0),
         until_partition=_lower(narrowing.until_partition, bounds[1]),
-    ), True
+    )
 
 
-def _apply_to_offset(narrowing: Narrowing, kind: str, value: object) -> _Applied:
+def _apply_to_offset(narrowing: Narrowing, kind: str, value: object) -> Narrowing:
     values = _values(kind, value, int)
     bounds = (min(values), max(values) + 1) if values else _bounds(kind, value)
     if bounds is None:
-        return (replace(narrowing, is_impossible=True), True) if values is not None else _NOT_OURS
-    narrowed = replace(
+        return replace(narrowing, is_impossible=True) if values is not None else narrowing
+    # Between listed offsets there may be others, which Spark has to take out.
+    return replace(
         narrowing,
         from_offset=max(narrowing.from_offset, bounds[0] or 0),
         until_offset=_lower(narrowing.until_offset, bounds[1]),
     )
-    # Between listed offsets there may be others, which Spark has to take out.
-    return narrowed, values is None or len(values) == max(values) - min(values) + 1
 
 
-def _apply_to_timestamp(narrowing: Narrowing, kind: str, value: object) -> _Applied:
-    """Never exact, for the reasons at the top."""
+def _apply_to_timestamp(narrowing: Narrowing, kind: str, value: object) -> Narrowing:
     listed = value if isinstance(value, tuple | list) else [value]
     times_us = [_microseconds(time) for time in listed if time is not None]
     known_us = [time_us for time_us in times_us if time_us is not None]
     if not known_us or len(known_us) < len(times_us):
-        return _NOT_OURS
+        return narrowing
     from_ms, until_ms = None, None
     if kind in (*_EQUAL, "In", "GreaterThanOrEqual"):
         from_ms = -(-min(known_us) // 1000)
@@ -211,13 +197,13 @@ def _apply_to_timestamp(narrowing: Narrowing, kind: str, value: object) -> _Appl
     elif kind == "LessThan":
         until_ms = -(-max(known_us) // 1000)
     if from_ms is None and until_ms is None:
-        return _NOT_OURS
+        return narrowing
     earliest_ms = max(narrowing.min_timestamp_ms or 0, from_ms or 0)
     return replace(
         narrowing,
         min_timestamp_ms=earliest_ms if earliest_ms > 0 else None,
         until_timestamp_ms=_lower(narrowing.until_timestamp_ms, until_ms),
-    ), False
+    )
 
 
 def _values(kind: str, value: object, of: type[_T]) -> frozenset[_T] | None:

@@ -21,6 +21,8 @@ from barnabas.spark.core.selection import Partitions, Pattern, Selection, Topics
 from barnabas.spark.core.values import boolean, partitions, size_bytes, time_ms, trimmed, whole
 
 __all__ = [
+    "DECODING_OPTIONS",
+    "SELECTIONS",
     "Earliest",
     "Latest",
     "Limit",
@@ -36,7 +38,7 @@ __all__ = [
     "client_settings",
 ]
 
-_SELECTIONS: Final = ("subscribe", "subscribePattern", "assign")
+SELECTIONS: Final = ("subscribe", "subscribePattern", "assign")
 #: Options that only a stream heeds. In a batch they are passed over with a warning.
 _OF_STREAMS: Final = (
     "maxOffsetsPerTrigger",
@@ -45,8 +47,21 @@ _OF_STREAMS: Final = (
     "maxBytesPerTrigger",
     "mirrorToGroup",
 )
+#: Options of the decoding of values, which reads them itself.
+DECODING_OPTIONS: Final = (
+    "valueFormat",
+    "valueSchema",
+    "valueFraming",
+    "schemaRegistryUrl",
+    "schemaRegistryAuth",
+    "schemas",
+    "badRecords",
+    "badRecordColumn",
+    "deadLetterTopic",
+    "maxBadRecords",
+)
 _SOURCE_OPTIONS: Final = (
-    *_SELECTIONS,
+    *SELECTIONS,
     *_OF_STREAMS,
     "startingTimestamp",
     "startingOffsetsByTimestamp",
@@ -66,17 +81,7 @@ _SOURCE_OPTIONS: Final = (
     "groupIdPrefix",
     "includeHeaders",
     "pushFilters",
-    # Of the decoding of values, which reads them itself.
-    "valueFormat",
-    "valueSchema",
-    "valueFraming",
-    "schemaRegistryUrl",
-    "schemaRegistryAuth",
-    "schemas",
-    "badRecords",
-    "badRecordColumn",
-    "deadLetterTopic",
-    "maxBadRecords",
+    *DECODING_OPTIONS,
 )
 _SINK_OPTIONS: Final = ("topic", "includeHeaders", "includeTimestamp", "delivery")
 
@@ -215,10 +220,10 @@ def client_settings(client: Mapping[str, str], known: Collection[str]) -> tuple[
 
 
 def _selection(given: Given) -> Selection:
-    names = [name for name in _SELECTIONS if name in given]
+    names = [name for name in SELECTIONS if name in given]
     if len(names) != 1:
         problem = f"{' and '.join(names)} are given" if names else "none of them is given"
-        raise OptionError(f"A query reads by exactly one of {', '.join(_SELECTIONS)}; {problem}.")
+        raise OptionError(f"A query reads by exactly one of {', '.join(SELECTIONS)}; {problem}.")
     return given.read(names[0], _READERS[names[0]], Topics(()))
 
 

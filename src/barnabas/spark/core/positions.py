@@ -7,6 +7,11 @@ start as well, in keys that cannot be topics:
 
     {"clicks": {"0": 150}, "@start clicks 0 100": {}}
 
+Nor is it stored that a topic was deleted and created again, and a batch that is run again would go on in the new one
+where the old one was left. So the end of such a batch tells where it begins with the new one:
+
+    {"clicks": {"0": 9}, "@anew clicks 0 0": {}}
+
 The JVM connector passes over topics without partitions, so it resumes from such a checkpoint too. `initial_offset`,
 `end_offset` and `batch_start` are the three places where this matters; a source that uses them needs no state.
 """
@@ -28,13 +33,16 @@ Positions = dict[TopicPartition, int]
 SparkOffset = dict[str, dict[str, int]]
 
 _START: Final = "@start"
-_START_KEY: Final = re.compile(r"@start ([^ ]+) (0|[1-9][0-9]{0,18}) (0|[1-9][0-9]{0,18})")
+_ANEW: Final = "@anew"
+_KEY: Final = re.compile(r"@[a-z]+ ([^ ]+) (0|[1-9][0-9]{0,18}) (0|[1-9][0-9]{0,18})")
 _PARTITION: Final = re.compile(r"[0-9]{1,20}")
 _SHAPE: Final = 'expected is {"topic": {"0": 23, "1": 42}}'
 
 
 def to_offset(
-    positions: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int] | None = None
+    positions: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int] | None = None,
+    anew: Mapping[TopicPartition, int] | None = None,
 ) -> SparkOffset:
     """Positions as Spark stores them, in an order that is always the same: Spark compares the text.
 
@@ -46,8 +54,8 @@ def to_offset(
         offset.setdefault(topic, {})[str(partition)] = positions[TopicPartition(topic, partition)]
     if starts is not None:
         # A batch that started with no partition at all says so too, since there may be some when it is asked again.
-        offset |= {key: {} for key in [_key(start, starts[start]) for start in sorted(starts)] or [_START]}
-    return offset
+        offset |= _keys(_START, starts) or {_START: {}}
+    return offset | _keys(_ANEW, anew or {})
 
 
 def from_offset(offset: object) -> Positions:
@@ -63,15 +71,14 @@ def from_offset(offset: object) -> Positions:
 
 def starts_of(offset: object) -> Positions | None:
     """Where the first batch started, if this is the end of a first batch."""
-    keys = [key for key, _ in _topics(offset) if key.startswith(_START)]
-    starts: Positions = {}
-    for key in keys:
-        match = _START_KEY.fullmatch(key)
-        if match is not None:
-            starts[TopicPartition(match[1], int(match[2]))] = int(match[3])
-        elif key != _START:
-            raise OptionError(f"An offset has the key {key!r}, which should be '@start topic partition offset'.")
-    return starts if keys else None
+    starts = _positions_in_keys(offset, _START)
+    return starts if starts or _START in dict(_topics(offset)) else None
+
+
+def anew_in(start: SparkOffset, end: SparkOffset) -> Positions:
+    """Where a batch begins with partitions of topics that were deleted and created again since the batch before."""
+    # The end of such a batch is the start of the next, and the end too, if that one is empty.
+    return {} if start == end else _positions_in_keys(end, _ANEW)
 
 
 def initial_offset(positions: Mapping[TopicPartition, int], starting: Limit) -> SparkOffset:
@@ -79,20 +86,23 @@ def initial_offset(positions: Mapping[TopicPartition, int], starting: Limit) -> 
     return to_offset(positions, None if is_fixed(starting) else positions)
 
 
-def end_offset(start: SparkOffset, end: Mapping[TopicPartition, int]) -> SparkOffset:
-    """What `latestOffset(start)` answers for a batch that ends there.
+def end_offset(
+    start: SparkOffset, end: Mapping[TopicPartition, int], anew: Mapping[TopicPartition, int] | None = None
+) -> SparkOffset:
+    """What `latestOffset(start)` answers for a batch that ends there; `anew` as in `anew_in`.
 
     With nothing new it is `start` as it came: Spark compares text, and would run an empty batch over any difference.
     """
     begin = from_offset(start)
-    if begin == end:
+    if begin == end and not anew:
         return start
     starts = starts_of(start)
-    return to_offset(end, starts if starts == begin else None)
+    return to_offset(end, starts if starts == begin else None, anew)
 
 
 def batch_start(start: SparkOffset, end: SparkOffset, starting: Limit) -> Positions:
-    """Where a batch really starts: where its end says so, if it is a first batch, whatever `start` was found to be.
+    """Where a batch really starts: where its end says so, if it is a first batch, whatever `start` was found to be;
+    and so for topics that were created again.
 
     Raises `first_batch_without_start` for a first batch of another connector that would be begun at a guess.
     """
@@ -101,15 +111,25 @@ def batch_start(start: SparkOffset, end: SparkOffset, starting: Limit) -> Positi
         # An empty batch after the first one; its end still carries the start of the first.
         return begin
     starts = starts_of(end)
-    if starts is not None:
-        return starts
-    if starts_of(start) == begin and may_skip_when_asked_again(starting):
+    if starts is None and starts_of(start) == begin and may_skip_when_asked_again(starting):
         raise first_batch_without_start()
-    return begin
+    return {**(begin if starts is None else starts), **anew_in(start, end)}
 
 
-def _key(partition: TopicPartition, start: int) -> str:
-    return f"{_START} {partition.topic} {partition.partition} {start}"
+def _keys(kind: str, positions: Mapping[TopicPartition, int]) -> SparkOffset:
+    return {f"{kind} {each.topic} {each.partition} {positions[each]}": {} for each in sorted(positions)}
+
+
+def _positions_in_keys(offset: object, kind: str) -> Positions:
+    positions: Positions = {}
+    for key, _ in _topics(offset):
+        if not key.startswith(kind) or key == _START:
+            continue
+        match = _KEY.fullmatch(key)
+        if match is None:
+            raise OptionError(f"An offset has the key {key!r}, which should be '{kind} topic partition offset'.")
+        positions[TopicPartition(match[1], int(match[2]))] = int(match[3])
+    return positions
 
 
 def _topics(offset: object) -> list[tuple[str, object]]:

@@ -14,6 +14,9 @@ class Topics:
 
     topics: tuple[str, ...]
 
+    def matches(self, topic: str) -> bool:
+        return topic in self.topics
+
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
@@ -30,6 +33,9 @@ class Partitions:
     """These partitions, as far as they exist."""
 
     partitions: frozenset[TopicPartition]
+
+    def matches(self, topic: str) -> bool:
+        return any(partition.topic == topic for partition in self.partitions)
 
 
 Selection = Topics | Pattern | Partitions

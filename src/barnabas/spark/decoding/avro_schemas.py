@@ -156,7 +156,7 @@ def kind_of(schema: Schema) -> str:
     return "record" if kind == "error" else str(kind)
 
 
-def _resolved(schema: Schema, named: dict[str, Schema]) -> Schema:
+def resolved(schema: Schema, named: dict[str, Schema]) -> Schema:
     while True:
         if isinstance(schema, str) and schema in named:
             schema = named[schema]
@@ -172,10 +172,10 @@ def is_nullable(schema: Schema, named: dict[str, Schema], path: str) -> bool:
 
 def unwrapped(schema: Schema, named: dict[str, Schema], path: str) -> tuple[Schema, bool]:
     """What a union with null holds beside it, or the schema itself, and whether null may stand there."""
-    schema = _resolved(schema, named)
+    schema = resolved(schema, named)
     if not isinstance(schema, list):
         return schema, False
-    branches = [branch for branch in (_resolved(each, named) for each in schema) if kind_of(branch) != "null"]
+    branches = [branch for branch in (resolved(each, named) for each in schema) if kind_of(branch) != "null"]
     has_null = len(branches) < len(schema)
     if len(branches) == 1:
         return branches[0], has_null

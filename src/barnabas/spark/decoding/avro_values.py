@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from barnabas.spark.decoding.arrow_types import arrow_type
+from barnabas.spark.decoding.avro_bounds import check_bounds, needs_check
 from barnabas.spark.decoding.avro_schemas import (
     Node,
     ParsedSchema,
@@ -38,6 +39,8 @@ class _Plan:
     writer: Any
     reader: Any
     node: Node
+    #: The schema that they were written by, if they must be looked through first.
+    checked: ParsedSchema | None
 
 
 class AvroDecoder:
@@ -78,6 +81,7 @@ class AvroDecoder:
     ) -> None:
         read_object = self._avro.schemaless_reader
         is_framed = self._look_up is not None
+        start = FRAME_SIZE if is_framed else 0
         last_id: int | None = None
         for row, value in enumerate(values):
             if value is None:
@@ -90,19 +94,21 @@ class AvroDecoder:
                     plan = self._plan(schema_id)
                     rows, objects = groups.setdefault(schema_id, ([], []))
                     last_id = schema_id
+                if plan.checked is not None:
+                    check_bounds(plan.checked, value, start)
                 source = BytesIO(value)
                 if is_framed:
-                    source.seek(FRAME_SIZE)
-                found = read_object(source, plan.writer, plan.reader)
+                    source.seek(start)
+                try:
+                    found = read_object(source, plan.writer, plan.reader)
+                except self._avro.read.SchemaResolutionError as error:
+                    raise incompatible(_id_or_none(schema_id), error) from None
+                except Exception as error:  # whatever fastavro meets in bytes that are no Avro
+                    raise BadValueError(BadKind.AVRO, _told(error)) from None
                 if source.tell() != len(value):
                     raise _left_over(len(value) - source.tell())
             except BadValueError as error:
                 bad.append(BadValue(row, error.kind, error.explanation, _id_or_none(schema_id)))
-            except self._avro.read.SchemaResolutionError as error:
-                misfit = incompatible(_id_or_none(schema_id), error)
-                bad.append(BadValue(row, misfit.kind, misfit.explanation, _id_or_none(schema_id)))
-            except Exception as error:  # whatever fastavro meets in bytes that are no Avro
-                bad.append(BadValue(row, BadKind.AVRO, _told(error), _id_or_none(schema_id)))
             else:
                 rows.append(row)
                 objects.append(found)
@@ -141,16 +147,16 @@ class AvroDecoder:
             if self._reader is None:
                 raise ValueError("values without a frame need an Avro schema")
             node = Planner(self._reader.named).node(self._reader.schema, self._value_type, "")
-            return _Plan(self._reader.bare, None, node)
+            return _plan(self._reader, None, node)
         writer = self._registered(schema_id)
         try:
             if self._reader is None:
-                return _Plan(writer.bare, None, Planner(writer.named).node(writer.schema, self._value_type, ""))
+                return _plan(writer, None, Planner(writer.named).node(writer.schema, self._value_type, ""))
             planner = Planner(self._reader.named, writer.named)
             node = planner.node(self._reader.schema, self._value_type, "", writer.schema)
         except SchemaMismatchError as error:
             raise incompatible(schema_id, error) from None
-        return _Plan(writer.bare, None if writer.bare == self._reader.bare else self._reader.bare, node)
+        return _plan(writer, None if writer.bare == self._reader.bare else self._reader, node)
 
     def _registered(self, schema_id: int) -> ParsedSchema:
         look_up = self._look_up
@@ -165,6 +171,10 @@ class AvroDecoder:
             return parse_schema(registered.text, registered.references)
         except ValueError as error:
             raise BadValueError(BadKind.INCOMPATIBLE_SCHEMA, f"schema {schema_id}: {error}") from None
+
+
+def _plan(writer: ParsedSchema, reader: ParsedSchema | None, node: Node) -> _Plan:
+    return _Plan(writer.bare, None if reader is None else reader.bare, node, writer if needs_check(writer) else None)
 
 
 def avro_decoder(options: DecodingOptions) -> AvroDecoder:

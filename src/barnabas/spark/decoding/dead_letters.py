@@ -1,23 +1,43 @@
 """Records whose value cannot be decoded, sent to a topic of their own with the reason in their headers.
 
 At least once: Spark may read a range twice, and then the letters are written twice. They have the same key then, so
-that a compacted dead-letter topic, or whoever reads it, keeps one. All are acknowledged before the task ends.
+that a compacted dead-letter topic, or whoever reads it, keeps one.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from barnabas.spark.core.errors import SparkConnectorError
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.client.errors import RecordTooLargeError
+from barnabas.spark.client_settings import settings_for
+from barnabas.spark.core.errors import OptionError, SparkConnectorError
 from barnabas.spark.decoding.bad_records import BadValue
+from barnabas.spark.pool import ClientPool
+from barnabas.spark.producers import producers
 
 if TYPE_CHECKING:
-    from barnabas import RecordMetadata
+    from barnabas import Producer
 
 _PREFIX: Final = "barnabas.error."
+
+#: Just below what brokers take in one request, unless they are told otherwise.
+_MOST_BYTES: Final = str(96 << 20)
+_DEFAULTS: Final = {
+    # Whatever could be read can be written, as far as a producer has a say in it.
+    "max.request.size": _MOST_BYTES,
+    "buffer.memory": _MOST_BYTES,
+    # A letter is larger than its record. Compressed, most fit nevertheless where the record did.
+    "compression.type": "lz4",
+}
+_REFUSED: Final = {
+    "key.serializer": "keys are bytes",
+    "value.serializer": "the value is the record's own",
+    "transactional.id": "they are written at least once",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +57,14 @@ class DeadLetterError(SparkConnectorError):
     """A bad record could not be written to the dead-letter topic, so the task must not end well."""
 
 
-class LetterProducer(Protocol):
-    """What is needed of `barnabas.Producer`."""
+def letter_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """Settings of the producer of letters, out of those that the source was given. Raises `OptionError`."""
+    from barnabas.client.settings import PRODUCER_SETTINGS
 
-    def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        /,
-        *,
-        key: bytes,
-        headers: list[tuple[str, bytes | None]],
-        on_delivery: Callable[[RecordMetadata, Exception | None], None],
-    ) -> object: ...
-
-    def flush(self) -> None: ...
-
-    def close(self, timeout: float | None = None) -> None: ...
+    for name, reason in _REFUSED.items():
+        if name in client:
+            raise OptionError(f"Option kafka.{name} cannot be used with dead letters: {reason}. Leave it out.")
+    return settings_for(client, PRODUCER_SETTINGS, _DEFAULTS)
 
 
 def letter_key(record: SourceRecord) -> bytes:
@@ -79,76 +90,43 @@ def letter_headers(record: SourceRecord, bad: BadValue) -> list[tuple[str, bytes
     return [*record.headers, *((_PREFIX + name, value) for name, value in facts)]
 
 
-class DeadLetters:
-    """Writes the letters of one task. The producer is made for the first of them: most tasks have none."""
-
-    def __init__(self, topic: str, make_producer: Callable[[], LetterProducer]) -> None:
-        self._topic = topic
-        self._make_producer = make_producer
-        self._producer: LetterProducer | None = None
-        self._lock = threading.Lock()
-        self._failure: Exception | None = None
-
-    def send(self, record: SourceRecord, bad: BadValue) -> None:
-        """Put a letter into a batch. Raises what went wrong with an earlier one, if that is known already."""
-        self._check()
-        try:
-            if self._producer is None:
-                self._producer = self._make_producer()
-            self._producer.send(
-                self._topic,
-                record.value,
-                key=letter_key(record),
-                headers=letter_headers(record, bad),
-                on_delivery=self._delivered,
-            )
-        except Exception as error:
-            raise self._error(error) from error
-
-    def flush(self) -> None:
-        """Wait until every letter is acknowledged."""
-        if self._producer is None:
-            return
-        try:
-            self._producer.flush()
-        except Exception as error:
-            raise self._error(error) from error
-        self._check()
-
-    def close(self) -> None:
-        """Let the producer go, without waiting: what was not flushed belongs to a task that failed."""
-        if self._producer is not None:
-            self._producer.close(timeout=0)
-            self._producer = None
-
-    def _delivered(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        if error is not None:
-            with self._lock:
-                self._failure = self._failure or error
-
-    def _check(self) -> None:
-        with self._lock:
-            failure = self._failure
-        if failure is not None:
-            raise self._error(failure) from failure
-
-    def _error(self, error: Exception) -> DeadLetterError:
-        return DeadLetterError(
-            f"A bad record could not be written to the dead-letter topic {self._topic!r}: {error}. "
-            "Nothing is lost: the task fails and its records are read again. See that the topic exists and can be "
-            "written, or set badRecords to column or fail."
-        )
+def write_letters(
+    topic: str,
+    settings: Mapping[str, str],
+    letters: Iterable[tuple[SourceRecord, BadValue]],
+    pool: ClientPool[Producer] = producers,
+) -> None:
+    """Write letters, and return once all are acknowledged. Raises DeadLetterError if one is not."""
+    with pool.lend(settings) as producer:
+        under_way = []
+        for record, bad in letters:
+            try:
+                delivery = producer.send(
+                    topic, record.value, key=letter_key(record), headers=letter_headers(record, bad)
+                )
+            except BarnabasError as error:
+                raise _failure(topic, record, error) from error
+            under_way.append((record, delivery))
+        # Without it the last letters would wait for linger.ms to pass.
+        producer.flush()
+        for record, delivery in under_way:
+            refusal = delivery.exception()
+            if refusal is not None:
+                raise _failure(topic, record, refusal) from refusal
 
 
-def producer_maker(client: Mapping[str, str]) -> Callable[[], LetterProducer]:
-    """Makes a producer for the cluster that is read from: of the source's settings, those that a producer knows."""
+def _failure(topic: str, record: SourceRecord, error: Exception) -> DeadLetterError:
+    return DeadLetterError(
+        f"The bad record at offset {record.offset} of {record.topic}-{record.partition} could not be written to the "
+        f"dead-letter topic {topic!r}: {str(error).rstrip('.')}. Nothing is lost: the task fails and its records are "
+        f"read again. {_advice(topic, error)}, or set badRecords to column or fail."
+    )
 
-    def make() -> LetterProducer:
-        from barnabas import Producer
-        from barnabas.client.settings import PRODUCER_SETTINGS
-        from barnabas.spark.core.options import client_settings
 
-        settings, _ = client_settings(client, PRODUCER_SETTINGS)
-        return Producer(settings)
-
-    return make
+def _advice(topic: str, error: Exception) -> str:
+    larger = "A letter is larger than its record, by headers that tell why it is bad"
+    if isinstance(error, BrokerError) and error.code is ErrorCode.MESSAGE_TOO_LARGE:
+        return f"{larger}: raise max.message.bytes of the topic {topic!r}"
+    if isinstance(error, RecordTooLargeError):
+        return f"{larger}: raise the options kafka.max.request.size and kafka.buffer.memory"
+    return "See that the topic exists and can be written"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
 from barnabas.spark.decoding.arrow_types import arrow_field, arrow_type
 from barnabas.spark.decoding.bad_records import BadRecordError, BadValue, BadValueError, excerpt
-from barnabas.spark.decoding.dead_letters import DeadLetters, SourceRecord, producer_maker
+from barnabas.spark.decoding.dead_letters import SourceRecord, write_letters
 from barnabas.spark.decoding.framing import all_framed, check_frame, without_frames
 from barnabas.spark.decoding.options import BadRecords, DecodingOptions, ValueFormat, ValueFraming, bad_record_field
 
@@ -30,8 +29,7 @@ class ValueDecoder(Protocol):
 class Decoder:
     """Decodes the values of one task's batches.
 
-    `client` are the settings of the source's client, for dead letters. Call `finish` after the last batch, before the
-    task ends: only then are bad records safe. `close` lets go of what a task that failed still has.
+    `client` are the settings of the producer of dead letters, as `letter_settings` makes them.
     """
 
     def __init__(
@@ -43,18 +41,17 @@ class Decoder:
         self._value_field = pa.field(_VALUE, arrow_type(options.value_type))
         self._bad_field = arrow_field(bad_record_field(options.bad_record_column))
         self._bad_count = 0
-        self._letters = (
-            None
-            if options.dead_letter_topic is None
-            else DeadLetters(options.dead_letter_topic, producer_maker(client or {}))
-        )
+        self._client = client or {}
 
     def spark_schema(self, base: StructType) -> StructType:
         """The source's columns with `value` decoded, and one more at the end for bad records if they go there."""
         return self._options.spark_schema(base)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with its values decoded. With badRecords=topic the bad ones are not in it any more."""
+        """The batch with its values decoded. With badRecords=topic the bad ones are not in it any more: they are in
+        the dead-letter topic, acknowledged. Nothing is left for later, as Spark may have enough after this batch, and
+        count its offsets as read.
+        """
         if self._values is None:
             self._values = _value_decoder(self._options)
         index = batch.schema.get_field_index(_VALUE)
@@ -67,31 +64,14 @@ class Decoder:
             decoded = decoded.drop_columns([_HEADERS])
         if self._options.bad_records is BadRecords.COLUMN:
             return decoded.append_column(self._bad_field, self._bad_column(values, bad))
-        if bad and self._letters is not None:
+        if bad and self._options.dead_letter_topic is not None:
+            letters = ((_record(batch, item.row), item) for item in bad)
+            write_letters(self._options.dead_letter_topic, self._client, letters)
             is_good = [True] * batch.num_rows
             for item in bad:
-                self._letters.send(_record(batch, item.row), item)
                 is_good[item.row] = False
             return decoded.filter(pa.array(is_good))
         return decoded
-
-    def finish(self) -> None:
-        """Wait until all dead letters are written. Raises DeadLetterError if one cannot be."""
-        if self._letters is not None:
-            self._letters.flush()
-        self.close()
-
-    def close(self) -> None:
-        if self._letters is not None:
-            self._letters.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _count(self, batch: pa.RecordBatch, bad: list[BadValue]) -> None:
         options = self._options

@@ -6,27 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.core.given import Given
+from barnabas.spark.core.options import DECODING_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
-
-#: All options of this package, in their usual spelling.
-OPTION_NAMES: Final = (
-    "valueFormat",
-    "valueSchema",
-    "valueFraming",
-    "schemaRegistryUrl",
-    "schemaRegistryAuth",
-    "schemas",
-    "badRecords",
-    "badRecordColumn",
-    "deadLetterTopic",
-    "maxBadRecords",
-)
 
 
 class ValueFormat(StrEnum):
@@ -73,7 +60,7 @@ class DecodingOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> DecodingOptions | None:
         """The options of a read, names in any case; None if values stay bytes. Raises OptionError."""
-        given = Given(options, OPTION_NAMES)
+        given = Given(options, DECODING_OPTIONS)
         if "valueFormat" not in given:
             _check_unused(given)
             return None
@@ -129,7 +116,7 @@ def bad_record_field(name: str) -> StructField:
 
 
 def _check_unused(given: Given) -> None:
-    unused = [name for name in OPTION_NAMES if name in given]
+    unused = [name for name in DECODING_OPTIONS if name in given]
     if unused:
         raise OptionError(f"Option {unused[0]} needs valueFormat: set it to json or avro, or leave {unused[0]} out.")
 

@@ -79,16 +79,24 @@ class SchemaRegistry:
         """The schema with this id. Raises BadValueError if there is none, RegistryError if nobody can say."""
         known = self._known.get(schema_id)
         if known is None:
-            answer = self._get(f"/schemas/ids/{schema_id}")
-            if answer.status == 404:
-                raise BadValueError(BadKind.UNKNOWN_SCHEMA, f"the registry has no schema with the id {schema_id}")
-            references: dict[tuple[str, int], str] = {}
-            self._add_references(answer.body, references)
-            known = RegisteredSchema(
-                str(answer.body["schema"]), str(answer.body.get("schemaType") or "AVRO"), tuple(references.values())
-            )
-            self._known[schema_id] = known
+            try:
+                known = self._known[schema_id] = self._fetched(schema_id)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise RegistryError(
+                    f"What the schema registry answered for schema {schema_id} cannot be read "
+                    f"({type(error).__name__}: {error}). Is it a schema registry?"
+                ) from error
         return known
+
+    def _fetched(self, schema_id: int) -> RegisteredSchema:
+        answer = self._get(f"/schemas/ids/{schema_id}")
+        if answer.status == 404:
+            raise BadValueError(BadKind.UNKNOWN_SCHEMA, f"the registry has no schema with the id {schema_id}")
+        references: dict[tuple[str, int], str] = {}
+        self._add_references(answer.body, references)
+        return RegisteredSchema(
+            str(answer.body["schema"]), str(answer.body.get("schemaType") or "AVRO"), tuple(references.values())
+        )
 
     def _add_references(self, body: Mapping[str, Any], found: dict[tuple[str, int], str]) -> None:
         for reference in body.get("references") or ():

@@ -13,13 +13,20 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.panel import Panel
 
+#: What is going on before the first update.
+STARTING: Final = "Spark is starting"
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _TREND: Final = 12
+_SESSIONS_TREND: Final = 9
+_MOST_CAUSES: Final = 6
+_SHORTEST_BAR: Final = 2
+_LONGEST_NUMBER: Final = 100_000
 _STATES: Final = {
     "starting": ("▸", "cyan"),
     "running": ("▶", "bold cyan"),
     "completed": ("✓", "green"),
     "failed": ("✗", "bold red"),
+    "trying again": ("↻", "yellow"),
     "skipped": ("–", "yellow"),
     "stopped": ("■", "yellow"),
 }
@@ -28,14 +35,13 @@ _WAITING: Final = ("·", "dim")
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One flow of the pipeline, in the update that runs or ran last."""
+    """One flow of the pipeline: its state in the update that runs or ran last, its rows in all of them."""
 
     name: str
     state: str
-    rows: int | None = None
-    rows_per_s: float | None = None
+    rows_in: int | None = None
+    rows_out: int | None = None
     lag: int | None = None
-    took_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class Picture:
     clicks: int = 0
     broken: int = 0
     users: int = 0
-    tombstones: int = 0
+    users_gone: int = 0
     trend: tuple[int, ...] = ()
     updates: int = 0
     flows: tuple[Flow, ...] = ()
@@ -111,7 +117,9 @@ def screen(picture: Picture) -> RenderableType:
         no_wrap=True,
         overflow="ellipsis",
     )
-    return Group(title, grid, Text(picture.hint, style="dim", no_wrap=True, overflow="ellipsis"))
+    # Too long for one line of a small terminal. Two that a shell takes for one can be copied.
+    hint = picture.hint.replace(" --topic ", " \\\n    --topic ")
+    return Group(title, grid, Text(hint, style="dim", no_wrap=True, overflow="ellipsis"))
 
 
 def _writing(picture: Picture) -> Panel:
@@ -119,7 +127,7 @@ def _writing(picture: Picture) -> Panel:
 
     text = Text.assemble(
         *_count(picture.clicks, "clicks", f"  {picture.broken:,} broken"),
-        *_count(picture.users, "users", f"  {picture.tombstones:,} left for good"),
+        *_count(picture.users, "users", f"  {picture.users_gone:,} gone"),
         *_count(picture.trend[-1] if picture.trend else 0, "clicks/s  "),
     )
     text.rstrip()
@@ -133,16 +141,17 @@ def _flows(picture: Picture) -> Panel:
     from rich.text import Text
 
     if not picture.flows:
-        return _panel("the pipeline", Text(picture.phase, style="dim"), lines=6)
+        reason = "it takes Spark about 15 s to start" if picture.phase == STARTING else "nothing yet"
+        return _nothing("the pipeline", reason, lines=6)
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, ratio=1)
     for _ in range(3):
         table.add_column(justify="right", no_wrap=True)
-    table.add_row(*(Text(text, style="dim") for text in ("", "flow", "rows", "rows/s", "lag")))
+    table.add_row(*(Text(text, style="dim") for text in ("", "flow", "in", "out", "lag")))
     for flow in picture.flows:
         sign, style = _STATES.get(flow.state, _WAITING)
-        numbers = (_number(flow.rows), _number(flow.rows_per_s), _number(flow.lag))
+        numbers = (_number(flow.rows_in), _number(flow.rows_out), _number(flow.lag))
         table.add_row(Text(sign, style=style), flow.name, *numbers)
     title = f"the pipeline, update {picture.updates}" if picture.updates else "the pipeline"
     return _panel(title, table, lines=6)
@@ -150,17 +159,20 @@ def _flows(picture: Picture) -> Panel:
 
 def _pages(picture: Picture) -> Panel:
     if picture.window is None:
-        return _nothing("views of pages", "after the first update", lines=5)
+        return _nothing("views of pages", "after the first update", lines=6)
     title = f"views of pages, from {picture.window.began_at:%H:%M} there"
-    return _panel(title, _bars(picture.window.views[:5], "cyan"), lines=5)
+    return _panel(title, _bars(picture.window.views[:6], "cyan"), lines=6)
 
 
 def _dead_letters(picture: Picture) -> Panel:
     title = "dead letters, by cause"
     if not picture.causes:
-        return _nothing(title, "none yet", lines=5)
+        return _nothing(title, "none yet", lines=6)
     causes = sorted(picture.causes.items(), key=lambda item: (-item[1], item[0]))
-    return _panel(title, _bars(causes[:5], "yellow"), lines=5)
+    if len(causes) > _MOST_CAUSES:
+        rest = causes[_MOST_CAUSES - 1 :]
+        causes = [*causes[: _MOST_CAUSES - 1], (f"{len(rest)} others", sum(count for _, count in rest))]
+    return _panel(title, _bars(causes, "yellow"), lines=6)
 
 
 def _sessions(picture: Picture) -> Panel:
@@ -168,14 +180,14 @@ def _sessions(picture: Picture) -> Panel:
 
     title = "sessions that ended last"
     if not picture.last_sessions:
-        return _nothing(title, "none yet", lines=4)
+        return _nothing(title, "none yet", lines=3)
     text = Text(no_wrap=True, overflow="ellipsis")
-    for session in picture.last_sessions[:4]:
+    for session in picture.last_sessions[:3]:
         text.append(f"{session.user} ", style="bold")
         text.append(f"{session.name or '(gone)':<11}{session.plan or '':<5}{session.clicks:>2}")
         text.append(" bought\n" if session.has_bought else "\n", style="green")
     text.rstrip()
-    return _panel(title, text, lines=4)
+    return _panel(title, text, lines=3)
 
 
 def _results(picture: Picture) -> Panel:
@@ -183,12 +195,16 @@ def _results(picture: Picture) -> Panel:
 
     text = Text.assemble(
         *_count(picture.table_rows, "rows in the table clicks", style="bold green"),
-        *_count(picture.sessions, "in the topic sessions", style="bold green"),
-        *_count(picture.dead_letters, "in the topic clicks.dead", style="bold yellow"),
-        (sparkline(picture.sessions_trend[-_TREND:]), "green"),
-        (" sessions by 10 min" if picture.sessions_trend else "", "dim"),
+        *_count(
+            picture.sessions,
+            "in topic sessions",
+            f" {sparkline(picture.sessions_trend[-_SESSIONS_TREND:])}",
+            style="bold green",
+        ),
+        *_count(picture.dead_letters, "in topic clicks.dead", style="bold yellow"),
     )
-    return _panel("what came out", text, lines=4)
+    text.rstrip()
+    return _panel("what came out", text, lines=3)
 
 
 def _count(number: int, what: str, more: str = "", style: str = "bold") -> tuple[tuple[str, str], str, tuple[str, str]]:
@@ -213,9 +229,9 @@ def _bars(counts: Sequence[tuple[str, int]], style: str) -> RenderableType:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 1), expand=True)
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1)
-    table.add_column(justify="right")
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    table.add_column(ratio=1, min_width=_SHORTEST_BAR)
+    table.add_column(justify="right", no_wrap=True)
     largest = max((count for _, count in counts), default=1)
     for name, count in counts:
         table.add_row(name, Bar(largest, 0, count, color=style), f"{count:,}")
@@ -228,5 +244,12 @@ def sparkline(counts: Sequence[int]) -> str:
     return "".join(_BLOCKS[round(count / largest * 8) if largest else 0] for count in counts)
 
 
-def _number(number: float | None) -> str:
-    return "" if number is None else f"{number:,.0f}"
+def _number(number: int | None) -> str:
+    """In at most seven characters, up to some millions of millions."""
+    if number is None:
+        return ""
+    for unit in ("", "k", "M"):
+        if number < _LONGEST_NUMBER:
+            return f"{number:,}{unit}"
+        number //= 1000
+    return f"{number:,}G"

@@ -5,25 +5,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from barnabas.spark.demo.picture import Flow
+from barnabas.spark.demo.picture import STARTING, Flow
 from barnabas.spark.pipelines.failures import PipelineError
-from barnabas.spark.pipelines.graph import Graph
-from barnabas.spark.pipelines.reporting import FlowState, Outcome, Summary
-
-STARTING = "Spark is starting, which takes about 15 seconds"
+from barnabas.spark.pipelines.graph import VIEW, Graph
+from barnabas.spark.pipelines.reporting import FlowState, Outcome, State, Summary
 
 
 class PipelineWatch:
-    """A reporter of pipelines. `on_update` is called after each update, while nobody writes the tables."""
+    """A reporter of pipelines. `on_flow` is called with the name of each flow that has ended well: nobody writes its
+    table until the next update.
 
-    def __init__(self, on_update: Callable[[], None] = lambda: None) -> None:
+    Rows of streaming flows are those of all updates. An update that finds nothing new tells no numbers, so what was
+    known before stays.
+    """
+
+    def __init__(self, on_flow: Callable[[str], None] = lambda name: None) -> None:
         self.phase = STARTING
         #: Updates that have ended well.
         self.updates = 0
         #: What ended the pipeline, if something did.
         self.failure: PipelineError | None = None
-        self._on_update = on_update
+        self._on_flow = on_flow
         self._flows: dict[str, Flow] = {}
+        #: As they were when the update began.
+        self._before: dict[str, Flow] = {}
+        self._views: set[str] = set()
         self._lock = threading.Lock()
         self._running = 0
         self._awaited: int | None = None
@@ -33,6 +39,12 @@ class PipelineWatch:
         """In the order in which they were first heard of, which stays the same."""
         with self._lock:
             return tuple(self._flows.values())
+
+    @property
+    def broken_off(self) -> int | None:
+        """The number of the update that began and has not ended well, if there is one."""
+        with self._lock:
+            return self._running if self._running > self.updates else None
 
     @property
     def has_taken_in_everything(self) -> bool:
@@ -54,22 +66,42 @@ class PipelineWatch:
             for name in graph.flows:
                 if name not in graph.datasets or graph.datasets[name].is_stored:
                     self._flows.setdefault(name, Flow(name, "queued"))
+            self._views = {name for name, dataset in graph.datasets.items() if dataset.kind == VIEW}
 
     def update_started(self, number: int) -> None:
         with self._lock:
             self._running = number
+            self._before = dict(self._flows)
         self.phase = f"update {number}"
 
     def flow_changed(self, flow: FlowState) -> None:
-        shown = Flow(flow.name, flow.state.value, flow.rows, flow.rows_per_s, flow.lag_records, flow.batch_s)
         with self._lock:
-            self._flows[flow.name] = shown
+            self._flows[flow.name] = self._shown(flow, self._before.get(flow.name, Flow(flow.name, "queued")))
+        if flow.state is State.COMPLETED:
+            self._on_flow(flow.name)
 
     def update_ended(self, number: int, summary: Summary) -> None:
         if summary.failure is not None:
             self.failure = PipelineError(summary.failure, summary.details)
-        if summary.outcome is not Outcome.COMPLETED:
-            return
-        self._on_update()
-        with self._lock:
-            self.updates = number
+        if summary.outcome is Outcome.COMPLETED:
+            with self._lock:
+                self.updates = number
+
+    def _shown(self, flow: FlowState, before: Flow) -> Flow:
+        # A view is computed anew each time: what it had before is not to be added.
+        added = _last if flow.name in self._views else _sum
+        return Flow(
+            flow.name,
+            flow.state.value,
+            rows_in=added(before.rows_in, flow.rows),
+            rows_out=added(before.rows_out, flow.rows_written),
+            lag=_last(before.lag, flow.lag_records),
+        )
+
+
+def _sum(before: int | None, now: int | None) -> int | None:
+    return _last(before, now) if before is None or now is None else before + now
+
+
+def _last(before: int | None, now: int | None) -> int | None:
+    return before if now is None else now

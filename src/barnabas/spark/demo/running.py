@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -18,13 +18,15 @@ from barnabas.spark.demo.picture import Picture, Window
 from barnabas.spark.demo.progress import PipelineWatch
 from barnabas.spark.demo.story import Story
 from barnabas.spark.demo.watching import TableWatch, TopicWatch, newest_window
-from barnabas.spark.demo.writing import ClickWriter, Written, create_topics, story_start_ms
+from barnabas.spark.demo.writing import CLICKS, ClickWriter, Written, create_topics, story_start_ms
 from barnabas.spark.pipelines import load_project, run_project
-from barnabas.spark.pipelines.templates import write_project
+from barnabas.spark.pipelines.templates import check_folder, write_project
 from barnabas.testing import EmbeddedBroker
 
+_PAGE_VIEWS: Final = "page_views"
 _TICK_S: Final = 0.2
 _ENDING_S: Final = 60.0
+_CREATING_S: Final = 60.0
 #: Compiled lightly, one core for the garbage: right for minutes, not for days. The last one is that of all pipelines.
 _SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.stream.error.file=/dev/null"
@@ -42,6 +44,8 @@ class DemoOptions:
     listen: str = "127.0.0.1:0"
     master: str = "local[2]"
     every_s: float = 1
+    #: Of Spark, over ours.
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,8 @@ class Outcome:
     is_complete: bool
     #: Clicks in the table, none counted twice.
     distinct_clicks: int
+    #: The number of the update that was under way when it ended, if one was.
+    broken_off: int | None
     #: Of the topic of sessions, by user and beginning: how many clicks.
     sessions: Mapping[tuple[str, str], int]
     failure: BaseException | None
@@ -77,22 +83,26 @@ class Demo:
         self._window: Window | None = None
         self._table_rows = 0
 
-    def run(self, stop: threading.Event) -> Outcome:
-        """Return when the seconds are over and all is written, or soon after `stop` is set, or when Spark fails.
+    def run(self, stop: threading.Event, enough: threading.Event | None = None) -> Outcome:
+        """Return when the seconds are over (or `enough` is set) and all that was written is taken in; or soon after
+        `stop` is set; or when Spark fails.
 
         The first picture is shown as soon as the node runs; Spark starts meanwhile.
         """
+        if self._options.keep is not None:
+            check_folder(self._options.keep)
         with ExitStack() as cleaning:
             temporary = Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
             cleaning.callback(shutil.rmtree, temporary, ignore_errors=True)
             self._start_clicks(cleaning)
             spark = self._start_pipeline(cleaning, temporary)
-            is_complete = self._watch(stop, spark)
-            self._show(self._picture("stopping Spark"))
-            spark.stop()
+            is_complete = self._watch(stop, enough or threading.Event(), spark)
+            # What nobody will read need not be written while Spark takes its time.
             self._writer.stop()
+            self._see_out(spark)
             while self._topics.look(timeout_s=_TICK_S):
                 pass
+            self._read_table(CLICKS)
             picture = self._picture("done" if is_complete else "stopped")
             self._show(picture)
             return Outcome(
@@ -100,7 +110,8 @@ class Demo:
                 written=self._writer.written,
                 start_ms=self._start_ms,
                 is_complete=is_complete,
-                distinct_clicks=self._tables[0].count_distinct("id"),
+                distinct_clicks=self._clicks.count_distinct("id"),
+                broken_off=self._pipeline.broken_off,
                 sessions=dict(self._topics.found_sessions),
                 failure=spark.failure or self._pipeline.failure,
             )
@@ -110,7 +121,7 @@ class Demo:
         options = self._options
         broker = cleaning.enter_context(EmbeddedBroker(listen=options.listen))
         self._bootstrap_servers = broker.bootstrap_servers
-        create_topics(self._bootstrap_servers)
+        create_topics(self._bootstrap_servers, _CREATING_S)
         story = Story(seed=options.seed, rate=options.rate, start_ms=self._start_ms)
         self._writer = ClickWriter(story, self._bootstrap_servers, rate=options.rate)
         cleaning.callback(self._writer.stop)
@@ -124,16 +135,16 @@ class Demo:
         write_project(folder, name="clickstream", bootstrap_servers=self._bootstrap_servers)
         project = load_project(folder)
         tables = Path(url2pathname(urlsplit(project.tables).path))
-        self._tables = TableWatch(tables / "clicks"), TableWatch(tables / "page_views")
+        self._clicks, self._page_views = TableWatch(tables / CLICKS), TableWatch(tables / _PAGE_VIEWS)
         self._topics = TopicWatch(self._bootstrap_servers)
         cleaning.callback(self._topics.close)
-        self._pipeline = PipelineWatch(on_update=self._read_tables)
+        self._pipeline = PipelineWatch(on_flow=self._read_table)
         spark = _SparkThread(
             lambda told: run_project(
                 project,
                 master=options.master,
                 every_s=options.every_s,
-                settings=_SETTINGS,
+                settings={**_SETTINGS, **options.settings},
                 reporter=self._pipeline,
                 stop=told,
             )
@@ -142,7 +153,7 @@ class Demo:
         spark.start()
         return spark
 
-    def _watch(self, stop: threading.Event, spark: _SparkThread) -> bool:
+    def _watch(self, stop: threading.Event, enough: threading.Event, spark: _SparkThread) -> bool:
         """Look and show until it is over; whether an update has taken in everything that was written."""
         is_closing = False
         while not stop.wait(_TICK_S):
@@ -152,23 +163,32 @@ class Demo:
                 return False
             if is_closing and self._pipeline.has_taken_in_everything:
                 return True
-            if not is_closing and self._is_time_over():
+            if not is_closing and (enough.is_set() or self._is_time_over()):
                 self._writer.stop()
                 # Updates that run now may have passed some of the last clicks already: the next one has them all.
                 self._pipeline.expect_one_more()
                 is_closing = True
         return False
 
+    def _see_out(self, spark: _SparkThread) -> None:
+        """Go on looking and showing until Spark is gone, which takes seconds, or does not want to go."""
+        spark.tell_to_stop()
+        give_up_s = time.monotonic() + _ENDING_S
+        while not spark.has_ended_within(_TICK_S) and time.monotonic() < give_up_s:
+            self._topics.look()
+            self._show(self._picture("stopping Spark"))
+
     def _is_time_over(self) -> bool:
         return self._options.seconds is not None and time.monotonic() - self._began_s >= self._options.seconds
 
-    def _read_tables(self) -> None:
-        """Between two updates, when nobody writes them."""
-        clicks, page_views = self._tables
-        self._table_rows = clicks.count_rows()
-        views = page_views.read()
-        if views is not None:
-            self._window = newest_window(views)
+    def _read_table(self, name: str) -> None:
+        """After the flow into it, when nobody writes it."""
+        if name == CLICKS:
+            self._table_rows = self._clicks.count_rows()
+        elif name == _PAGE_VIEWS:
+            views = self._page_views.read()
+            if views is not None:
+                self._window = newest_window(views)
 
     def _picture(self, phase: str) -> Picture:
         written = self._writer.written
@@ -179,7 +199,7 @@ class Demo:
             clicks=written.clicks,
             broken=written.broken,
             users=written.users,
-            tombstones=written.tombstones,
+            users_gone=written.users_gone,
             trend=tuple(written.trend),
             updates=self._pipeline.updates,
             flows=self._pipeline.flows,
@@ -190,7 +210,10 @@ class Demo:
             sessions_trend=self._topics.sessions_trend,
             dead_letters=self._topics.dead_letters,
             causes=dict(self._topics.causes),
-            hint=f"barnabas console-consumer --bootstrap-server {self._bootstrap_servers} --topic sessions",
+            hint=(
+                f"barnabas console-consumer --bootstrap-server {self._bootstrap_servers}"
+                " --topic sessions --from-beginning"
+            ),
         )
 
 
@@ -210,14 +233,22 @@ class _SparkThread:
     def start(self) -> None:
         self._thread.start()
 
+    def tell_to_stop(self) -> None:
+        self._told_to_stop.set()
+
+    def has_ended_within(self, seconds: float) -> bool:
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
     def stop(self) -> None:
         """Return when Spark is gone. Stopping again does nothing.
 
         A Spark that was killed is asked in vain; it is not waited for longer than a living one could take.
         """
-        self._told_to_stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(_ENDING_S)
+        if not self._told_to_stop.is_set():
+            self.tell_to_stop()
+            self.has_ended_within(_ENDING_S)
 
     def _run(self) -> None:
         try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +19,12 @@ from barnabas.spark.demo.writing import DEAD_LETTERS, SESSIONS
 
 #: The header of a dead letter that says what was wrong: the rule that it breaks, or a word and then more of them.
 CAUSE_HEADER: Final = "barnabas.error.message"
+CLASS_HEADER: Final = "barnabas.error.class"
+#: The class of dead letters whose message is the name of a rule, which says what should hold and did not.
+BROKEN_RULE: Final = "BROKEN_RULE"
 _LAST_SESSIONS: Final = 8
+_LOG: Final = "_spark_metadata"
+_WHOLE: Final = ".compact"
 _TREND_WINDOWS: Final = 24
 _WINDOW_MINUTES: Final = 10
 
@@ -89,12 +95,18 @@ class TopicWatch:
         if key in self._dead_letters:
             return
         self._dead_letters.add(key)
-        causes = [header["value"].decode() for header in headers if header["key"] == CAUSE_HEADER]
-        self.causes[causes[0].partition(":")[0] if causes else "unknown"] += 1
+        self.causes[_cause({header["key"]: header["value"] for header in headers})] += 1
+
+
+def _cause(headers: Mapping[str, bytes]) -> str:
+    message = headers.get(CAUSE_HEADER, b"unknown").decode()
+    if headers.get(CLASS_HEADER) == BROKEN_RULE.encode():
+        return f"breaks: {message}"
+    return message.partition(":")[0]
 
 
 class TableWatch:
-    """A folder of Parquet files that somebody else writes. Files never change; new ones come, old ones go."""
+    """A folder of Parquet files that Spark writes. Files never change; new ones come, old ones go."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -131,5 +143,20 @@ def newest_window(page_views: pa.Table) -> Window | None:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What is being written has another place (`_temporary`) or begins with a dot until it is whole."""
+    """Files that count. A stream keeps a list of them, since a batch that was broken off leaves files behind; what a
+    view is being written to has another place (`_temporary`) or begins with a dot until it is whole."""
+    if (folder / _LOG).is_dir():
+        return [folder / name for name in sorted(_committed(folder / _LOG))]
     return sorted(folder.glob("[!._]*.parquet")) if folder.is_dir() else []
+
+
+def _committed(log: Path) -> set[str]:
+    """Names of the files in the log of a stream: one list per batch, now and then one of all batches so far."""
+    entries = {file.name: file for file in log.glob("[0-9]*")}
+    whole = max((int(name.partition(".")[0]) for name in entries if name.endswith(_WHOLE)), default=-1)
+    names: set[str] = set()
+    for name, entry in entries.items():
+        if name == f"{whole}{_WHOLE}" or (name.isdigit() and int(name) > whole):
+            _, *lines = entry.read_text(encoding="utf-8").splitlines()
+            names.update(unquote(json.loads(line)["path"].rpartition("/")[2]) for line in lines)
+    return names

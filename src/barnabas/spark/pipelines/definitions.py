@@ -9,13 +9,24 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.pipelines.failures import PipelineError, of_definition
-from barnabas.spark.pipelines.graph import SINK, TABLE, TEMPORARY, VIEW, Dataset, Flow, Graph, inputs_of, sql_graph
+from barnabas.spark.pipelines.graph import (
+    SINK,
+    TABLE,
+    TEMPORARY,
+    VIEW,
+    Dataset,
+    Flow,
+    Graph,
+    clusters_in,
+    inputs_of,
+    sql_graph,
+)
 from barnabas.spark.pipelines.project import Project
 
 if TYPE_CHECKING:
@@ -107,8 +118,12 @@ def _registry(project: Project, spark: SparkSession, graph_id: str, graph: Graph
             except Exception as failure:
                 error = of_definition(failure, project.folder / place(flow), project.folder)
                 raise PipelineError(f"flow {flow.name}: {error}", error.details) from failure
-            inputs = inputs_of(made[-1]._plan.plan(self._client)) if made else ()
-            graph.flows[flow.name] = Flow(flow.name, flow.target, place(flow), inputs)
+            inputs: tuple[str, ...] = ()
+            clusters: tuple[Mapping[str, str], ...] = ()
+            if made:
+                plan = made[-1]._plan.plan(self._client)
+                inputs, clusters = inputs_of(plan), clusters_in(plan)
+            graph.flows[flow.name] = Flow(flow.name, flow.target, place(flow), inputs, clusters)
 
         def register_auto_cdc_flow(self, flow: Any) -> None:
             super().register_auto_cdc_flow(flow)

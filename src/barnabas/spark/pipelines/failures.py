@@ -53,6 +53,16 @@ _FORMATS: Final = {
 }
 
 
+_DATA_LOSS: Final = "[KAFKA_DATA_LOSS"
+#: Whoever has made the topics anew wants this, and not to be lenient from now on.
+_START_ANEW: Final = " To forget what was read and take in what the topics have now: --full-refresh-all."
+
+
+def is_data_loss(text: str) -> bool:
+    """Whether records are gone that a flow wants to read: no further try brings them back."""
+    return _DATA_LOSS in text
+
+
 class PipelineError(BarnabasError):
     """A pipeline could not be run, or failed. The message is one sentence; `details` is all that Spark said."""
 
@@ -115,7 +125,9 @@ def of_run(error: BaseException, failed: Sequence[tuple[str, str]], graph: Graph
         others = len({flow for flow, _ in failed} - {name})
         more = f" ({others} more failed after it)" if others else ""
         where = f" ({graph.flows[name].place})" if name in graph.flows else ""
-        return PipelineError(f"flow {name}{where} failed: {cause(text)}{more}", f"{text}\n\n{_details(error)}")
+        hint = _START_ANEW if is_data_loss(text) else ""
+        told = f"flow {name}{where} failed: {cause(text)}{more}{hint}"
+        return PipelineError(told, f"{text}\n\n{_details(error)}")
     text = str(error)
     format_name = _unknown_format(text)
     for dataset in graph.datasets.values():

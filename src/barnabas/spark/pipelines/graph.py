@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ class Flow:
     place: str
     #: Names of datasets and tables, and for other sources their format and what is read of them.
     inputs: tuple[str, ...] = ()
+    #: Settings of the clients for the topics that it reads itself, one per cluster. May hold passwords.
+    clusters: tuple[Mapping[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(slots=True)
@@ -49,38 +52,76 @@ class Graph:
     def flows_into(self, dataset: str) -> list[Flow]:
         return [flow for flow in self.flows.values() if flow.target == dataset]
 
-
-def inputs_of(relation: Any) -> tuple[str, ...]:
-    """What a plan of Spark Connect reads, once each, in the order in which it says so."""
-    found: dict[str, None] = {}
-    _walk(relation, found)
-    return tuple(found)
+    def clusters_of(self, flow: str) -> list[Mapping[str, str]]:
+        """The clusters whose topics a flow reads, itself or through temporary views, which are part of its query."""
+        found: list[Mapping[str, str]] = []
+        left, seen = [flow], {flow}
+        while left:
+            current = self.flows.get(left.pop())
+            if current is None:
+                continue
+            found.extend(cluster for cluster in current.clusters if cluster not in found)
+            for name in current.inputs:
+                dataset = self.datasets.get(name)
+                if dataset is not None and dataset.kind == TEMPORARY:
+                    new = [each.name for each in self.flows_into(name) if each.name not in seen]
+                    seen.update(new)
+                    left.extend(new)
+        return found
 
 
 #: Options that say what is read, over all formats that are usual.
 _WHAT: Final = ("subscribe", "subscribepattern", "assign", "topic", "path")
+_TOPIC_FORMATS: Final = ("barnabas", "kafka")
+_CLIENT_PREFIX: Final = "kafka."
 
 
-def _walk(message: Any, found: dict[str, None]) -> None:
+def inputs_of(relation: Any) -> tuple[str, ...]:
+    """What a plan of Spark Connect reads, once each, in the order in which it says so."""
+    found: dict[str, None] = {}
+    for source in _sources(relation):
+        kind = source.DESCRIPTOR.name
+        if kind == "NamedTable":
+            found[source.unparsed_identifier] = None
+        elif kind == "DataSource":
+            options = {name.lower(): value for name, value in source.options.items()}
+            what = [options[name] for name in _WHAT if name in options] or list(source.paths)
+            found[f"{source.format}: {', '.join(what)}" if what else source.format] = None
+        else:
+            found.update(dict.fromkeys(_read_in_sql(source.query)))
+    return tuple(found)
+
+
+def clusters_in(relation: Any) -> tuple[Mapping[str, str], ...]:
+    """The settings of clients that a plan of Spark Connect reads topics with, once each."""
+    found: list[Mapping[str, str]] = []
+    for source in _sources(relation):
+        if source.DESCRIPTOR.name == "DataSource" and source.format.lower() in _TOPIC_FORMATS:
+            options = {name.lower(): value for name, value in source.options.items()}
+            settings = {
+                name.removeprefix(_CLIENT_PREFIX): value
+                for name, value in sorted(options.items())
+                if name.startswith(_CLIENT_PREFIX)
+            }
+            if settings not in found:
+                found.append(settings)
+    return tuple(found)
+
+
+def _sources(message: Any) -> Iterator[Any]:
+    """The parts of a plan that read something: tables by name, data sources, SQL."""
     kind = message.DESCRIPTOR.name
-    if kind == "NamedTable":
-        found[message.unparsed_identifier] = None
+    if kind in ("NamedTable", "DataSource", "SQL"):
+        yield message
+    if kind in ("NamedTable", "DataSource"):
         return
-    if kind == "DataSource":
-        options = {name.lower(): value for name, value in message.options.items()}
-        what = [options[name] for name in _WHAT if name in options] or list(message.paths)
-        found[f"{message.format}: {', '.join(what)}" if what else message.format] = None
-        return
-    if kind == "SQL":
-        for name in _read_in_sql(message.query):
-            found[name] = None
     for descriptor, value in message.ListFields():
         if descriptor.message_type is None:
             continue
         # A map or a list behaves like neither a message nor anything else with ListFields.
         for each in [value] if hasattr(value, "ListFields") else list(value):
             if hasattr(each, "ListFields"):
-                _walk(each, found)
+                yield from _sources(each)
 
 
 # SQL files are understood by Spark alone; to show what is in them, their first words are enough.

@@ -21,6 +21,8 @@ SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _KEYS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 _SUFFIXES: Final = (".py", ".sql")
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
+#: How to get all that pipelines need.
+INSTALL: Final = "pip install 'barnabas[spark]'"
 
 
 class ProjectError(BarnabasError):
@@ -84,7 +86,7 @@ def _parsed(spec: Path) -> Any:
     try:
         yaml: Any = importlib.import_module("yaml")
     except ImportError as failure:
-        raise ProjectError(f"pipelines need PyYAML to read {spec.name}: pip install 'pyspark[pipelines]'") from failure
+        raise ProjectError(f"pipelines need PyYAML to read {spec.name}: {INSTALL}") from failure
     try:
         return yaml.safe_load(spec.read_text(encoding="utf-8"))
     except UnicodeDecodeError as failure:

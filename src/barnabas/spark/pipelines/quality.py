@@ -52,7 +52,7 @@ class RuleError(BarnabasError):
 
 def rules(conditions: Mapping[str, str], *, bad_records: str | None = None) -> Rules:
     """Rules by name. `bad_records` is the column, if there is one, in which the source leaves what it cannot decode
-    (`badRecords=column`): a row that has something there breaks the rule "can be read", whatever the others say."""
+    (`badRecords=column`): a row that has something there breaks the rule "can be read", and none of the others."""
     if not conditions and bad_records is None:
         raise RuleError("quality.rules needs at least one rule, as in {'has a user': 'value.user IS NOT NULL'}")
     for name, condition in conditions.items():
@@ -179,7 +179,7 @@ class Rules:
         counts = [
             F.count(F.lit(1)).alias(ROWS_METRIC),
             F.count_if(~self._is_good()).alias(BAD_METRIC),
-            *(F.count_if(~_holds(condition)).alias(name) for name, condition in self.conditions.items()),
+            *(F.count_if(is_broken).alias(name) for name, is_broken in self._each_broken().items()),
         ]
         return rows.observe(f"{METRICS_PREFIX}{next(_uses)}", *counts)
 
@@ -192,8 +192,16 @@ class Rules:
     def _broken(self) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
 
-        names = [F.when(~_holds(condition), F.lit(name)) for name, condition in self.conditions.items()]
+        names = [F.when(is_broken, F.lit(name)) for name, is_broken in self._each_broken().items()]
         return F.array_compact(F.array(*names))
+
+    def _each_broken(self) -> dict[str, Column]:
+        """By rule, whether a row breaks it. One that could not be read has no value, and says nothing of the others."""
+        broken = {name: ~_holds(condition) for name, condition in self.conditions.items()}
+        unread = broken.get(CAN_BE_READ)
+        if unread is None:
+            return broken
+        return {name: each if name == CAN_BE_READ else ~unread & each for name, each in broken.items()}
 
 
 def _holds(condition: str) -> Column:

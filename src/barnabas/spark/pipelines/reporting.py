@@ -18,6 +18,8 @@ class State(Enum):
     STARTING = "starting"
     RUNNING = "running"
     IDLE = "idle"
+    #: Failed, and Spark will try again. A state of ours: Spark says "failed" then as well.
+    RETRYING = "trying again"
     COMPLETED = "completed"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -51,7 +53,7 @@ class FlowState:
     #: Given to the target, where that tells: topics do, files do not.
     rows_written: int | None = None
     rows_per_s: float | None = None
-    #: Records that the topics had more when the last batch was done.
+    #: Records that the topics had more when they were last asked: after a batch, and at the end of an update.
     lag_records: int | None = None
     #: The last batch.
     batch_s: float | None = None
@@ -59,15 +61,28 @@ class FlowState:
     #: Rows that broke a rule of `quality`, and how many broke which; one may break several.
     bad: int = 0
     broken: Mapping[str, int] = field(default_factory=dict)
+    #: Records that this update has still to read: it takes in what was there when it started.
+    left_records: int | None = None
+    #: How often it has failed in this update, and how often Spark tries at most.
+    failures: int = 0
+    tries: int = 0
+
+    @property
+    def state_text(self) -> str:
+        """The state in words, with the number of the next try where there is one."""
+        if self.state is State.RETRYING:
+            return f"failed, trying again ({self.failures + 1} of {self.tries})"
+        text: str = self.state.value
+        return text
 
     @property
     def share_done(self) -> float | None:
         """From 0 to 1, as far as it can be known."""
         if self.state is State.COMPLETED:
             return 1.0
-        if self.rows is None or self.lag_records is None:
+        if not self.rows or self.left_records is None:
             return None
-        return self.rows / (self.rows + self.lag_records) if self.rows + self.lag_records else 1.0
+        return self.rows / (self.rows + self.left_records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +180,9 @@ def _added(earlier: FlowState | None, now: FlowState) -> FlowState:
         batches=earlier.batches + now.batches,
         bad=earlier.bad + now.bad,
         broken=_merged(earlier.broken, now.broken),
+        left_records=now.left_records,
+        failures=now.failures,
+        tries=now.tries,
     )
 
 

@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from barnabas.spark.pipelines.failures import PipelineError, of_run
+from barnabas.spark.pipelines.failures import PipelineError, is_data_loss, of_run
 from barnabas.spark.pipelines.graph import VIEW, Graph
+from barnabas.spark.pipelines.lagging import Lags
 from barnabas.spark.pipelines.project import Project
-from barnabas.spark.pipelines.reporting import Outcome, Reporter, Silent, State, Summary, Table, together
+from barnabas.spark.pipelines.reaching import check_brokers
+from barnabas.spark.pipelines.reporting import FlowState, Outcome, Reporter, Silent, State, Summary, Table, together
 from barnabas.spark.pipelines.tracking import Tracker
 
 if TYPE_CHECKING:
@@ -28,10 +31,15 @@ if TYPE_CHECKING:
 #: Spark keeps each update of a session until the session ends, and ends one of which nothing was heard for an hour.
 _UPDATES_PER_SESSION: Final = 100
 _SESSION_S: Final = 1800.0
-#: Numbers of the last batch come a little after the end of their flow, another way.
-_NUMBERS_S: Final = 3.0
+#: Numbers of the last batch come a little after the end of their flow, another way, and brokers are asked for the lag.
+_NUMBERS_S: Final = 10.0
 _LOOK_S: Final = 0.1
 _STOPPING_S: Final = 20.0
+#: What a JVM that was killed may still keep waiting.
+_KILLED_S: Final = 5.0
+_BACKOFF_S: Final = 1.0
+_MAX_BACKOFF_S: Final = 60.0
+_RETRIES: Final = ("spark.sql.pipelines.maxFlowRetryAttempts", "2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,7 @@ def run_project(
     full_refresh_all: bool = False,
     is_dry: bool = False,
     every_s: float | None = None,
+    outlasts_failures: bool = False,
     settings: Mapping[str, str] | None = None,
     reporter: Reporter | None = None,
     stop: threading.Event | None = None,
@@ -74,21 +83,30 @@ def run_project(
     """Start Spark, run an update (with `every_s` one after another, each so long after the start of the one before),
     and end Spark. Setting `stop` ends it early: flows are stopped where they are, and go on from there next time.
 
-    A pipeline that fails does not raise: the summary says so. `PipelineError` is for what keeps it from starting.
+    A pipeline that fails does not raise: the summary says so. `PipelineError` is for what keeps it from starting. Of
+    several updates, one that fails is the last, unless the run `outlasts_failures`: then the next one comes after a
+    while, if an update has ended well before, Spark is still up, and no records are lost.
     `settings` are Spark's, over those of the project. `is_verbose` lets Spark's log go to standard error.
     """
-    from barnabas.spark.pipelines.server import check_installed, started
+    from barnabas.spark.pipelines.server import StartStoppedError, check_installed, started
 
     selection = Selection(tuple(refresh), tuple(full_refresh), full_refresh_all, is_dry)
     selection.check()
     check_installed()
-    reporter = reporter or Silent()
+    reporter, stop = reporter or Silent(), stop or threading.Event()
+    began_s = time.monotonic()
     with _alone(project):
+        _check_place(project)
+        if not is_dry:
+            check_brokers({**project.configuration, **(settings or {})})
         log = None if is_verbose else project.working_folder / "spark.log"
         reporter.said(f"starting Spark at {master}")
-        with started(project, master, settings or {}, log=log) as server:
-            run = _Run(project, server, settings or {}, reporter, stop or threading.Event())
-            return run.supervised(lambda: run.updates(selection, every_s))
+        try:
+            with started(project, master, settings or {}, log=log, stop=stop) as server:
+                run = _Run(project, server, settings or {}, reporter, stop)
+                return run.supervised(lambda: run.updates(selection, every_s, outlasts_failures=outlasts_failures))
+        except StartStoppedError:
+            return Summary(Outcome.STOPPED, time.monotonic() - began_s, updates=0)
 
 
 @contextmanager
@@ -107,29 +125,55 @@ def _alone(project: Project) -> Iterator[None]:
         yield
 
 
+def _check_place(project: Project) -> None:
+    """The catalog, the checkpoints and the lists of a table's files hold whole paths: in a project that was moved or
+    copied they lead into the old folder, and a run would write there."""
+    home = project.folder.as_uri()
+    if not any(place.startswith(home) for place in (project.tables, project.storage)):
+        return
+    note = project.working_folder / "place"
+    if note.exists():
+        before = Path(note.read_text(encoding="utf-8"))
+        if before != project.folder and not (before.exists() and before.samefile(project.folder)):
+            raise PipelineError(
+                f"the project in {project.folder} was run in {before}, and its tables and checkpoints belong there: "
+                f"move it back; or, to read everything anew here, remove {project.working_folder}, the tables "
+                f"({project.tables}) and the checkpoints ({project.storage}) first"
+            )
+    note.write_text(str(project.folder), encoding="utf-8")
+
+
 class Numbers:
     """Gets what streaming queries tell after each batch, on a thread of Spark's client.
 
     Together with the sentences of the pipeline it feeds one tracker, so it also holds the lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lag_after: Callable[[Mapping[str, Any]], int | None] = lambda progress: None) -> None:
         self.lock = threading.Condition()
         self.tracker: Tracker | None = None
-        self._running: set[str] = set()
+        self._lag_after = lag_after
+        #: Names by run.
+        self._running: dict[str, str] = {}
 
-    def started(self, run_id: str) -> None:
+    def started(self, run_id: str, name: str | None) -> None:
         with self.lock:
-            self._running.add(run_id)
+            self._running[run_id] = name or ""
+            if self.tracker is not None and name:
+                self.tracker.query_started(name)
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
+        # Brokers are asked, so others must not wait for the lock meanwhile.
+        lag = self._lag_after(progress)
         with self.lock:
             if self.tracker is not None:
-                self.tracker.progressed(progress)
+                self.tracker.progressed(progress, lag)
 
-    def ended(self, run_id: str) -> None:
+    def ended(self, run_id: str, *, has_failed: bool = False) -> None:
         with self.lock:
-            self._running.discard(run_id)
+            name = self._running.pop(run_id, "")
+            if self.tracker is not None and name:
+                self.tracker.query_ended(name, has_failed=has_failed)
             self.lock.notify_all()
 
     def wait(self, timeout_s: float) -> None:
@@ -144,7 +188,7 @@ def _listener(numbers: Numbers) -> Any:
 
     class Listener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-            numbers.started(str(event.runId))
+            numbers.started(str(event.runId), event.name)
 
         def onQueryProgress(self, event: Any) -> None:  # noqa: N802
             numbers.progressed(json.loads(event.progress.json))
@@ -153,7 +197,7 @@ def _listener(numbers: Numbers) -> Any:
             pass
 
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            numbers.ended(str(event.runId))
+            numbers.ended(str(event.runId), has_failed=event.exception is not None)
 
     return Listener()
 
@@ -197,8 +241,16 @@ class _Run:
     settings: Mapping[str, str]
     reporter: Reporter
     stop: threading.Event
-    _numbers: Numbers = field(default_factory=Numbers)
+    _lags: Lags = field(init=False)
+    _numbers: Numbers = field(init=False)
     _session: _Session | None = None
+    _graph: Graph = field(default_factory=Graph)
+    #: Of the last update.
+    _flows: tuple[FlowState, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._lags = Lags(self.project.short)
+        self._numbers = Numbers(self._lags.after)
 
     def supervised(self, work: Callable[[], Summary]) -> Summary:
         """Run it on a thread of its own, since waiting for Spark cannot be broken off, and watch for the stop."""
@@ -214,10 +266,8 @@ class _Run:
         thread = threading.Thread(target=body, name="pipeline", daemon=True)
         thread.start()
         try:
-            while thread.is_alive():
+            while thread.is_alive() and not self.stop.is_set():
                 thread.join(_LOOK_S)
-                if self.stop.is_set():
-                    self._break_off(thread)
         finally:
             self.stop.set()
             self._break_off(thread)
@@ -226,52 +276,97 @@ class _Run:
         return done[0] if done else Summary(Outcome.STOPPED, 0.0)
 
     def _break_off(self, thread: threading.Thread) -> None:
-        """An interrupt that comes between two requests is lost, hence again and again."""
+        """An interrupt that comes between two requests is lost, hence again and again. A JVM that hangs answers none,
+        and without it everything fails that waits for it."""
         give_up_at_s = time.monotonic() + _STOPPING_S
         while thread.is_alive() and time.monotonic() < give_up_at_s:
-            if self._session is not None:
-                self._session.interrupt()
+            # It waits for an answer as well, so it must not keep us from giving up.
+            threading.Thread(target=self._interrupt, name="pipeline-interrupt", daemon=True).start()
             thread.join(1.0)
+        if thread.is_alive():
+            self.reporter.said("Spark does not answer: ending it")
+            self.server.kill()
+            thread.join(_KILLED_S)
 
-    def updates(self, selection: Selection, every_s: float | None) -> Summary:
+    def _interrupt(self) -> None:
+        session = self._session
+        if session is not None:
+            session.interrupt()
+
+    def updates(self, selection: Selection, every_s: float | None, *, outlasts_failures: bool = False) -> Summary:
         whole: Summary | None = None
-        number = 0
+        number = failures = 0
+        run_began_s = time.monotonic()
         try:
             while True:
                 number += 1
                 began_s = time.monotonic()
                 summary = self._update(number, selection)
                 whole = summary if whole is None else together(whole, summary)
-                if every_s is None or summary.outcome is not Outcome.COMPLETED:
+                # Together with the waits between them.
+                whole = replace(whole, seconds=time.monotonic() - run_began_s)
+                if every_s is None or summary.outcome is Outcome.STOPPED:
                     return whole
-                selection = selection.next()
-                if self.stop.wait(max(0.0, began_s + every_s - time.monotonic())):
+                next_at_s = began_s + every_s
+                if summary.outcome is Outcome.COMPLETED:
+                    failures = 0
+                    selection = selection.next()
+                else:
+                    if not outlasts_failures or number == 1 or not self._may_recover(summary):
+                        return whole
+                    backoff_s = min(_BACKOFF_S * 2**failures, _MAX_BACKOFF_S)
+                    failures += 1
+                    next_at_s = max(next_at_s, time.monotonic() + backoff_s)
+                    self._close_session()
+                    self._tell_failure(number, summary, next_at_s - time.monotonic())
+                if self.stop.wait(max(0.0, next_at_s - time.monotonic())):
                     # Nothing was under way: whoever asked for the stop got all that was begun.
-                    return replace(whole, outcome=Outcome.STOPPED)
+                    return replace(whole, outcome=Outcome.STOPPED, seconds=time.monotonic() - run_began_s)
         finally:
-            if self._session is not None:
-                self._session.close()
+            self._lags.close()
+            self._close_session()
+
+    def _close_session(self) -> None:
+        """What still runs in it ends as well."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _may_recover(self, summary: Summary) -> bool:
+        return not self.server.has_ended and not is_data_loss(summary.failure or "")
+
+    def _tell_failure(self, number: int, summary: Summary, wait_s: float) -> None:
+        self.reporter.said(f"update {number} failed, the next one comes in {wait_s:.0f} s: {summary.failure}")
 
     def _update(self, number: int, selection: Selection) -> Summary:
         began_s = time.monotonic()
         self.reporter.update_started(number)
-        tracker = Tracker(self.reporter.flow_changed, self.project.short)
+        retries = {**self.project.configuration, **self.settings}.get(*_RETRIES)
+        tracker = Tracker(
+            self.reporter.flow_changed,
+            self.project.short,
+            earlier=self._flows,
+            retries=int(retries) if retries.isdigit() else 0,
+        )
         with self._numbers.lock:
             self._numbers.tracker = tracker
-        graph = Graph()
+        self._graph = Graph()
         tables: tuple[Table, ...] = ()
         outcome, failure = Outcome.COMPLETED, None
         try:
             spark = self._current_session()
             graph = self._defined(spark, selection, tracker)
             self._numbers.wait(_NUMBERS_S)
+            self._finish(tracker)
             tables = () if selection.is_dry else self._tables(spark, graph, tracker)
         except Exception as problem:
-            outcome, failure = self._judged(problem, tracker, graph)
+            outcome, failure = self._judged(problem, tracker, self._graph)
         with self._numbers.lock:
             if outcome is not Outcome.COMPLETED:
                 tracker.stopped()
+                tables = tuple(Table(name) for name in self._written(self._graph, tracker))
             self._numbers.tracker = None
+        self._flows = tracker.flows
         summary = Summary(
             outcome,
             time.monotonic() - began_s,
@@ -283,6 +378,14 @@ class _Run:
         )
         self.reporter.update_ended(number, summary)
         return summary
+
+    def _finish(self, tracker: Tracker) -> None:
+        """The update is done: what has come to the topics meanwhile?"""
+        lags = self._lags.now()
+        with self._numbers.lock:
+            tracker.settled()
+            for name, records in lags.items():
+                tracker.lagged(name, records)
 
     def _judged(self, problem: Exception, tracker: Tracker, graph: Graph) -> tuple[Outcome, PipelineError | None]:
         if self.stop.is_set():
@@ -299,8 +402,7 @@ class _Run:
 
     def _current_session(self) -> SparkSession:
         if self._session is not None and self._session.is_old:
-            self._session.close()
-            self._session = None
+            self._close_session()
         if self._session is None:
             settings = {**self.project.configuration, **self.settings}
             self._session = _Session.opened(self.server, settings, self._numbers)
@@ -320,6 +422,9 @@ class _Run:
             sql_conf=self.server.changeable({**self.project.configuration, **self.settings}),
         )
         graph = register(self.project, spark, graph_id)
+        self._graph = self._lags.graph = graph
+        with self._numbers.lock:
+            tracker.defined(graph)
         self.reporter.defined(graph)
         self._check_names(selection, graph)
         if self.stop.is_set():
@@ -353,15 +458,21 @@ class _Run:
 
     def _tables(self, spark: SparkSession, graph: Graph, tracker: Tracker) -> tuple[Table, ...]:
         """What was written. Views are small and were made anew, so their rows are counted; tables may be huge."""
-        done = {flow.name for flow in tracker.flows if flow.state is State.COMPLETED}
         tables = []
-        for dataset in graph.datasets.values():
-            if not dataset.is_stored or not any(flow.name in done for flow in graph.flows_into(dataset.name)):
-                continue
+        for name in self._written(graph, tracker):
             rows = None
-            if dataset.kind == VIEW:
-                rows = spark.table(dataset.name).count()
+            if graph.datasets[name].kind == VIEW:
+                rows = spark.table(name).count()
                 with self._numbers.lock:
-                    tracker.counted(dataset.name, rows)
-            tables.append(Table(dataset.name, rows))
+                    tracker.counted(name, rows)
+            tables.append(Table(name, rows))
         return tuple(tables)
+
+    def _written(self, graph: Graph, tracker: Tracker) -> list[str]:
+        """Tables that have a flow which is done, or which has done at least a batch."""
+        done = {flow.name for flow in tracker.flows if flow.state is State.COMPLETED or flow.batches}
+        return [
+            dataset.name
+            for dataset in graph.datasets.values()
+            if dataset.is_stored and any(flow.name in done for flow in graph.flows_into(dataset.name))
+        ]

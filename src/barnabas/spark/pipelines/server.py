@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,15 +23,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from barnabas.spark.environment import check_java, installed_pyspark, prepare
+from barnabas.spark.pipelines import processes
 from barnabas.spark.pipelines.failures import PipelineError, cause
-from barnabas.spark.pipelines.project import Project
+from barnabas.spark.pipelines.project import INSTALL, Project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NEEDED: Final = {"pyspark": "pyspark", "grpc": "grpcio", "pandas": "pandas", "pyarrow": "pyarrow", "yaml": "pyyaml"}
-_INSTALL: Final = "pip install 'barnabas[spark]' 'pyspark[pipelines]'"
 _ENDING_S: Final = 20.0
+#: For what the JVM has started and left behind.
+_LEFT_BEHIND_S: Final = 1.0
+_LOOK_S: Final = 0.1
 _PLUGIN: Final = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
 
@@ -38,11 +42,11 @@ def check_installed() -> None:
     """All that a run needs, before seconds are spent on starting anything."""
     missing = [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
-        raise PipelineError(f"pipelines need {', '.join(missing)}, not installed here: {_INSTALL}")
+        raise PipelineError(f"pipelines need {', '.join(missing)}, not installed here: {INSTALL}")
     if importlib.util.find_spec("pyspark.pipelines") is None:
         from pyspark import __version__ as version
 
-        raise PipelineError(f"pipelines need PySpark 4.1 or newer, and {version} is installed: {_INSTALL}")
+        raise PipelineError(f"pipelines need PySpark 4.1 or newer, and {version} is installed: {INSTALL}")
     check_java()
 
 
@@ -60,6 +64,8 @@ def server_settings(project: Project, master: str, given: Mapping[str, str]) -> 
         "spark.hadoop.javax.jdo.option.ConnectionURL": (
             f"jdbc:derby:;databaseName={project.working_folder / 'catalog'};create=true"
         ),
+        # Hive makes a folder for each session where it would keep jars, and leaves it there.
+        "spark.hadoop.hive.downloaded.resources.dir": str(_scratch(project) / "resources"),
         "spark.driver.extraJavaOptions": "-Dderby.stream.error.file=/dev/null",
     }
     if is_local:
@@ -77,6 +83,15 @@ def server_settings(project: Project, master: str, given: Mapping[str, str]) -> 
     if wanted.get("spark.plugins"):
         fixed["spark.plugins"] = f"{wanted['spark.plugins']},{_PLUGIN}"
     return {**wanted, **fixed}
+
+
+def _scratch(project: Project) -> Path:
+    """What is of no use after the run."""
+    return project.working_folder / "tmp"
+
+
+class StartStoppedError(Exception):
+    """Somebody did not want to wait for the start of Spark."""
 
 
 class Server:
@@ -111,7 +126,22 @@ class Server:
         return {name: value for name, value in settings.items() if not _is_of_the_core(name) and not is_static(name)}
 
     def end(self) -> None:
-        """Stop Spark and its JVM; by force if it does not want to."""
+        """Stop Spark, its JVM and what that has started; by force if it does not want to."""
+        # Afterwards nobody knows whose they were.
+        started = [] if self._process is None else processes.below(self._process.pid)
+        try:
+            self._end_spark()
+        finally:
+            processes.end(started, _LEFT_BEHIND_S)
+
+    def kill(self) -> None:
+        """End the JVM at once: for one that answers no longer. `end` is still to be called."""
+        if self._process is not None:
+            started = processes.below(self._process.pid)
+            self._process.kill()
+            processes.end(started, _LEFT_BEHIND_S)
+
+    def _end_spark(self) -> None:
         with contextlib.suppress(Exception):
             self._context.stop()
         with contextlib.suppress(Exception):
@@ -141,8 +171,18 @@ def _is_of_the_core(name: str) -> bool:
 
 
 @contextmanager
-def started(project: Project, master: str, given: Mapping[str, str], *, log: Path | None) -> Iterator[Server]:
-    """A server for as long as the block lasts. Its log goes to a file; to our standard error without one."""
+def started(
+    project: Project,
+    master: str,
+    given: Mapping[str, str],
+    *,
+    log: Path | None,
+    stop: threading.Event | None = None,
+) -> Iterator[Server]:
+    """A server for as long as the block lasts. Its log goes to a file; to our standard error without one.
+
+    Setting `stop` before it is up ends it, with `StartStoppedError`.
+    """
     from pyspark import SparkConf, SparkContext
 
     if SparkContext._active_spark_context is not None:
@@ -151,14 +191,15 @@ def started(project: Project, master: str, given: Mapping[str, str], *, log: Pat
         # Errors of a flow are told by us, once; the log keeps what Spark says, in --verbose the terminal does.
         conf = SparkConf().setAll(list(server_settings(project, master, given).items()))
         output: Any = sys.stderr if log is None else stack.enter_context(log.open("wb"))
-        server = _launched(conf, output, log)
+        stack.callback(shutil.rmtree, _scratch(project), ignore_errors=True)
+        server = _launched(conf, output, log, stop or threading.Event())
         try:
             yield server
         finally:
             server.end()
 
 
-def _launched(conf: Any, output: Any, log: Path | None) -> Server:
+def _launched(conf: Any, output: Any, log: Path | None, stop: threading.Event) -> Server:
     import pyspark.java_gateway
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -171,7 +212,7 @@ def _launched(conf: Any, output: Any, log: Path | None) -> Server:
         raise PipelineError(f"Spark does not start{where}: {cause(str(failure))}", _log_of(log)) from failure
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     try:
-        with _signals_kept():
+        with _killed_if(stop, process), _signals_kept():
             context = SparkContext(conf=conf, gateway=gateway)
         SparkSession(context)
         jvm: Any = context._jvm
@@ -179,10 +220,32 @@ def _launched(conf: Any, output: Any, log: Path | None) -> Server:
         port = getattr(service, "MODULE$").localPort()
     except Exception as failure:
         Server(_Nothing(), process, "").end()
+        if stop.is_set():
+            raise StartStoppedError from failure
         raise PipelineError(f"Spark does not start{where}: {cause(_java_text(failure))}", _log_of(log)) from failure
     url = f"sc://localhost:{port}"
     os.environ.update({"SPARK_REMOTE": url, "SPARK_CONNECT_MODE_ENABLED": "1"})
     return Server(context, process, url)
+
+
+@contextmanager
+def _killed_if(stop: threading.Event, process: subprocess.Popen[bytes] | None) -> Iterator[None]:
+    """A context that is being made cannot be broken off; but it fails at once without its JVM."""
+    is_made = threading.Event()
+
+    def watch() -> None:
+        while not is_made.wait(_LOOK_S):
+            if stop.is_set() and process is not None:
+                process.kill()
+                return
+
+    watcher = threading.Thread(target=watch, name="pipeline-start", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_made.set()
+        watcher.join()
 
 
 @contextmanager

@@ -3,15 +3,19 @@
 Two streams of events are put together. The pipeline itself tells in sentences which flow entered which state, and no
 numbers. The streaming queries under it tell numbers after every batch, and carry the name of their flow. Batch flows
 (materialized views) tell no numbers.
+
+The pipeline says of every streaming query that ends, even of one that fails, that its flow has completed; so that is
+believed only when the query itself has told how it ended.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from barnabas.spark.pipelines.graph import Graph
 from barnabas.spark.pipelines.reporting import FlowState, State
 
 #: How `quality` names the counts that it asks Spark for: a prefix, then what tells one use of rules from another.
@@ -22,17 +26,35 @@ BAD_METRIC: Final = "(bad)"
 
 _ENTERED: Final = re.compile(r"^Flow (?P<quote>'?)(?P<name>.+?)(?P=quote) (?:is |has |)(?P<state>[A-Z]+)\b")
 _DONE_BEFORE: Final = re.compile(r"^Flow '(?P<name>.+)' has been processed by a previous iteration")
+_LAST_TRY: Final = "will not be restarted"
 _BY_ANOTHER: Final = "due to upstream failure"
 _UNRESOLVED: Final = re.compile(r"^Failed to resolve flow.*: '(?P<name>.+?)'\.")
 
 
 class Tracker:
-    """The flows of one update. Not for several threads at once."""
+    """The flows of one update. Not for several threads at once.
 
-    def __init__(self, changed: Callable[[FlowState], None], short: Callable[[str], str] = str) -> None:
+    `earlier` are the flows of the update before: speed and lag of a flow that has nothing new to read are as they were.
+    `retries` is how often Spark tries a flow again that failed.
+    """
+
+    def __init__(
+        self,
+        changed: Callable[[FlowState], None],
+        short: Callable[[str], str] = str,
+        *,
+        earlier: Iterable[FlowState] = (),
+        retries: int = 2,
+    ) -> None:
         self._changed = changed
         self._short = short
+        self._earlier = {flow.name: flow for flow in earlier}
+        self._tries = retries + 1
+        self._order: dict[str, int] = {}
         self._flows: dict[str, FlowState] = {}
+        #: Flows whose query runs, and those that are said to have completed meanwhile.
+        self._streaming: set[str] = set()
+        self._completed: dict[str, None] = {}
         #: By use of rules and flow, since several flows may read what one use of rules has passed.
         self._bad: dict[str, dict[str, int]] = {}
         self._failed: dict[str, str] = {}
@@ -40,7 +62,9 @@ class Tracker:
 
     @property
     def flows(self) -> tuple[FlowState, ...]:
-        return tuple(self._flows.values())
+        """In the order in which they are defined."""
+        last = len(self._order)
+        return tuple(sorted(self._flows.values(), key=lambda flow: self._order.get(flow.name, last)))
 
     @property
     def bad_records(self) -> int:
@@ -51,6 +75,31 @@ class Tracker:
     def failed(self) -> list[tuple[str, str]]:
         """Flows that failed and what Spark said then; those that failed only because another did come last."""
         return [*self._failed.items(), *self._failed_by_others.items()]
+
+    def defined(self, graph: Graph) -> None:
+        self._order = {name: number for number, name in enumerate(graph.flows)}
+
+    def query_started(self, name: str) -> None:
+        """A flow that has a query reads rows, even if it turns out that there are none."""
+        flow = self._flow(self._short(name))
+        self._streaming.add(flow.name)
+        self._put(replace(flow, rows=flow.rows or 0))
+
+    def query_ended(self, name: str, *, has_failed: bool) -> None:
+        name = self._short(name)
+        is_completed = self._completed.pop(name, False) is None
+        if has_failed:
+            # It stays among those that run: what the pipeline says now of its completion is wrong.
+            return
+        self._streaming.discard(name)
+        if is_completed:
+            self._put(replace(self._flow(name), state=State.COMPLETED))
+
+    def settled(self) -> None:
+        """The update has ended well: so has all that was said to."""
+        for name in self._completed:
+            self._put(replace(self._flow(name), state=State.COMPLETED))
+        self._completed.clear()
 
     def told(self, message: str) -> State | None:
         """A sentence of the pipeline; the state that it speaks of, if it does."""
@@ -64,15 +113,25 @@ class Tracker:
         else:
             return None
         name = self._short(name)
+        if state is State.COMPLETED and name in self._streaming:
+            self._completed[name] = None
+            return None
+        self._completed.pop(name, None)
+        flow = self._flow(name)
         if state is State.FAILED:
+            flow = replace(flow, failures=flow.failures + 1, tries=self._tries)
+            if found is not None and _LAST_TRY not in message and flow.failures < self._tries:
+                state = State.RETRYING
             failed = self._failed_by_others if _BY_ANOTHER in message.partition("\n")[0] else self._failed
             # The last try of a flow tells more than that it was the last one: so does the first.
             failed.setdefault(name, message.partition("\nError: ")[2] or message)
-        self._put(replace(self._flow(name), state=state))
+        self._put(replace(flow, state=state))
         return state
 
-    def progressed(self, progress: Mapping[str, Any]) -> None:
-        """The JSON of a progress, as a `StreamingQueryListener` gets it."""
+    def progressed(self, progress: Mapping[str, Any], lag: int | None = None) -> None:
+        """The JSON of a progress, as a `StreamingQueryListener` gets it, and the lag as the brokers tell it since.
+
+        The ends in the progress are what the update is to read, as it was found at its start."""
         if not progress.get("name"):
             return
         flow = self._flow(self._short(progress["name"]))
@@ -80,7 +139,7 @@ class Tracker:
         written = int((progress.get("sink") or {}).get("numOutputRows", -1))
         batch_ms = progress.get("batchDuration")
         per_s = progress.get("processedRowsPerSecond")
-        lag = lag_records(progress)
+        left = lag_records(progress)
         metrics = {
             name: counts
             for name, counts in (progress.get("observedMetrics") or {}).items()
@@ -94,6 +153,7 @@ class Tracker:
                 # A batch without rows tells nothing of speed.
                 rows_per_s=float(per_s) if per_s and rows else flow.rows_per_s,
                 lag_records=flow.lag_records if lag is None else lag,
+                left_records=flow.left_records if left is None else left,
                 batch_s=flow.batch_s if batch_ms is None else batch_ms / 1000,
                 batches=flow.batches + 1,
                 bad=flow.bad + self._bad_rows(flow, metrics),
@@ -101,16 +161,23 @@ class Tracker:
             )
         )
 
+    def lagged(self, name: str, records: int) -> None:
+        """How far the topics of a flow are ahead by now."""
+        flow = self._flows.get(name)
+        if flow is not None and flow.lag_records != records:
+            self._put(replace(flow, lag_records=records))
+
     def counted(self, name: str, rows: int) -> None:
         """What a batch flow wrote: nobody tells, but it can be counted afterwards."""
         if name in self._flows:
             self._put(replace(self._flows[name], rows_written=rows))
 
     def stopped(self) -> None:
-        """Nobody will tell the end of flows that were stopped."""
+        """Nobody will tell the end of flows that were stopped, nor of those that Spark would have tried again."""
         for flow in self.flows:
             if not flow.state.is_final:
-                self._put(replace(flow, state=State.STOPPED))
+                is_failed = flow.state is State.RETRYING
+                self._put(replace(flow, state=State.FAILED if is_failed else State.STOPPED))
 
     def _bad_rows(self, flow: FlowState, metrics: Mapping[str, Mapping[str, Any]]) -> int:
         bad = 0
@@ -122,7 +189,20 @@ class Tracker:
         return bad
 
     def _flow(self, name: str) -> FlowState:
-        return self._flows.get(name) or FlowState(name, State.QUEUED)
+        flow = self._flows.get(name)
+        if flow is not None:
+            return flow
+        before = self._earlier.get(name)
+        if before is None:
+            return FlowState(name, State.QUEUED)
+        return FlowState(
+            name,
+            State.QUEUED,
+            rows_per_s=before.rows_per_s,
+            lag_records=before.lag_records,
+            batch_s=before.batch_s,
+            broken=dict.fromkeys(before.broken, 0),
+        )
 
     def _put(self, flow: FlowState) -> None:
         self._flows[flow.name] = flow
@@ -139,7 +219,7 @@ def _broken(flow: FlowState, metrics: Mapping[str, Mapping[str, Any]]) -> dict[s
 
 
 def lag_records(progress: Mapping[str, Any]) -> int | None:
-    """How much the topics had more than was read; None if the sources are no topics, or do not tell."""
+    """How much more the ends in a progress are than was read; None if the sources are no topics, or do not tell."""
     from barnabas.spark.core.errors import SparkConnectorError
     from barnabas.spark.lag import lag
 

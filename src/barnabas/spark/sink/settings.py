@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from barnabas.spark.client_settings import settings_for, warn_of_unknown
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.options import client_settings
 
-_log: Final = logging.getLogger("barnabas.spark.sink")
+_log: Final = logging.getLogger("barnabas.spark")
 
 #: What a producer of single records has, and one of whole tables has not.
 _REFUSED: Final = {
@@ -26,18 +26,15 @@ _DEFAULTS: Final = {"batch.size": str(256 * 1024)}
 
 def producer_settings(client: Mapping[str, str]) -> dict[str, str]:
     """Settings for a producer of the sink, checked. Raises `OptionError`; what no producer knows is warned about."""
-    from barnabas.base.settings.load import InvalidSettingsError
-    from barnabas.client.settings import PRODUCER_SETTINGS, ProducerSettings
+    from barnabas.client.settings import PRODUCER_SETTINGS
 
     for name, reason in _REFUSED.items():
         if name in client:
             raise OptionError(f"Option kafka.{name} is {client[name]!r}, which the sink cannot do: {reason}.")
-    settings, warnings = client_settings(client, PRODUCER_SETTINGS)
-    for warning in warnings:
-        _log.warning("%s", warning)
-    settings = _DEFAULTS | settings
-    try:
-        ProducerSettings.load(settings)
-    except InvalidSettingsError as error:
-        raise OptionError(f"The options kafka.* do not make a producer: {error}") from error
-    return settings
+    if client.get("acks") in ("0", "1"):
+        _log.warning(
+            "kafka.acks is %s: a broker that fails can lose rows that Spark counts as written. Leave it out for all.",
+            client["acks"],
+        )
+    warn_of_unknown(client, PRODUCER_SETTINGS)
+    return settings_for(client, PRODUCER_SETTINGS, _DEFAULTS)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.spark.core.errors import SparkConnectorError, null_topic_in_data
 from barnabas.spark.pool import ClientPool
+from barnabas.spark.producers import producers
 from barnabas.spark.sink.columns import SinkColumns
 from barnabas.spark.sink.messages import RowsWritten, Tally
 
@@ -26,23 +27,13 @@ _MOST_ROWS: Final = 100_000
 _MOST_BYTES: Final = 16 * 1024 * 1024
 
 
-def _new_producer(settings: Mapping[str, str]) -> Producer:
-    from barnabas import Producer
-
-    return Producer(settings)
-
-
-#: The producers of this worker process, kept as long as Spark's own sink keeps one.
-producers: Final = ClientPool(_new_producer, idle_s=600.0)
-
-
 @dataclass(frozen=True, slots=True)
 class WritePlan:
     """What all tasks of a write share; small, and pickled into each of them."""
 
     columns: SinkColumns
-    #: Settings of the producer, by Kafka's names.
-    client: Mapping[str, str]
+    #: Settings of the producer, by Kafka's names. May hold passwords.
+    client: Mapping[str, str] = field(repr=False)
     #: The topic of all rows, or None where column `topic` names it.
     topic: str | None = None
 

@@ -6,6 +6,8 @@ Its files lie beside this one as they will lie in the project; what differs from
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -14,14 +16,22 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["EXAMPLE", "ProjectExistsError", "write_project"]
+__all__ = ["EXAMPLE", "ProjectExistsError", "check_folder", "write_project"]
 
 EXAMPLE: Final = "clickstream"
 _NOT_OURS: Final = ("__pycache__",)
+_PLACEHOLDER: Final = re.compile(r"\{\{ (\w+) \}\}")
 
 
 class ProjectExistsError(BarnabasError):
     """There is something in the folder already."""
+
+
+def check_folder(folder: str | Path) -> None:
+    """Whether a project may be written there; `ProjectExistsError` if not."""
+    root = Path(folder).absolute()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise ProjectExistsError(f"{root} is not empty: choose a folder that is, or one that does not exist yet")
 
 
 def write_project(
@@ -31,15 +41,20 @@ def write_project(
 
     `name` is what the pipeline is called: without one, what the folder is called.
     """
+    check_folder(folder)
     root = Path(folder).absolute()
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise ProjectExistsError(f"{root} is not empty: choose a folder that is, or one that does not exist yet")
-    values = {"name": name or root.name, "bootstrap_servers": bootstrap_servers}
+    values = {
+        "name": name or root.name,
+        "bootstrap_servers": bootstrap_servers,
+        "first_server": bootstrap_servers.partition(",")[0].strip(),
+    }
     written = []
     for place, text in sorted(_texts(files(__name__) / EXAMPLE, Path())):
         target = root / place
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(_filled(text, values), encoding="utf-8")
+        # Without quotes, YAML takes 2024 for a number and `my: shop` for a mapping; it reads strings as JSON does.
+        fitting = {key: _quoted(value) for key, value in values.items()} if target.suffix == ".yml" else values
+        target.write_text(_filled(text, fitting), encoding="utf-8")
         written.append(target)
     return tuple(written)
 
@@ -54,6 +69,9 @@ def _texts(folder: Traversable, place: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    for name, value in values.items():
-        text = text.replace("{{ " + name + " }}", value)
-    return text
+    # In one pass: what a value looks like is nobody's business.
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

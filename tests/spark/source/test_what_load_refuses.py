@@ -1,0 +1,84 @@
+"""Options that cannot work are told when a query is made, not in the middle of it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from barnabas.spark.core.errors import OptionError
+from barnabas.spark.reading import ReadPlan
+from barnabas.spark.source import BarnabasDataSource
+from barnabas.spark.tasks import Tasks
+
+GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "clicks"}
+JSON = {"valueFormat": "json", "valueSchema": "id long", "badRecords": "topic", "deadLetterTopic": "letters"}
+
+
+def source(**options: str) -> BarnabasDataSource:
+    """Two underscores stand for a dot."""
+    return BarnabasDataSource({**GIVEN, **{name.replace("__", "."): value for name, value in options.items()}})
+
+
+@pytest.mark.parametrize("ending", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_who_gives_an_end_is_told_what_is_wrong_with_a_batch(ending: str) -> None:
+    end = {"endingOffsets": "latest", "endingTimestamp": "1", "endingOffsetsByTimestamp": '{"clicks": {"0": 1}}'}
+    with pytest.raises(OptionError, match="Option minPartitions is"):
+        source(**{ending: end[ending], "minPartitions": "0"}).schema()
+
+
+def test_without_an_end_it_may_be_either() -> None:
+    source(startingOffsets="latest").schema()
+    with pytest.raises(OptionError, match="Option minPartitions is"):
+        source(minPartitions="0").schema()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("fetch.max.bytes", "abc"),
+        ("isolation.level", "read_all"),
+        ("max.poll.records", "-4"),
+        ("request.timeout.ms", "soon"),
+        ("bootstrap.servers", "no port"),
+    ],
+)
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_settings_that_make_no_client_are_refused_on_the_driver(name: str, value: str, is_streaming: bool) -> None:
+    wrong = source(**{f"kafka.{name}": value})
+    with pytest.raises(OptionError, match=rf"kafka\.{name}.*{value}"):
+        wrong.streamReader(wrong.schema()) if is_streaming else wrong.reader(wrong.schema())
+
+
+def test_settings_of_a_producer_are_for_dead_letters(caplog: pytest.LogCaptureFixture) -> None:
+    large = {"kafka__max__request__size": "5000000", "kafka__linger__ms": "x"}
+    with caplog.at_level(logging.WARNING):
+        plain = source(**large)
+        plain.reader(plain.schema())
+    assert "kafka.max.request.size is passed over" in caplog.text
+    caplog.clear()
+    lettered = source(**JSON, **large)
+    with pytest.raises(OptionError, match=r"kafka\.linger\.ms"):
+        lettered.reader(lettered.schema())
+    lettered = source(**JSON, kafka__max__request__size="5000000")
+    assert lettered.reader(lettered.schema())._tasks.letters["max.request.size"] == "5000000"
+    assert not caplog.text
+
+
+def test_passwords_are_not_shown() -> None:
+    secret = {"sasl.password": "s3cret"}
+    assert "s3cret" not in repr(Tasks(ReadPlan(secret), None, secret))
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"subscribe": "clicks, letters"},
+        {"subscribePattern": "let.*"},
+        {"assign": '{"letters": [0], "clicks": [0]}'},
+    ],
+)
+def test_letters_do_not_go_where_they_would_be_read(selection: dict[str, str]) -> None:
+    wrong = BarnabasDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", **JSON, **selection})
+    with pytest.raises(OptionError, match="deadLetterTopic is 'letters', a topic that the query itself reads"):
+        wrong.streamReader(wrong.schema())
