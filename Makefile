@@ -1,6 +1,6 @@
 # make run     install into .venv and start a node at 127.0.0.1:9092, data in barnabas-data
 # make demo    the same with Spark: a click stream and a pipeline at work, to look at
-# make test    everything that must hold: lint, types, layers, tests
+# make test    everything that must hold: lint, types, layers, tests; make test-slow: what takes longer
 # make bench   speed, as ratios against peers in the same run
 # make install / make wheel
 
@@ -11,7 +11,7 @@ PIP     := $(PYTHON) -m pip --disable-pip-version-check -q
 SPARK   := PYSPARK_PYTHON=$(CURDIR)/$(PYTHON) SPARK_LOCAL_IP=127.0.0.1
 KERNEL  := $(wildcard src/barnabas/*/_kernel/*.pyx src/barnabas/*/_kernel/*.pxd)
 
-.PHONY: run demo test bench install wheel lint types layers pytest oracles docs clean
+.PHONY: run demo test test-slow bench install wheel lint types layers pytest oracles docs clean
 
 run: $(VENV)/installed
 	$(VENV)/bin/barnabas up
@@ -52,7 +52,12 @@ layers: $(VENV)/installed-for-tests
 	$(VENV)/bin/lint-imports
 
 pytest: $(VENV)/installed-for-tests
-	$(SPARK) $(PYTHON) -m pytest -n 2 --dist loadfile
+	$(SPARK) $(PYTHON) -m pytest -n 2 --dist loadfile -m "not slow"
+
+# What `make test` has no time for: further comparisons and faults on Spark, and drivers and executors killed by 20 seeds.
+test-slow: $(VENV)/installed-for-tests oracles
+	$(SPARK) $(PYTHON) -m pytest -m slow
+	$(SPARK) $(PYTHON) -m tests.spark.crashes --seeds 20
 
 # Apache Kafka's jars, Spark's Kafka connector and other peers, for comparison. Best effort: what cannot be fetched is
 # skipped, by name.

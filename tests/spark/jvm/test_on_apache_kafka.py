@@ -27,6 +27,7 @@ def topics(apache_kafka: str) -> Topics:
 @pytest.mark.parametrize(
     "case", ["two topics, untidy", "headers", "the broker's timestamps", "times of partitions", "small tasks, and many"]
 )
+@pytest.mark.slow
 def test_a_batch_read(case: str, spark: SparkSession, topics: Topics) -> None:
     options = topics.options(READS[case])
     theirs, ours = queries.read(spark, JVM, options), queries.read(spark, OURS, options)
@@ -120,6 +121,7 @@ def _write_until_compacted(bootstrap: str, at: TopicPartition) -> None:
     pytest.fail("Kafka did not compact the topic within a minute")
 
 
+@pytest.mark.slow
 def test_a_stream_and_its_resumption(spark: SparkSession, apache_kafka: str, tmp_path: Path) -> None:
     topic, table = "stream", tmp_path / "table"
     with Admin(bootstrap_servers=apache_kafka) as admin:

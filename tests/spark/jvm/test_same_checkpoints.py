@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 NewTopic = Callable[..., str]
 
 
-@pytest.mark.parametrize("start", ["earliest", '{{"{0}":{{"0":3,"1":-2,"2":-1}}}}'])
+@pytest.mark.parametrize(
+    "start", ["earliest", pytest.param('{{"{0}":{{"0":3,"1":-2,"2":-1}}}}', marks=pytest.mark.slow)]
+)
 def test_batches_are_cut_at_the_same_offsets(
     start: str, spark: SparkSession, broker: EmbeddedBroker, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def test_every_sentence_of_spark_is_understood() -> None:
         "Run is COMPLETED.",
     ):
         followed.told(sentence)
+    followed.settled()
     assert [flow.state.name for flow in seen[:5]] == ["QUEUED", "PLANNING", "STARTING", "RUNNING", "COMPLETED"]
     assert {flow.name: flow.state.name for flow in followed.flows} == {
         "a": "COMPLETED",
@@ -108,7 +109,6 @@ def test_a_query_that_fails_has_not_completed_whatever_spark_says() -> None:
     followed, seen = tracker()
     for attempt in range(3):
         followed.told("Flow spark_catalog.default.a is RUNNING.")
-        followed.query_started("spark_catalog.default.a")
         # The two streams of events overtake each other.
         steps: list[Callable[[], object]] = [
             lambda: followed.told("Flow spark_catalog.default.a has COMPLETED."),
@@ -132,7 +132,6 @@ def test_a_query_has_completed_when_both_say_so() -> None:
     followed, seen = tracker()
     for name, is_told_first in (("a", True), ("b", False)):
         followed.told(f"Flow {name} is RUNNING.")
-        followed.query_started(name)
         if is_told_first:
             followed.told(f"Flow {name} has COMPLETED.")
             assert seen[-1].state is State.RUNNING
@@ -144,10 +143,18 @@ def test_a_query_has_completed_when_both_say_so() -> None:
 
 def test_an_end_that_no_query_told_is_believed_at_the_end_of_the_update() -> None:
     followed, seen = tracker()
-    followed.query_started("a")
+    followed.told("Flow a is RUNNING.")
     followed.told("Flow a has COMPLETED.")
+    assert (seen[-1].state, followed.ends) == (State.RUNNING, 1)
     followed.settled()
     assert seen[-1].state is State.COMPLETED
+
+
+def test_views_have_no_query_that_could_tell_its_end() -> None:
+    followed, seen = tracker()
+    for state in ("is PLANNING", "is RUNNING", "has COMPLETED"):
+        followed.told(f"Flow a {state}.")
+    assert (seen[-1].state, seen[-1].rows, followed.ends) == (State.COMPLETED, None, 0)
 
 
 def test_a_flow_that_waits_for_another_try_has_failed_when_the_update_ends() -> None:
@@ -169,8 +176,8 @@ def test_what_was_last_known_stays_where_nothing_is_new() -> None:
     before = FlowState("a", State.COMPLETED, 70, None, 50.0, 3, 1.5, 1, 2, {"r": 2}, failures=1)
     seen: list[FlowState] = []
     followed = Tracker(seen.append, earlier=[before])
-    followed.query_started("a")
-    assert seen[-1] == FlowState("a", State.QUEUED, 0, None, 50.0, 3, 1.5, 0, 0, {"r": 0})
+    followed.told("Flow a is RUNNING.")
+    assert seen[-1] == FlowState("a", State.RUNNING, 0, None, 50.0, 3, 1.5, 0, 0, {"r": 0})
 
 
 def test_sources_that_are_no_topics_have_no_lag() -> None:
@@ -196,6 +203,7 @@ def test_broken_rules_are_counted_by_rule_and_bad_rows_once() -> None:
 def test_flows_that_were_stopped_are_shown_so() -> None:
     followed, _ = tracker()
     followed.told("Flow a is RUNNING.")
+    followed.told("Flow b is PLANNING.")
     followed.told("Flow b has COMPLETED.")
     followed.stopped()
     assert [flow.state for flow in followed.flows] == [State.STOPPED, State.COMPLETED]

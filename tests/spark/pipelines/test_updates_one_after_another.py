@@ -47,6 +47,7 @@ class FakeUpdate:
         tracker.progressed({"name": "a", "numInputRows": 5, "sources": []})
         self.do(len(self.selections), tracker)
         tracker.told("Flow a has COMPLETED.")
+        run._numbers.ended("run of a")
         return Graph()
 
 

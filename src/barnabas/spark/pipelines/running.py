@@ -153,25 +153,28 @@ class Numbers:
         self.lock = threading.Condition()
         self.tracker: Tracker | None = None
         self._lag_after = lag_after
-        #: Names by run.
-        self._running: dict[str, str] = {}
+        #: Names by run. Those of Spark Connect hear of the start of a query only if they have started it themselves.
+        self._names: dict[str, str] = {}
+        self._ends = 0
 
-    def started(self, run_id: str, name: str | None) -> None:
+    def follow(self, tracker: Tracker | None) -> None:
         with self.lock:
-            self._running[run_id] = name or ""
-            if self.tracker is not None and name:
-                self.tracker.query_started(name)
+            self.tracker = tracker
+            self._names.clear()
+            self._ends = 0
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
         # Brokers are asked, so others must not wait for the lock meanwhile.
         lag = self._lag_after(progress)
         with self.lock:
             if self.tracker is not None:
+                self._names[str(progress.get("runId"))] = progress.get("name") or ""
                 self.tracker.progressed(progress, lag)
 
     def ended(self, run_id: str, *, has_failed: bool = False) -> None:
         with self.lock:
-            name = self._running.pop(run_id, "")
+            self._ends += 1
+            name = self._names.pop(run_id, "")
             if self.tracker is not None and name:
                 self.tracker.query_ended(name, has_failed=has_failed)
             self.lock.notify_all()
@@ -179,8 +182,7 @@ class Numbers:
     def wait(self, timeout_s: float) -> None:
         """Until all queries have told their end, since nothing comes after that."""
         with self.lock:
-            self.lock.wait_for(lambda: not self._running, timeout_s)
-            self._running.clear()
+            self.lock.wait_for(lambda: self.tracker is None or self._ends >= self.tracker.ends, timeout_s)
 
 
 def _listener(numbers: Numbers) -> Any:
@@ -188,7 +190,7 @@ def _listener(numbers: Numbers) -> Any:
 
     class Listener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-            numbers.started(str(event.runId), event.name)
+            pass
 
         def onQueryProgress(self, event: Any) -> None:  # noqa: N802
             numbers.progressed(json.loads(event.progress.json))
@@ -348,8 +350,7 @@ class _Run:
             earlier=self._flows,
             retries=int(retries) if retries.isdigit() else 0,
         )
-        with self._numbers.lock:
-            self._numbers.tracker = tracker
+        self._numbers.follow(tracker)
         self._graph = Graph()
         tables: tuple[Table, ...] = ()
         outcome, failure = Outcome.COMPLETED, None
@@ -365,7 +366,7 @@ class _Run:
             if outcome is not Outcome.COMPLETED:
                 tracker.stopped()
                 tables = tuple(Table(name) for name in self._written(self._graph, tracker))
-            self._numbers.tracker = None
+        self._numbers.follow(None)
         self._flows = tracker.flows
         summary = Summary(
             outcome,

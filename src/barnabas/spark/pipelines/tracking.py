@@ -52,9 +52,13 @@ class Tracker:
         self._tries = retries + 1
         self._order: dict[str, int] = {}
         self._flows: dict[str, FlowState] = {}
-        #: Flows whose query runs, and those that are said to have completed meanwhile.
-        self._streaming: set[str] = set()
+        #: Flows without a query: only these are planned in a step of its own.
+        self._planned: set[str] = set()
+        #: Flows whose query has told its end, whether or not it failed, and those that are only said to have completed.
+        self._ended: dict[str, bool] = {}
         self._completed: dict[str, None] = {}
+        #: How many ends of queries the pipeline has spoken of; each query tells its own end as well.
+        self.ends = 0
         #: By use of rules and flow, since several flows may read what one use of rules has passed.
         self._bad: dict[str, dict[str, int]] = {}
         self._failed: dict[str, str] = {}
@@ -79,20 +83,11 @@ class Tracker:
     def defined(self, graph: Graph) -> None:
         self._order = {name: number for number, name in enumerate(graph.flows)}
 
-    def query_started(self, name: str) -> None:
-        """A flow that has a query reads rows, even if it turns out that there are none."""
-        flow = self._flow(self._short(name))
-        self._streaming.add(flow.name)
-        self._put(replace(flow, rows=flow.rows or 0))
-
     def query_ended(self, name: str, *, has_failed: bool) -> None:
         name = self._short(name)
-        is_completed = self._completed.pop(name, False) is None
-        if has_failed:
-            # It stays among those that run: what the pipeline says now of its completion is wrong.
-            return
-        self._streaming.discard(name)
-        if is_completed:
+        self._ended[name] = has_failed
+        if not has_failed and name in self._completed:
+            del self._completed[name]
             self._put(replace(self._flow(name), state=State.COMPLETED))
 
     def settled(self) -> None:
@@ -113,11 +108,19 @@ class Tracker:
         else:
             return None
         name = self._short(name)
-        if state is State.COMPLETED and name in self._streaming:
-            self._completed[name] = None
-            return None
-        self._completed.pop(name, None)
         flow = self._flow(name)
+        if state is State.COMPLETED and name not in self._planned:
+            self.ends += 1
+            if self._ended.get(name) is not False:
+                self._completed[name] = None
+                return None
+        self._completed.pop(name, None)
+        if state is State.PLANNING:
+            self._planned.add(name)
+        elif state is State.RUNNING and name not in self._planned:
+            self._ended.pop(name, None)
+            # It reads rows, even if it turns out that there are none.
+            flow = replace(flow, rows=flow.rows or 0)
         if state is State.FAILED:
             flow = replace(flow, failures=flow.failures + 1, tries=self._tries)
             if found is not None and _LAST_TRY not in message and flow.failures < self._tries:
