@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS, PRODUCER_SETTINGS
@@ -34,6 +36,7 @@ def test_what_makes_no_client_is_refused_with_the_names_of_the_options() -> None
 
 
 def test_only_what_no_client_knows_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)  # whatever ran before in this process
     warn_of_unknown(GIVEN, PRODUCER_SETTINGS, CONSUMER_SETTINGS)
     (warning,) = caplog.messages
     assert "kafka.lingre.ms" in warning

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 NewTopic = Callable[..., str]
 JSON = {"valueFormat": "json", "valueSchema": "id long"}
 
@@ -57,7 +59,6 @@ def test_reading_a_topic_that_is_missing_does_not_create_it(spark: SparkSession,
         assert "never-made" not in admin.list_topics()
 
 
-@pytest.mark.slow
 def test_records_that_expired_between_two_runs_of_a_stream(
     spark: SparkSession, broker: EmbeddedBroker, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -77,7 +78,6 @@ def test_records_that_expired_between_two_runs_of_a_stream(
     assert values(spark, table) == ["0", "1", "2", "6", "7", "8", "new"]
 
 
-@pytest.mark.slow
 def test_a_topic_that_was_created_again_is_a_loss_also_for_the_next_run_of_a_query(
     spark: SparkSession, broker: EmbeddedBroker, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -112,7 +112,6 @@ def test_a_topic_that_was_created_again_is_a_loss_also_for_the_next_run_of_a_que
     assert seen == ["0", "1", "2", *(f"new {number}" for number in range(5))]
 
 
-@pytest.mark.slow
 def test_a_broker_that_restarts_under_a_read_and_a_write(spark: SparkSession, tmp_path: Path) -> None:
     """Every row arrives once: the producer of a task is idempotent across the restart."""
     rows = 10_000

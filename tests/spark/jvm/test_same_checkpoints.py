@@ -45,7 +45,7 @@ def test_batches_are_cut_at_the_same_offsets(
     assert ours[max(ours)] == {topic: {"0": 50, "1": 20, "2": 10}}
 
 
-@pytest.mark.parametrize("first", [JVM, OURS])
+@pytest.mark.parametrize("first", [JVM, pytest.param(OURS, marks=pytest.mark.slow)])
 def test_each_goes_on_where_the_other_stopped(
     first: str, spark: SparkSession, broker: EmbeddedBroker, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ def topics(broker: EmbeddedBroker) -> Topics:
     return Topics(broker.bootstrap_servers, "same-errors")
 
 
+@pytest.mark.slow  # tests/spark/core compares the options themselves, without Spark
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_options(case: str, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     wrong = WRONG[case]

@@ -22,7 +22,7 @@ def send(broker: EmbeddedBroker, topic: str, *values: str, partition: int = 0) -
             producer.send(topic, value.encode(), key=value[:1].encode(), partition=partition)
 
 
-@pytest.mark.parametrize("source", [JVM, OURS])
+@pytest.mark.parametrize("source", [pytest.param(JVM, marks=pytest.mark.slow), OURS])
 def test_a_table_that_a_stream_is_joined_with_grows(
     source: str, spark: SparkSession, broker: EmbeddedBroker, new_topic: Any
 ) -> None:
@@ -49,7 +49,7 @@ def test_a_table_that_a_stream_is_joined_with_grows(
 SPLIT_AND_HALF_OPEN = {"minPartitions": "4", "endingOffsets": '{{"{topic}":{{"0":-1,"1":8}}}}'}
 
 
-@pytest.mark.parametrize("limits", [{}, SPLIT_AND_HALF_OPEN])
+@pytest.mark.parametrize("limits", [{}, pytest.param(SPLIT_AND_HALF_OPEN, marks=pytest.mark.slow)])
 def test_a_view_shows_what_is_there_now(
     limits: dict[str, str], spark: SparkSession, broker: EmbeddedBroker, new_topic: Any
 ) -> None:

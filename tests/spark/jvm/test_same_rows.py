@@ -20,7 +20,9 @@ def topics(broker: EmbeddedBroker) -> Topics:
     return Topics(broker.bootstrap_servers, "same-rows")
 
 
-@pytest.mark.parametrize("case", READS)
+@pytest.mark.parametrize(
+    "case", [case if number % 2 else pytest.param(case, marks=pytest.mark.slow) for number, case in enumerate(READS)]
+)
 def test_a_batch_read(case: str, spark: SparkSession, topics: Topics) -> None:
     options = topics.options(READS[case])
     theirs, ours = queries.read(spark, JVM, options), queries.read(spark, OURS, options)

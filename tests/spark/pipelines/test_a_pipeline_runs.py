@@ -128,6 +128,7 @@ def send(servers: str, topic: str, *values: dict[str, Any] | bytes) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for orphans in /proc")
+@pytest.mark.slow
 def test_updates_follow_the_topic_until_somebody_stops_them(
     project: Path, tmp_path: Path, broker: EmbeddedBroker
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterator
 
@@ -55,6 +56,7 @@ def test_topics_are_found_by_a_part_of_their_name_and_internal_ones_never(
 def test_of_assigned_partitions_those_that_exist_are_read(
     clusters: Clusters, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING)  # whatever ran before in this process
     topic = new_topic(partitions=2)
     cluster = clusters(assign={topic: [1, 7]})
     assert cluster.partitions() == {TopicPartition(topic, 1)}
@@ -100,6 +102,7 @@ def test_partitions_that_an_option_leaves_out_are_named(option: str, clusters: C
 def test_an_answer_that_lies_behind_is_asked_for_again(
     clusters: Clusters, broker: EmbeddedBroker, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING)  # whatever ran before in this process
     topic = new_topic()
     send(broker, topic, 5)
     here = TopicPartition(topic, 0)

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from barnabas.testing import EmbeddedBroker
 from tests.spark.rig import checkpoints, processes, queries, sessions
 from tests.spark.source.held_queries import STARTS
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.slow  # the stories of killed drivers begin with such a kill
 def test_nothing_is_lost(spark: SparkSession, broker: EmbeddedBroker, new_topic: NewTopic, tmp_path: Path) -> None:
     topic = new_topic()
     send(broker, topic, 5, value=b"before")

@@ -146,7 +146,7 @@ class _Reading:
         return value
 
     def _storage(self) -> str:
-        """As a URI. A path counts from the folder of the specification, so that projects can be moved and shared."""
+        """As a URI. A path counts from the folder of the specification, so that projects can be shared."""
         storage = self._text("storage")
         parts = urlsplit(storage)
         # A single letter is a drive of Windows.
