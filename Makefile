@@ -11,7 +11,7 @@ PIP     := $(PYTHON) -m pip --disable-pip-version-check -q
 SPARK   := PYSPARK_PYTHON=$(CURDIR)/$(PYTHON) SPARK_LOCAL_IP=127.0.0.1
 KERNEL  := $(wildcard src/barnabas/*/_kernel/*.pyx src/barnabas/*/_kernel/*.pxd)
 
-.PHONY: run demo test test-slow bench install wheel lint types layers pytest oracles docs clean
+.PHONY: run demo test test-slow bench install wheel checks lint types layers pytest oracles docs clean
 
 run: $(VENV)/installed
 	$(VENV)/bin/barnabas up
@@ -42,7 +42,9 @@ $(VENV)/installed-for-tests: $(VENV)/created pyproject.toml setup.py $(KERNEL)
 # The installation computes while the oracles come over the network.
 test:
 	@$(MAKE) --no-print-directory -j2 $(VENV)/installed-for-tests oracles
-	@$(MAKE) --no-print-directory lint types layers pytest
+	@$(MAKE) --no-print-directory -j2 checks pytest
+
+checks: lint types layers
 
 lint: $(VENV)/installed-for-tests
 	$(VENV)/bin/ruff check .
@@ -55,7 +57,7 @@ layers: $(VENV)/installed-for-tests
 	$(VENV)/bin/lint-imports
 
 pytest: $(VENV)/installed-for-tests
-	$(SPARK) $(PYTHON) -m pytest -n 2 --dist loadfile -m "not slow"
+	$(SPARK) $(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not slow"
 
 # What `make test` has no time for: further comparisons and faults on Spark, and drivers and executors killed by 20 seeds.
 test-slow: $(VENV)/installed-for-tests oracles

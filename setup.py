@@ -1,22 +1,20 @@
-"""Builds the compiled kernels of records and clients; everything else is declared in pyproject.toml."""
+"""Builds the compiled kernels; everything else is declared in pyproject.toml."""
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+
+KERNELS = ("base", "records", "client")
 
 setup(
     ext_modules=cythonize(
         [
             Extension(
-                "barnabas.records._kernel.*",
-                ["src/barnabas/records/_kernel/*.pyx"],
+                f"barnabas.{layer}._kernel.*",
+                [f"src/barnabas/{layer}/_kernel/*.pyx"],
                 # gcc cannot see that `fail` always raises, and so takes what follows it for a use of unset fields.
                 extra_compile_args=["-O3", "-Wno-maybe-uninitialized"],
-            ),
-            Extension(
-                "barnabas.client._kernel.*",
-                ["src/barnabas/client/_kernel/*.pyx"],
-                extra_compile_args=["-O3", "-Wno-maybe-uninitialized"],
-            ),
+            )
+            for layer in KERNELS
         ],
         include_path=["src"],
         compiler_directives={"language_level": "3", "embedsignature": True},

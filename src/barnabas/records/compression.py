@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import cramjam
 
+from barnabas.base._kernel.scratch import scratch
 from barnabas.base.errors import RemoteProtocolError
-from barnabas.records._kernel.scratch import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

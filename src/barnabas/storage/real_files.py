@@ -26,7 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from barnabas.records._kernel.scratch import scratch
+from barnabas.base._kernel.scratch import scratch
 from barnabas.storage.files import Space
 from barnabas.storage.open_files import OpenFiles
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
+from barnabas.base._kernel.scratch import scratch as uncleared
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
 from barnabas.wire.compiler import Buffer
 
@@ -166,7 +167,7 @@ class FrameReceiver:
                 self.announced_bytes = size
                 self._filled = end - start
                 if size <= self.trusted_frame_bytes:
-                    self._frame = bytearray(size)
+                    self._frame = uncleared(size)
                     self._frame[: self._filled] = memoryview(scratch)[start:end]
                 else:
                     self._frame = scratch[start:end]

@@ -207,13 +207,13 @@ def test_a_member_that_the_coordinator_has_forgotten_joins_again(
     fill(broker, topic, 3)
     with member(broker, topic, enable_auto_commit=False, session_timeout_ms=300) as consumer:
         assert len(consumer.poll(LIMIT_S)) == 3
+        consumer.commit()  # on a busy machine it may be forgotten, and join, more than once
         joins = broker.faults.seen[ApiKey.JOIN_GROUP]
         broker.faults.fail_next(ApiKey.HEARTBEAT, error=code)
         wait_until(
             lambda: consumer.poll(0.02) is not None and broker.faults.seen[ApiKey.JOIN_GROUP] > joins, "it joins again"
         )
         wait_until(lambda: consumer.poll(0.02) is not None and consumer.assignment(), "it has its partition again")
-        consumer.seek(TopicPartition(topic, 0), 3)
         fill(broker, topic, 1)
         assert [record.offset for record in consumer.poll(LIMIT_S)] == [3]
         consumer.commit()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from barnabas import Producer, TopicPartition
+from barnabas.client._kernel.receiving import Chunk
 from barnabas.client.consumer.range_reading import RangeReader
 from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.net.errors import DisconnectedError
@@ -31,21 +32,21 @@ def consumer() -> Iterator[Consumer]:
 
 
 class Disturbed:
-    """Columns, and something that happens elsewhere while they are filled for the first time."""
+    """A chunk. While it gives out rows the consumer goes back to before them, as when it finds that the log was cut."""
 
-    def __init__(self, happen: Callable[[], object]) -> None:
-        self.columns = RecordColumns()
-        self._happen: Callable[[], object] | None = happen
+    def __init__(self, chunk: Chunk, consumer: Consumer) -> None:
+        self._chunk = chunk
+        self._consumer = consumer
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.columns, name)
+        return getattr(self._chunk, name)
 
-    def add(self, *batch: Any) -> Any:
-        is_whole = self.columns.add(*batch)
-        happen, self._happen = self._happen, None
-        if happen is not None:
-            happen()
-        return is_whole
+    def add_to(self, *where: Any) -> int:
+        before = self._chunk.next_offset
+        added = self._chunk.add_to(*where)
+        if added:
+            self._consumer.seek(PARTITION, before)
+        return added
 
 
 def reader_of_all(consumer: Consumer) -> RangeReader:
@@ -54,8 +55,9 @@ def reader_of_all(consumer: Consumer) -> RangeReader:
     return reader
 
 
-def read_on(reader: RangeReader, columns: Any, timeout_s: float = 1.0) -> list[int]:
+def read_on(reader: RangeReader, timeout_s: float = 1.0) -> list[int]:
     offsets: list[int] = []
+    columns = RecordColumns()
     while reader.position < COUNT:
         runs = reader.fill(columns, max_rows=1000, max_bytes=1 << 20, timeout_s=timeout_s)
         rows = columns.row_count
@@ -65,12 +67,21 @@ def read_on(reader: RangeReader, columns: Any, timeout_s: float = 1.0) -> list[i
 
 
 @pytest.mark.parametrize("timeout_s", [1.0, 0.0])
-def test_a_log_that_is_found_cut_while_rows_are_added_gives_none_twice(timeout_s: float, consumer: Consumer) -> None:
+def test_a_log_that_is_found_cut_while_rows_are_added_gives_none_twice(
+    timeout_s: float, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = reader_of_all(consumer)
-    state = consumer._consumer._subscription.state(PARTITION)
-    # What the loop does when it hears that the log was cut behind what was handed out.
-    columns = Disturbed(lambda: consumer._do(state.drop_fetched))
-    assert read_on(reader, columns, timeout_s) == [*range(COUNT)]
+    next_chunk = reader._next_chunk
+
+    def cut_once(timeout_s: float) -> Any:
+        chunk = next_chunk(timeout_s)
+        if chunk is None:
+            return None
+        monkeypatch.undo()
+        return Disturbed(chunk, consumer)
+
+    monkeypatch.setattr(reader, "_next_chunk", cut_once)
+    assert read_on(reader, timeout_s) == [*range(COUNT)]
 
 
 def test_a_connection_that_breaks_after_rows_leaves_them_whole(
@@ -86,5 +97,5 @@ def test_a_connection_that_breaks_after_rows_leaves_them_whole(
         return next_chunk(timeout_s)
 
     monkeypatch.setattr(reader, "_next_chunk", breaking)
-    assert read_on(reader, RecordColumns()) == [*range(COUNT)]
+    assert read_on(reader) == [*range(COUNT)]
     assert next(calls, None) is None

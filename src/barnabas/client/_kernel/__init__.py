@@ -1,1 +1,1 @@
-"""What a client does for every record: the only compiled code beside that of `records`."""
+"""What a client does for every record, compiled."""

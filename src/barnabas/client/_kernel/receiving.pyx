@@ -10,6 +10,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from barnabas.records._kernel.bytes cimport data_of, load_i16, load_i32, load_i64, load_u32, plain_view, size_of
+from barnabas.records._kernel.collect cimport RecordColumns
 from barnabas.records._kernel.cursor cimport (
     MIN_RECORD_BYTES, Cursor, RawHeader, RawRecord, cursor_over, end_record, fail, read_header, read_record,
     skip_headers,
@@ -182,8 +183,9 @@ cdef class Chunk:
     cdef EntryWalk entries  # None if the source has to be asked for each batch
     cdef bint check_crcs
     cdef short unusual_bits
+    cdef bint is_source_behind  # of what was read from the entries without its help
     cdef object pending  # a batch that the source has given and that could not be entered yet
-    cdef memoryview payload  # of the present batch, None between batches
+    cdef memoryview payload  # what the cursor reads in, None between batches
     cdef Cursor cursor
     cdef const uint8_t* payload_end
     cdef int32_t left  # how many records lie from the cursor on
@@ -213,7 +215,7 @@ cdef class Chunk:
         if self.entries is not None:
             self.check_crcs = source.check_crcs
             self.unusual_bits = UNUSUAL_BITS if source.sees_all else UNUSUAL_BITS | TRANSACTIONAL_BIT
-        self.next_offset = self.handed_offset = source.next_offset
+        self.next_offset = self.handed_offset = self.batch_next_offset = source.next_offset
         self.next_epoch = self.handed_epoch = source.next_epoch
 
     def __iter__(self):
@@ -263,7 +265,7 @@ cdef class Chunk:
         finally:
             self.is_busy = False
 
-    def add_to(self, columns, int64_t row_limit, int64_t byte_limit=0) -> int:
+    def add_to(self, RecordColumns columns not None, int64_t row_limit, int64_t byte_limit=0) -> int:
         """Add records to `RecordColumns`, at most so many, all with one type of timestamp; how many.
 
         Of as many batches as keep `taken_bytes` within the limit, or of one. None means that there are no more, or that
@@ -278,7 +280,7 @@ cdef class Chunk:
                 if byte_limit <= 0:
                     if added:
                         break
-                elif columns.row_count and columns.taken_bytes + size_of(self.payload) > byte_limit:
+                elif columns.values.rows and columns.taken_bytes + self.payload_bytes() > byte_limit:
                     break
                 self.added_timestamp_type = self.timestamp_type
                 added += self.add_batch(columns, row_limit - added)
@@ -289,6 +291,9 @@ cdef class Chunk:
             self.is_busy = False
         return added
 
+    cdef int64_t payload_bytes(self) noexcept:
+        return 0 if self.payload is None else self.payload_end - self.cursor.start
+
     cdef int begin(self) except -1:
         if self.is_busy:
             raise WrongUseError(
@@ -298,32 +303,33 @@ cdef class Chunk:
         self.is_busy = True
         return 0
 
-    cdef int64_t add_batch(self, columns, int64_t row_limit) except -1:
-        cdef int64_t before = columns.row_count
-        cdef int64_t read_bytes
+    cdef int64_t add_batch(self, RecordColumns columns, int64_t row_limit) except -1:
+        cdef int64_t before = columns.values.rows
+        cdef int64_t added
+        cdef bint is_whole
         try:
-            is_whole = columns.add(
-                self.payload, self.left, self.base_offset, self.base_timestamp_ms, self.max_timestamp_ms,
-                self.timestamp_type == 1, self.next_offset, row_limit, self.cursor.at - self.cursor.start,
+            is_whole = columns.add_from(
+                self.cursor, self.left, self.base_offset, self.base_timestamp_ms, self.max_timestamp_ms,
+                self.timestamp_type == 1, self.next_offset, row_limit,
             )
         except RemoteProtocolError as error:
             raise self.corrupt(str(error)) from error
-        read_bytes = columns.read_bytes
-        self.record_count += columns.row_count - before
-        self.record_bytes += read_bytes
+        added = columns.values.rows - before
+        self.record_count += added
+        self.record_bytes += columns.read_bytes
         if is_whole:
             self.leave_batch()
         else:
-            self.cursor.at += read_bytes
+            self.cursor.at += columns.read_bytes
             self.left -= columns.read_count
             self.next_offset = columns.last_offset + 1
             self.next_epoch = self.batch_epoch
-        return columns.row_count - before
+        return added
 
     @property
     def batch_bytes(self) -> int:
         """Of the present batch, unpacked; 0 between batches."""
-        return 0 if self.payload is None else size_of(self.payload)
+        return self.payload_bytes()
 
     @property
     def is_exhausted(self) -> bool:
@@ -362,6 +368,9 @@ cdef class Chunk:
             if self.pending is None:
                 if self.entries is not None and self.enter_usual():
                     return True
+                if self.is_source_behind:
+                    self.source.passed(self.batch_next_offset, self.batch_epoch, self.timestamp_type)
+                    self.is_source_behind = False
                 try:
                     self.pending = self.source.next_batch()
                 except BaseException:
@@ -386,7 +395,6 @@ cdef class Chunk:
         cdef const uint8_t* at = data_of(view) + entries.position
         cdef int64_t entry_bytes, next_offset
         cdef int32_t record_count, last_delta
-        cdef memoryview payload
         if left < BATCH_HEADER_BYTES:
             return False
         entry_bytes = <int64_t>load_i32(at + 8) + FRAME_BYTES
@@ -400,16 +408,15 @@ cdef class Chunk:
             or record_count < 1
             or record_count > (entry_bytes - BATCH_HEADER_BYTES) // MIN_RECORD_BYTES
             or last_delta < 0
-            or next_offset <= <int64_t>self.source.next_offset
+            or next_offset <= self.batch_next_offset
         ):
             return False
         if self.check_crcs and <unsigned int>crc32c(
             view[entries.position + ATTRIBUTES_AT : entries.position + entry_bytes]
         ) != load_u32(at + CRC_AT):
             return False
-        payload = view[entries.position + BATCH_HEADER_BYTES : entries.position + entry_bytes]
-        self.source.passed(next_offset, load_i32(at + EPOCH_AT), 1 if at[ATTRIBUTES_AT + 1] & APPEND_TIME_BIT else 0)
         entries.position += entry_bytes
+        self.is_source_behind = True
         self.base_offset = load_i64(at)
         self.batch_next_offset = next_offset
         self.batch_epoch = load_i32(at + EPOCH_AT)
@@ -419,7 +426,7 @@ cdef class Chunk:
         self.cursor = cursor_over(at + BATCH_HEADER_BYTES, entry_bytes - BATCH_HEADER_BYTES)
         self.payload_end = self.cursor.end
         self.left = record_count
-        self.payload = payload
+        self.payload = view
         return True
 
     cdef int enter_batch(self, batch) except -1:

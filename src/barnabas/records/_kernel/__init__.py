@@ -9,7 +9,6 @@
 | `columns` | Arrow's buffers as rows, for `build` to read from |
 | `scan` | look for a batch by offset or timestamp, reading headers alone |
 | `keymap`, `compact` | the newest offset of every key, and what is left of a batch without the older ones |
-| `scratch` | memory that need not be cleared |
 | `murmur2` | the hash that spreads keys over partitions |
 
 `varint.pxd` and `cursor.pxd` hold what these share: every read of foreign bytes goes through a `Cursor`, which never

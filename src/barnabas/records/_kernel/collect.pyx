@@ -21,12 +21,6 @@ cdef enum:
     UNLOCKED_BYTES = 65536
 
 
-cdef struct Growing:
-    uint8_t* data
-    int64_t used_bytes
-    int64_t capacity_bytes
-
-
 cdef inline bint reserve(Growing* space, int64_t more_bytes) noexcept nogil:
     if space.used_bytes + more_bytes <= space.capacity_bytes:
         return True
@@ -77,14 +71,6 @@ cdef Block hand_over(Growing* space):
     space.data = NULL
     space.used_bytes = space.capacity_bytes = 0
     return block
-
-
-cdef struct BytesOut:
-    Growing validity  # a bit a row, all set until a null comes
-    Growing ends      # what Arrow calls offsets: 0, then for every row where its bytes end
-    Growing data
-    int64_t rows
-    int64_t nulls
 
 
 cdef struct Mark:
@@ -223,19 +209,6 @@ cdef const char* OUT_OF_MEMORY = b"out of memory"
 cdef class RecordColumns:
     """Columns that grow by whole batches. A batch that turns out malformed leaves no trace in them."""
 
-    cdef BytesOut keys
-    cdef BytesOut values
-    cdef BytesOut header_keys
-    cdef BytesOut header_values
-    cdef Growing header_ends
-    cdef Growing offsets
-    cdef Growing timestamps
-    cdef bint busy  # a batch is being added without the lock of the interpreter
-    cdef readonly int64_t taken_bytes
-    #: How far the last `add` came: bytes of its payload, and records in them.
-    cdef readonly int64_t read_bytes
-    cdef readonly int32_t read_count
-
     def __dealloc__(self):
         release(&self.keys)
         release(&self.values)
@@ -283,20 +256,37 @@ cdef class RecordColumns:
         """
         cdef memoryview view = plain_view(payload)
         cdef Cursor cursor = cursor_over(data_of(view), size_of(view))
+        if not 0 <= from_byte <= size_of(view):
+            raise ValueError(f"byte {from_byte} is not among {size_of(view)}")
+        cursor.at += from_byte
+        return self.add_from(
+            cursor, record_count, base_offset, base_timestamp_ms, max_timestamp_ms, append_time, from_offset, row_limit
+        )
+
+    cdef bint add_from(
+        self,
+        Cursor cursor,
+        int32_t record_count,
+        int64_t base_offset,
+        int64_t base_timestamp_ms,
+        int64_t max_timestamp_ms,
+        bint append_time,
+        int64_t from_offset,
+        int64_t row_limit,
+    ) except -1:
+        """`add` for those who have a cursor and keep alive what it reads."""
         cdef Mark keys = mark_of(&self.keys)
         cdef Mark values = mark_of(&self.values)
         cdef Mark header_keys = mark_of(&self.header_keys)
         cdef Mark header_values = mark_of(&self.header_values)
-        cdef int64_t left_bytes = size_of(view) - from_byte
+        cdef const uint8_t* first = cursor.at
+        cdef int64_t left_bytes = cursor.end - first
         cdef bint good
         self.check_idle()
-        if not 0 <= from_byte <= size_of(view):
-            raise ValueError(f"byte {from_byte} is not among {size_of(view)}")
         if record_count > left_bytes // MIN_RECORD_BYTES:
             raise RemoteProtocolError(f"{record_count} records cannot fit in {left_bytes} bytes")
         if self.taken_bytes + left_bytes > INT32_MAX:
             raise ValueError(f"{self.taken_bytes} and {left_bytes} bytes are more than one column can hold")
-        cursor.at += from_byte
         self.busy = True
         if left_bytes < UNLOCKED_BYTES:
             good = self.add_each(
@@ -319,7 +309,7 @@ cdef class RecordColumns:
             if cursor.failure == OUT_OF_MEMORY:
                 raise MemoryError
             fail(&cursor)
-        self.read_bytes = cursor.at - cursor.start - from_byte
+        self.read_bytes = cursor.at - first
         self.taken_bytes += self.read_bytes
         return cursor.at == cursor.end
 
