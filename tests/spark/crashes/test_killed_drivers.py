@@ -10,7 +10,10 @@ from barnabas.testing import EmbeddedBroker
 from tests.spark.crashes import stories
 from tests.spark.rig import sessions
 
-pytestmark = pytest.mark.skipif(sessions.missing() is not None, reason=sessions.missing() or "")
+pytestmark = [
+    pytest.mark.skipif(sessions.missing() is not None, reason=sessions.missing() or ""),
+    pytest.mark.xdist_group("spark processes"),
+]
 
 
 def test_a_driver_that_is_killed_in_its_first_batch_and_later_loses_nothing(

@@ -307,6 +307,53 @@ def test_old_and_new_records_come_in_the_readers_form() -> None:
     assert structs.to_pylist() == [old, None, {"at": AT, "id": 2, "title": None, "country": "NO"}, old]
 
 
+def test_a_default_of_bytes_is_written_as_text_a_character_for_each() -> None:
+    old = record(field("id", "int"))
+    new = record(
+        field("id", "int"),
+        field("data", "bytes", default="\u00ff"),
+        field("two", {"type": "fixed", "name": "Two", "size": 2}, default="\u00ff\u0000"),
+        field("cost", logical("bytes", "decimal", precision=4, scale=2), default="\u00ff"),
+        field("perhaps", ["bytes", "null"], default="\u00ff"),
+        field("several", {"type": "array", "items": "bytes"}, default=["\u00ff"]),
+        field("named", {"type": "map", "values": "Two"}, default={"é": "\u00ff\u00fe"}),
+        field("inner", record(field("data", ["null", "bytes"]), name="Inner"), default={"data": None}),
+        field("other", "Inner", default={"data": "\u00ff"}),
+    )
+    structs, bad = framed({1: old}, new).decode(pa.array([written(old, {"id": 1}, 1)], pa.binary()))
+    assert bad == []
+    assert structs.to_pylist() == [
+        {
+            "id": 1,
+            "data": b"\xff",
+            "two": b"\xff\0",
+            "cost": Decimal("-0.01"),
+            "perhaps": b"\xff",
+            "several": [b"\xff"],
+            "named": [("é", b"\xff\xfe")],
+            "inner": {"data": None},
+            "other": {"data": b"\xff"},
+        }
+    ]
+
+
+@pytest.mark.parametrize("default", [field("x", "string", default=None), field("x", {"type": "double"}, default=0)])
+def test_a_default_that_nobody_needs_does_no_harm(default: dict[str, Any]) -> None:
+    """Registries keep schemas whose defaults are wrong, and fastavro calls some wrong that are not."""
+    plain = record(field("id", "int"), field("x", default["type"]))
+    value = written(plain, {"id": 1, "x": "" if default["type"] == "string" else 0.5}, 1)
+    structs, bad = framed({1: record(field("id", "int"), default)}, "id long").decode(pa.array([value], pa.binary()))
+    assert bad == []
+    assert structs.to_pylist() == [{"id": 1}]
+
+
+def test_a_decimal_without_precision_is_bytes() -> None:
+    schema = record(field("cost", logical("bytes", "decimal")))
+    assert avro_columns(json.dumps(schema)) == parse_ddl("cost binary NOT NULL")
+    value = written(record(field("cost", "bytes")), {"cost": b"\1"}, 1)
+    assert framed({1: schema}, "cost binary").decode(pa.array([value]))[0].to_pylist() == [{"cost": b"\1"}]
+
+
 def test_columns_choose_from_what_was_written() -> None:
     decoder = framed({1: V1, 2: V2}, "id long, country string, at timestamp")
     values = [written(V1, {"id": 1, "name": "a", "at": AT}, 1), written(V2, {"id": 2, "at": AT, "country": "NO"}, 2)]
@@ -338,6 +385,15 @@ def test_a_schema_that_does_not_fit_makes_its_records_bad() -> None:
     assert "extra is not in the schema, and NOT NULL in valueSchema" in required[0].explanation
     resolved = framed({3: record(field("id", "string"))}, record(field("id", "long"))).decode(pa.array(values[1:2]))[1]
     assert [item.kind for item in resolved] == [BadKind.INCOMPATIBLE_SCHEMA]
+
+
+def test_an_explanation_is_short_though_it_goes_along_with_every_record() -> None:
+    columns = [field(f"column_{number}", "int") for number in range(1000)]
+    old, new = record(*columns, name="Old"), record(*columns, name="New")
+    value = written(old, {each["name"]: 0 for each in columns}, 1)
+    (item,) = framed({1: old}, new).decode(pa.array([value], pa.binary()))[1]
+    assert item.explanation.startswith("schema 1 does not fit valueSchema: ")
+    assert len(item.explanation) < 500
 
 
 @pytest.mark.parametrize(

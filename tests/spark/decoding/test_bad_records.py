@@ -8,7 +8,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -29,21 +28,24 @@ JSON = {"valueFormat": "json", "valueSchema": "id long, name string"}
 VALUES = [b'{"id": 1}', b"no json", None, b'{"id": "x"}', b'{"id": 4}']
 
 
-def _decoder(client: dict[str, str] | None = None, keep_headers: bool = True, **options: str) -> Decoder:
+def _options(**options: str) -> DecodingOptions:
     parsed = DecodingOptions.parse({**JSON, **options})
     assert parsed is not None
+    return parsed
+
+
+def _decoder(client: dict[str, str] | None = None, keep_headers: bool = True, **options: str) -> Decoder:
     letters = None if client is None else letter_settings(client)
     # As it comes to a worker.
-    return Decoder(pickle.loads(pickle.dumps(parsed)), letters, keep_headers=keep_headers)
+    return Decoder(pickle.loads(pickle.dumps(_options(**options))), letters, keep_headers=keep_headers)
 
 
 def test_good_batches_have_the_schema_that_spark_was_promised() -> None:
     for include_headers in (False, True):
         for bad_records in ("fail", "column"):
-            decoder = _decoder(badRecords=bad_records)
             headers = [None, [("h", b"1")]] if include_headers else None
-            decoded = decoder.apply(batch([b'{"id": 1}', None], headers=headers))
-            promised = decoder.spark_schema(source_schema(include_headers))
+            decoded = _decoder(badRecords=bad_records).apply(batch([b'{"id": 1}', None], headers=headers))
+            promised = _options(badRecords=bad_records).spark_schema(source_schema(include_headers))
             assert decoded.schema.equals(to_arrow_schema(promised, timezone="UTC"))
             assert decoded.column("value").to_pylist() == [{"id": 1, "name": None}, None]
 
@@ -77,7 +79,7 @@ def test_the_column_can_have_another_name_but_not_that_of_another() -> None:
     decoder = _decoder(badRecords="column", badRecordColumn="broken")
     assert decoder.apply(batch(VALUES)).schema.names[-1] == "broken"
     with pytest.raises(ValueError, match="there is such a column already"):
-        _decoder(badRecords="column", badRecordColumn="Offset").spark_schema(source_schema())
+        _options(badRecords="column", badRecordColumn="Offset").spark_schema(source_schema())
 
 
 def test_more_bad_records_than_allowed_fail_the_task() -> None:
@@ -310,4 +312,3 @@ def test_slices_of_batches_are_decoded_like_whole_ones() -> None:
         None,
         {"id": 2, "name": None},
     ]
-    assert isinstance(part, pa.RecordBatch)

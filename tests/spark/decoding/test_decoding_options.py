@@ -62,6 +62,10 @@ def test_a_password_is_not_shown() -> None:
         ({**AVRO, "valueFraming": "registry", "schemas": "[1]"}, "schemas: it is not an object"),
         ({**AVRO, "valueFraming": "registry", "schemas": '{"x": "int"}'}, "'x' is not an id"),
         (
+            {**AVRO, "valueFraming": "registry", "schemas": '{"7": {"type": "recrd"}}'},
+            "schemas: 7: this is not an Avro",
+        ),
+        (
             {**AVRO, "valueFraming": "registry", "schemaRegistryUrl": "http://h", "schemaRegistryAuth": "secret"},
             "schemaRegistryAuth must be user:password",
         ),

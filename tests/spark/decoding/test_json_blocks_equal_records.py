@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -18,7 +20,8 @@ from barnabas.spark.decoding.json_values import CannotError, JsonDecoder
 DDL = (
     "id long, small byte, price double, short float, ok boolean, name string, day date, at timestamp, "
     "local timestamp_ntz, cost decimal(7,2), raw binary, tags array<string>, days array<date>, "
-    "who struct<name: string, age: int NOT NULL, since: timestamp>, points array<struct<x: int, y: float>>"
+    "costs array<decimal(7,2)>, who struct<name: string, age: int NOT NULL, since: timestamp>, "
+    "points array<struct<x: int, y: float>>"
 )
 SCHEMA = parse_ddl(DDL)
 
@@ -180,6 +183,8 @@ TRICKY = [
     '[{"x":1,"y":0.1},null,{"y":16777217}]',
     '[{"x":1,"y":"NaN"}]',
     '["a",1]',
+    "[1,99999.99]",
+    "[1,123456]",
     "[" * 600 + "]" * 600,
     "[" + "[]," * 600 + "[]]",
 ]
@@ -220,6 +225,20 @@ def test_good_values_are_read_at_once(value: str) -> None:
     for text in (texts[value], "null"):
         structs = decoder.decode_fast(pa.array([f'\n{{"other": [1], "{value}": {text}}}\n'.encode(), b"{}"]))
         assert len(structs) == 2
+
+
+def test_a_worker_does_not_import_pandas_for_a_few_good_values() -> None:
+    """It takes as long as all other imports of a worker together."""
+    script = (
+        "import sys\n"
+        "from tests.spark.decoding.test_json_blocks_equal_records import *\n"
+        "assert 'pandas' not in sys.modules, 'the test itself imports it'\n"
+        "buffers = [b'\\5', (0).to_bytes(4, sys.byteorder) + 2 * (8).to_bytes(4, sys.byteorder), b'{\"id\":1}']\n"
+        "values = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(each) for each in buffers])\n"
+        "structs, bad = JsonDecoder(parse_ddl('id long, tags array<string>')).decode(values)\n"
+        "assert structs.null_count == 1 and not bad and 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_rows_stay_where_they_are_among_bad_ones() -> None:

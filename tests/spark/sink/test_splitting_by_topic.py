@@ -43,11 +43,3 @@ def test_with_the_option_all_rows_stay_together() -> None:
 def test_a_row_without_a_topic_is_an_error_before_anything_of_its_batch_is_sent() -> None:
     with pytest.raises(SparkConnectorError, match=r"^\[KAFKA_NULL_TOPIC_IN_DATA\]"):
         next(by_topic(_BY_COLUMN, _batch(["a", None])))
-
-
-def test_many_topics_cost_one_pass() -> None:
-    rows = 10_000
-    batch = _batch([f"t{number % 1000}" for number in range(rows)])
-    split = dict(by_topic(_BY_COLUMN, batch))
-    assert len(split) == 1000
-    assert split["t7"].column("value").to_pylist() == [str(number) for number in range(7, rows, 1000)]

@@ -127,6 +127,10 @@ def test_updates_are_appended_batch_by_batch() -> None:
     assert frame.calls == ["barnabas", {**_SERVERS, "topic": "t", "includeTimestamp": "true"}, "append", "saved"]
 
 
+def test_an_option_that_is_none_is_one_that_is_not_given() -> None:
+    assert topic_writer(_OPTIONS, topic=None).options == _SERVERS
+
+
 def test_a_session_that_does_not_know_the_format_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = _Frame(is_known=False)
 
@@ -142,3 +146,5 @@ def test_a_session_that_does_not_know_the_format_is_told(monkeypatch: pytest.Mon
 def test_wrong_options_of_a_topic_writer_are_refused_where_it_is_made() -> None:
     with pytest.raises(OptionError, match="it comes with transactions"):
         topic_writer(_OPTIONS, delivery="exactly-once")
+    with pytest.raises(OptionError, match=r"kafka\.linger\.ms = 'soon'"):
+        topic_writer(_OPTIONS, **{"kafka.linger.ms": "soon"})

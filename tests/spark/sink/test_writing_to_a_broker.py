@@ -69,7 +69,7 @@ def test_all_rows_are_there_when_it_returns_and_the_message_says_where(
     assert _read(broker, topic) == [[b"%d" % number for number in range(2500)]]
 
 
-def test_no_rows_need_no_producer(pool: ClientPool[Producer]) -> None:
+def test_no_rows_need_no_producer() -> None:
     def refuse(settings: Mapping[str, str]) -> None:
         raise AssertionError("nothing is to be written")
 

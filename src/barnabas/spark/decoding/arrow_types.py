@@ -45,11 +45,6 @@ def arrow_field(field: spark.StructField) -> pa.Field:
     return pa.field(field.name, arrow_type(field.dataType), nullable=field.nullable)
 
 
-def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """The schema of the batches of a source with this schema."""
-    return pa.schema([arrow_field(field) for field in schema.fields])
-
-
 def floored_to_micros(nanos: pa.Array) -> pa.Array:
     """Times without the digits that Spark does not keep; the result lies before the time, also before 1970."""
     micros = pc.divide(nanos, 1000)

@@ -80,35 +80,64 @@ class ParsedSchema:
     bare: Schema
 
 
-def parse_schema(text: str, references: Iterable[str] = ()) -> ParsedSchema:
-    """Raises ValueError if the text is not an Avro schema."""
+def parse_schema(text: str, references: Iterable[str] = (), *, has_defaults: bool = True) -> ParsedSchema:
+    """Raises ValueError if the text is not an Avro schema.
+
+    Defaults serve the schema that values are brought into the form of. In others nobody needs them, and they may be
+    wrong.
+    """
     fastavro = require_fastavro()
     named: dict[str, Schema] = {}
     bare_named: dict[str, Schema] = {}
+    dropped = frozenset[str]() if has_defaults else frozenset({"default"})
     try:
-        for reference in references:
-            fastavro.parse_schema(json.loads(reference), named)
-            fastavro.parse_schema(_bare(json.loads(reference)), bare_named)
-        source = json.loads(text)
-        return ParsedSchema(
-            fastavro.parse_schema(source, named), named, fastavro.parse_schema(_bare(source), bare_named)
-        )
+        for source in map(json.loads, (*references, text)):
+            schema = fastavro.parse_schema(_without(dropped, source), named)
+            bare = fastavro.parse_schema(_without(dropped | _LOGICAL_KEYS, source), bare_named)
+        for each in bare_named.values():
+            _put_defaults_in_bytes(each, bare_named)
+        return ParsedSchema(schema, named, bare)
     except (fastavro.schema.SchemaParseException, ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"this is not an Avro schema: {type(error).__name__} {error}") from None
 
 
-def _bare(schema: Schema) -> Schema:
+def _without(dropped: frozenset[str], schema: Schema) -> Schema:
     if isinstance(schema, list):
-        return [_bare(branch) for branch in schema]
+        return [_without(dropped, each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    bare = {key: value for key, value in schema.items() if key not in _LOGICAL_KEYS}
-    for key in ("type", "items", "values"):
-        if key in bare and not isinstance(bare[key], str):
-            bare[key] = _bare(bare[key])
-    if "fields" in bare:
-        bare["fields"] = [_bare(each) for each in bare["fields"]]
-    return bare
+    left = {key: value for key, value in schema.items() if key not in dropped}
+    for key in ("type", "items", "values", "fields"):
+        if key in left:
+            left[key] = _without(dropped, left[key])
+    return left
+
+
+def _put_defaults_in_bytes(schema: Schema, named: dict[str, Schema]) -> None:
+    """Schemas have the defaults of bytes as text, a character for each, and fastavro gives them out as they are."""
+    for each in schema.get("fields", ()):
+        if "default" in each:
+            each["default"] = _default(each["default"], each["type"], named)
+
+
+def _default(value: Any, schema: Schema, named: dict[str, Schema]) -> Any:
+    schema = resolved(schema, named)
+    if isinstance(schema, list):
+        branches = _beside_null(schema, named)
+        if len(branches) != 1:
+            return value  # no column can hold it
+        schema = branches[0]
+    kind = kind_of(schema)
+    if kind in ("bytes", "fixed") and isinstance(value, str):
+        return value.encode("latin-1", "replace")
+    if kind == "array" and isinstance(value, list):
+        return [_default(item, schema["items"], named) for item in value]
+    if kind == "map" and isinstance(value, dict):
+        return {key: _default(item, schema["values"], named) for key, item in value.items()}
+    if kind == "record" and isinstance(value, dict):
+        kinds = {each["name"]: each["type"] for each in schema["fields"]}
+        return {name: _default(item, kinds[name], named) for name, item in value.items() if name in kinds}
+    return value
 
 
 def avro_columns(text: str) -> spark.StructType:
@@ -175,7 +204,7 @@ def unwrapped(schema: Schema, named: dict[str, Schema], path: str) -> tuple[Sche
     schema = resolved(schema, named)
     if not isinstance(schema, list):
         return schema, False
-    branches = [branch for branch in (resolved(each, named) for each in schema) if kind_of(branch) != "null"]
+    branches = _beside_null(schema, named)
     has_null = len(branches) < len(schema)
     if len(branches) == 1:
         return branches[0], has_null
@@ -191,10 +220,14 @@ def unwrapped(schema: Schema, named: dict[str, Schema], path: str) -> tuple[Sche
     raise SchemaMismatchError(f"{path or 'the value'}: no column can hold a union of {names}")
 
 
+def _beside_null(union: list[Schema], named: dict[str, Schema]) -> list[Schema]:
+    return [branch for branch in (resolved(each, named) for each in union) if kind_of(branch) != "null"]
+
+
 def leaf_type(schema: Schema, path: str) -> spark.DataType:
     """The Spark type of a schema that has no others in it."""
     kind = kind_of(schema)
-    logical = schema.get("logicalType") if isinstance(schema, dict) else None
+    logical = _logical_type(schema)
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = int(schema["precision"]), int(schema.get("scale") or 0)
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
@@ -209,6 +242,14 @@ def leaf_type(schema: Schema, path: str) -> spark.DataType:
     if kind not in _PLAIN:
         raise SchemaMismatchError(f"{path}: no column can hold values of type {kind}")
     return _PLAIN[kind]()
+
+
+def _logical_type(schema: Schema) -> str | None:
+    """Avro wants one that is not complete to be passed over."""
+    if not isinstance(schema, dict) or (schema.get("logicalType") == "decimal" and "precision" not in schema):
+        return None
+    found = schema.get("logicalType")
+    return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +353,7 @@ def _fields_as_written(writer: Schema | None) -> dict[str, Schema]:
 
 
 def _as_written(schema: Schema, writer: Schema | None) -> Schema:
-    logical = schema.get("logicalType") if isinstance(schema, dict) else None
-    written = writer.get("logicalType") if isinstance(writer, dict) else None
+    logical, written = _logical_type(schema), _logical_type(writer)
     if logical == written == "decimal" or (logical in _TIMES and written in _TIMES):
         return writer
     return schema
@@ -324,7 +364,7 @@ def _leaf(schema: Schema, target: spark.DataType, path: str) -> Node:
     if natural != target and type(target) not in _PROMOTIONS.get(type(natural), ()):
         raise SchemaMismatchError(f"{path}: {natural.simpleString()} cannot become {target.simpleString()}")
     kind = arrow_type(target)
-    logical = schema.get("logicalType") if isinstance(schema, dict) else None
+    logical = _logical_type(schema)
     if isinstance(natural, spark.DecimalType):
         own = arrow_type(natural)
         return Node(pa.binary(), lambda array: _decimals(array, own).cast(kind))

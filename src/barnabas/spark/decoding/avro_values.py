@@ -42,6 +42,11 @@ class _Plan:
     #: The schema that they were written by, if they must be looked through first.
     checked: ParsedSchema | None
 
+    @classmethod
+    def of(cls, node: Node, writer: ParsedSchema, reader: ParsedSchema | None = None) -> _Plan:
+        """`reader` is what they are brought into the form of; None if they have it."""
+        return cls(writer.bare, None if reader is None else reader.bare, node, writer if needs_check(writer) else None)
+
 
 class AvroDecoder:
     """Decodes blocks of values. `look_up` is given if values are framed; else `schema` is what they were written by."""
@@ -51,6 +56,8 @@ class AvroDecoder:
         self._value_type = value_type
         self._type = arrow_type(value_type)
         self._reader = None if schema is None else parse_schema(schema)
+        #: What most values are written by: then nothing has to be brought into another form.
+        self._same = None if schema is None else parse_schema(schema, has_defaults=False).bare
         self._look_up = look_up
         self._plans: dict[int, _Plan | BadValueError] = {}
 
@@ -108,7 +115,7 @@ class AvroDecoder:
                 if source.tell() != len(value):
                     raise _left_over(len(value) - source.tell())
             except BadValueError as error:
-                bad.append(BadValue(row, error.kind, error.explanation, _id_or_none(schema_id)))
+                bad.append(error.of_row(row, _id_or_none(schema_id)))
             else:
                 rows.append(row)
                 objects.append(found)
@@ -120,7 +127,7 @@ class AvroDecoder:
             return plan.node.finish(pa.array(objects, plan.node.raw))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:
             if len(rows) == 1:
-                bad.append(BadValue(rows[0], BadKind.AVRO, str(error), _id_or_none(schema_id)))
+                bad.append(BadValueError(BadKind.AVRO, str(error)).of_row(rows[0], _id_or_none(schema_id)))
                 return pa.nulls(1, self._type)
         half = len(rows) // 2
         return pa.concat_arrays(
@@ -147,34 +154,25 @@ class AvroDecoder:
             if self._reader is None:
                 raise ValueError("values without a frame need an Avro schema")
             node = Planner(self._reader.named).node(self._reader.schema, self._value_type, "")
-            return _plan(self._reader, None, node)
-        writer = self._registered(schema_id)
+            return _Plan.of(node, self._reader)
+        writer = _registered(self._look_up(schema_id), schema_id)
         try:
             if self._reader is None:
-                return _plan(writer, None, Planner(writer.named).node(writer.schema, self._value_type, ""))
+                return _Plan.of(Planner(writer.named).node(writer.schema, self._value_type, ""), writer)
             planner = Planner(self._reader.named, writer.named)
             node = planner.node(self._reader.schema, self._value_type, "", writer.schema)
         except SchemaMismatchError as error:
             raise incompatible(schema_id, error) from None
-        return _plan(writer, None if writer.bare == self._reader.bare else self._reader, node)
-
-    def _registered(self, schema_id: int) -> ParsedSchema:
-        look_up = self._look_up
-        if look_up is None:
-            raise ValueError("there is nowhere to look")
-        registered = look_up(schema_id)
-        if registered.kind != "AVRO":
-            raise BadValueError(
-                BadKind.INCOMPATIBLE_SCHEMA, f"schema {schema_id} is one of {registered.kind}, not of Avro"
-            )
-        try:
-            return parse_schema(registered.text, registered.references)
-        except ValueError as error:
-            raise BadValueError(BadKind.INCOMPATIBLE_SCHEMA, f"schema {schema_id}: {error}") from None
+        return _Plan.of(node, writer, None if writer.bare == self._same else self._reader)
 
 
-def _plan(writer: ParsedSchema, reader: ParsedSchema | None, node: Node) -> _Plan:
-    return _Plan(writer.bare, None if reader is None else reader.bare, node, writer if needs_check(writer) else None)
+def _registered(schema: RegisteredSchema, schema_id: int) -> ParsedSchema:
+    if schema.kind != "AVRO":
+        raise BadValueError(BadKind.INCOMPATIBLE_SCHEMA, f"schema {schema_id} is one of {schema.kind}, not of Avro")
+    try:
+        return parse_schema(schema.text, schema.references, has_defaults=False)
+    except ValueError as error:
+        raise BadValueError(BadKind.INCOMPATIBLE_SCHEMA, f"schema {schema_id}: {error}") from None
 
 
 def avro_decoder(options: DecodingOptions) -> AvroDecoder:
@@ -211,4 +209,4 @@ def _told(error: Exception) -> str:
     if isinstance(error, (EOFError, IndexError)):
         return "the bytes end in the middle of the object"
     text = str(error)
-    return f"{type(error).__name__} {text[:200]}" if text else type(error).__name__
+    return f"{type(error).__name__} {text}" if text else type(error).__name__

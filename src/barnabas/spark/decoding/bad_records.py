@@ -9,6 +9,8 @@ from typing import Final
 from barnabas.spark.core.errors import SparkConnectorError
 
 _MOST_SHOWN_BYTES: Final = 80
+#: An explanation goes along with every bad record, and libraries put whole schemas into theirs.
+_MOST_EXPLAINED: Final = 300
 
 
 class BadKind(StrEnum):
@@ -30,9 +32,13 @@ class BadValueError(Exception):
     """Raised inside a decoder for the one value in hand."""
 
     def __init__(self, kind: BadKind, explanation: str) -> None:
+        explanation = explanation if len(explanation) <= _MOST_EXPLAINED else explanation[:_MOST_EXPLAINED] + "…"
         super().__init__(kind, explanation)
         self.kind = kind
         self.explanation = explanation
+
+    def of_row(self, row: int, schema_id: int | None = None) -> BadValue:
+        return BadValue(row, self.kind, self.explanation, schema_id)
 
 
 @dataclass(frozen=True, slots=True)

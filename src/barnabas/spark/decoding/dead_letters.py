@@ -47,7 +47,7 @@ class SourceRecord:
     topic: str
     partition: int
     offset: int
-    timestamp_ms: int | None
+    timestamp_ms: int
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
@@ -80,9 +80,8 @@ def letter_headers(record: SourceRecord, bad: BadValue) -> list[tuple[str, bytes
         ("topic", record.topic.encode()),
         ("partition", b"%d" % record.partition),
         ("offset", b"%d" % record.offset),
+        ("timestamp", b"%d" % record.timestamp_ms),
     ]
-    if record.timestamp_ms is not None:
-        facts.append(("timestamp", b"%d" % record.timestamp_ms))
     if bad.schema_id is not None:
         facts.append(("schema-id", b"%d" % bad.schema_id))
     if record.key is not None:

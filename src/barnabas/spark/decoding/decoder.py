@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from barnabas.spark.decoding.arrow_types import arrow_field, arrow_type
 from barnabas.spark.decoding.bad_records import BadRecordError, BadValue, BadValueError, excerpt
 from barnabas.spark.decoding.dead_letters import SourceRecord, write_letters
-from barnabas.spark.decoding.framing import all_framed, check_frame, without_frames
+from barnabas.spark.decoding.framing import FRAME_SIZE, all_framed, check_frame, without_frames
 from barnabas.spark.decoding.options import BadRecords, DecodingOptions, ValueFormat, ValueFraming, bad_record_field
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 _VALUE: Final = "value"
 _HEADERS: Final = "headers"
@@ -37,23 +34,17 @@ class Decoder:
     ) -> None:
         self._options = options
         self._keep_headers = keep_headers
-        self._values: ValueDecoder | None = None
+        self._values = _value_decoder(options)
         self._value_field = pa.field(_VALUE, arrow_type(options.value_type))
         self._bad_field = arrow_field(bad_record_field(options.bad_record_column))
         self._bad_count = 0
         self._client = client or {}
-
-    def spark_schema(self, base: StructType) -> StructType:
-        """The source's columns with `value` decoded, and one more at the end for bad records if they go there."""
-        return self._options.spark_schema(base)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with its values decoded. With badRecords=topic the bad ones are not in it any more: they are in
         the dead-letter topic, acknowledged. Nothing is left for later, as Spark may have enough after this batch, and
         count its offsets as read.
         """
-        if self._values is None:
-            self._values = _value_decoder(self._options)
         index = batch.schema.get_field_index(_VALUE)
         values = batch.column(index)
         structs, bad = self._values.decode(values)
@@ -108,20 +99,19 @@ class FramedJson:
         self._inner = inner
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, list[BadValue]]:
-        present = values.drop_null() if values.null_count else values
-        if all_framed(present):
+        if all_framed(values):
             structs, bad = self._inner.decode(without_frames(values))
             return structs, [_with_id(item, values) for item in bad]
-        bodies: list[bytes | None] = []
+        bodies: list[bytes | None] = [None] * len(values)
         unframed: list[BadValue] = []
         for row, value in enumerate(values.to_pylist()):
+            if value is None:
+                continue
             try:
-                if value is not None:
-                    check_frame(value)
-                bodies.append(None if value is None else value[5:])
+                check_frame(value)
+                bodies[row] = value[FRAME_SIZE:]
             except BadValueError as error:
-                bodies.append(None)
-                unframed.append(BadValue(row, error.kind, error.explanation))
+                unframed.append(error.of_row(row))
         structs, bad = self._inner.decode(pa.array(bodies, pa.binary()))
         bad = [_with_id(item, values) for item in bad]
         return structs, sorted(unframed + bad, key=lambda item: item.row)
@@ -153,17 +143,13 @@ def _place(batch: pa.RecordBatch, bad: BadValue, value_format: ValueFormat) -> s
 
 
 def _record(batch: pa.RecordBatch, row: int) -> SourceRecord:
-    fields: dict[str, Any] = {
-        name: batch.column(index)[row] for index, name in enumerate(batch.schema.names) if name != "timestampType"
-    }
-    timestamp = fields.get("timestamp")
-    headers = fields[_HEADERS].as_py() if _HEADERS in fields else None
+    headers = batch.column(_HEADERS)[row].as_py() if _HEADERS in batch.schema.names else None
     return SourceRecord(
-        topic=fields["topic"].as_py(),
-        partition=fields["partition"].as_py(),
-        offset=fields["offset"].as_py(),
-        timestamp_ms=None if timestamp is None or not timestamp.is_valid else timestamp.value // 1000,
-        key=fields["key"].as_py() if "key" in fields else None,
-        value=fields[_VALUE].as_py(),
+        topic=batch.column("topic")[row].as_py(),
+        partition=batch.column("partition")[row].as_py(),
+        offset=batch.column("offset")[row].as_py(),
+        timestamp_ms=batch.column("timestamp")[row].value // 1000,
+        key=batch.column("key")[row].as_py(),
+        value=batch.column(_VALUE)[row].as_py(),
         headers=[(header["key"], header["value"]) for header in headers or ()],
     )

@@ -27,11 +27,9 @@ def check_frame(value: bytes) -> int:
 
 
 def all_framed(values: pa.Array) -> bool:
-    """Whether every value has a frame. None of them may be null."""
-    if len(values) == 0:
-        return True
+    """Whether every value that is not null has a frame."""
     shortest = pc.min(pc.binary_length(values)).as_py()
-    return bool(shortest >= FRAME_SIZE and pc.all(pc.starts_with(values, _MAGIC)).as_py())
+    return shortest is None or bool(shortest >= FRAME_SIZE and pc.all(pc.starts_with(values, _MAGIC)).as_py())
 
 
 def without_frames(values: pa.Array) -> pa.Array:

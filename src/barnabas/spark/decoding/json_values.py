@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -62,10 +63,14 @@ class JsonDecoder:
             structs, bad = self._decode(present)
             rows = pc.indices_nonzero(values.is_valid())
             bad = [replace(item, row=rows[item.row].as_py()) for item in bad]
-            return _spread(structs, values.is_valid()), bad
+            return structs.take(_positions(values.is_valid())), bad
         return self._decode(values)
 
     def _decode(self, values: pa.Array) -> tuple[pa.Array, list[BadValue]]:
+        if self._carriers and 0 < len(values) <= _FEW_ROWS:
+            # Cheap record by record, but not the first time: then Arrow imports pandas to look at what Python made.
+            with suppress(CannotError):
+                return self.decode_fast(values), []
         bad: list[BadValue] = []
         pieces: list[pa.Array] = []
         self._decode_piece(values, 0, pieces, bad)
@@ -132,7 +137,7 @@ class JsonDecoder:
             try:
                 rows.append(self._read_value(value))
             except BadValueError as error:
-                bad.append(BadValue(row, error.kind, error.explanation))
+                bad.append(error.of_row(row))
                 rows.append(None)
         return pa.array(rows, self._type)
 
@@ -147,15 +152,14 @@ class JsonDecoder:
         return pc.if_else(pc.equal(documents, "{}"), self._alone, marked)
 
     def _parse_any(self, documents: pa.Array) -> pa.Array:
-        first, *others = self._carriers
         try:
-            return self._parse(documents, first)
+            return self._parse(documents, self._carriers[0])
         except CannotError:
-            for carrier in others:
-                structs = self._parse(documents, carrier)
-                self._carriers = [carrier, first]
-                return structs
-            raise
+            if len(self._carriers) == 1:
+                raise
+            structs = self._parse(documents, self._carriers[1])
+            self._carriers.reverse()
+            return structs
 
     def _parse(self, documents: pa.Array, carrier: pa.Schema) -> pa.Array:
         data = documents.buffers()[2]
@@ -216,13 +220,13 @@ def _only(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _positions(is_there: pa.Array) -> pa.Array:
-    """For each row that is there the count of those before it; null for the others."""
-    counts = pc.subtract(pc.cumulative_sum(is_there.cast(pa.int64())), 1)
-    return pc.if_else(is_there, counts, pa.scalar(None, pa.int64()))
+    """For each row that is there the count of those before it; null for the others.
 
-
-def _spread(structs: pa.Array, is_valid: pa.Array) -> pa.Array:
-    return structs.take(_positions(is_valid)) if len(structs) else pa.nulls(len(is_valid), structs.type)
+    Made without a number of Python's, for which Arrow would import pandas.
+    """
+    steps = is_there.cast(pa.int64())
+    counts = pc.subtract(pc.cumulative_sum(steps), steps)
+    return pc.if_else(is_there, counts, pa.nulls(len(steps), pa.int64()))
 
 
 def _is_fast(data_type: spark.DataType) -> bool:
@@ -269,7 +273,7 @@ def _finished(column: pa.Array, kind: pa.DataType) -> pa.Array:
             if not child.nullable and array.null_count and _has_null_where(array, column):
                 raise CannotError
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null())
-    if pa.types.is_list(kind) and column.type != kind:
+    if pa.types.is_list(kind):
         elements = _finished(column.values, kind.value_type)
         return pa.ListArray.from_arrays(column.offsets, elements, type=kind, mask=column.is_null())
     return _finished_leaf(column, kind)

@@ -75,13 +75,15 @@ class DecodingOptions:
         schemas = _schemas(given)
         _check_registry(given, value_format, framing, schemas)
         value_type, avro_schema = _value_type(text, value_format, framing)
+        if value_format is ValueFormat.AVRO:
+            _check_avro(schemas)
         bad_records = _choice(given, "badRecords", BadRecords, BadRecords.FAIL)
         return cls(
             format=value_format,
             value_type=value_type,
             avro_schema=avro_schema,
             framing=framing,
-            registry_url=given.text("schemaRegistryUrl"),
+            registry_url=(given.text("schemaRegistryUrl") or "").strip() or None,
             registry_auth=given.text("schemaRegistryAuth"),
             schemas=schemas,
             bad_records=bad_records,
@@ -147,6 +149,16 @@ def _schemas(given: Given) -> dict[int, str]:
         raise OptionError(
             f'schemas: {error}. It must be JSON with the Avro schema of each id: {{"7": {{"type": "record", …}}}}.'
         ) from None
+
+
+def _check_avro(schemas: Mapping[int, str]) -> None:
+    from barnabas.spark.decoding.avro_schemas import parse_schema
+
+    for schema_id, text in schemas.items():
+        try:
+            parse_schema(text, has_defaults=False)
+        except ValueError as error:
+            raise OptionError(f"schemas: {schema_id}: {error}.") from None
 
 
 def _schema_id(key: str) -> int:

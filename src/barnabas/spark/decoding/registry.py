@@ -62,17 +62,9 @@ def check_urls(text: str | None) -> tuple[str, ...]:
 class SchemaRegistry:
     """A registry at one or more addresses. `user:password` comes from `auth`, or stands in the address."""
 
-    def __init__(
-        self,
-        url: str,
-        auth: str | None = None,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-        timeout_s: float = _TIMEOUT_S,
-    ) -> None:
+    def __init__(self, url: str, auth: str | None = None, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._bases = [_Base.of(each, auth) for each in check_urls(url)]
         self._sleep = sleep
-        self._timeout_s = timeout_s
         self._known: dict[int, RegisteredSchema] = {}
 
     def schema(self, schema_id: int) -> RegisteredSchema:
@@ -117,7 +109,7 @@ class SchemaRegistry:
                 try:
                     return self._ask(base, path)
                 except (OSError, HTTPException, _TryAgainError) as error:
-                    failure = f"{base.shown}: {error}"
+                    failure = f"{base.url}: {error}"
             if wait_s is not None:
                 self._sleep(wait_s)
         raise RegistryError(
@@ -128,7 +120,7 @@ class SchemaRegistry:
     def _ask(self, base: _Base, path: str) -> _Answer:
         request = Request(base.url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json", **base.headers})
         try:
-            with urlopen(request, timeout=self._timeout_s) as response:
+            with urlopen(request, timeout=_TIMEOUT_S) as response:
                 status, text = int(response.status), response.read(_MOST_ANSWER_BYTES)
         except HTTPError as error:
             with error:
@@ -144,7 +136,7 @@ class SchemaRegistry:
         except (ValueError, TypeError):
             pass
         hint = " Give user:password in schemaRegistryAuth." if status in (401, 403) else " Is it a schema registry?"
-        raise RegistryError(f"{base.shown} answered a request for {path} with status {status}.{hint}")
+        raise RegistryError(f"{base.url} answered a request for {path} with status {status}.{hint}")
 
 
 class _TryAgainError(Exception):
@@ -166,10 +158,6 @@ class _Base:
         place = parts.netloc.rpartition("@")[2]
         headers = {} if auth is None else {"Authorization": f"Basic {base64.b64encode(auth.encode()).decode()}"}
         return cls(parts._replace(netloc=place).geturl(), headers)
-
-    @property
-    def shown(self) -> str:
-        return self.url
 
 
 _registries: dict[tuple[str, str | None], SchemaRegistry] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,18 +45,13 @@ class SinkColumns:
         """The parts of the records, under the names that the producer knows; nothing is copied."""
         import pyarrow as pa
 
-        parts = list(self._parts())
-        arrays = [batch.column(index) for _, index in parts]
-        if self.headers is not None:
-            place = [name for name, _ in parts].index("headers")
-            arrays[place] = _plainly_named(arrays[place])
-        return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in parts])
-
-    def _parts(self) -> Iterator[tuple[str, int]]:
+        names, arrays = [], []
         for name in ("value", "key", "headers", "partition", "timestamp"):
             index: int | None = getattr(self, name)
             if index is not None:
-                yield name, index
+                names.append(name)
+                arrays.append(_plainly_named(batch.column(index)) if name == "headers" else batch.column(index))
+        return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def sink_columns(schema: StructType, *, topic: str | None, include_timestamp: bool = False) -> SinkColumns:
@@ -69,7 +63,7 @@ def sink_columns(schema: StructType, *, topic: str | None, include_timestamp: bo
     for index, field in enumerate(schema.fields):
         places.setdefault(field.name, index)
 
-    def find(name: str, is_allowed: bool | None, allowed: str, hint: str) -> int | None:
+    def find(name: str, is_allowed: bool, allowed: str, hint: str) -> int | None:
         index = places.get(name)
         if index is not None and not is_allowed:
             kind = schema.fields[index].dataType.simpleString()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -56,15 +56,12 @@ class Tally:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], PartitionRows] = {}
 
-    def add(self, topic: str, ranges: Iterable[OffsetRange]) -> None:
+    def add_ranges(self, topic: str, ranges: Iterable[OffsetRange]) -> None:
         for partition, base_offset, row_count in ranges:
             last_offset = base_offset + row_count - 1 if base_offset >= 0 else -1
-            self._merge(PartitionRows(topic, partition, base_offset, last_offset, row_count))
+            self.add(PartitionRows(topic, partition, base_offset, last_offset, row_count))
 
-    def written(self) -> RowsWritten:
-        return RowsWritten(tuple(self._rows[place] for place in sorted(self._rows)))
-
-    def _merge(self, more: PartitionRows) -> None:
+    def add(self, more: PartitionRows) -> None:
         place = (more.topic, more.partition)
         rows = self._rows.get(place)
         if rows is not None:
@@ -76,19 +73,18 @@ class Tally:
             )
         self._rows[place] = more
 
+    def written(self) -> RowsWritten:
+        return RowsWritten(tuple(self._rows[place] for place in sorted(self._rows)))
+
 
 def all_rows(messages: Iterable[WriterCommitMessage | None]) -> RowsWritten:
     """What all tasks of a write did together. Tasks that failed told nothing."""
     tally = Tally()
-    for rows in _partitions(messages):
-        tally._merge(rows)
-    return tally.written()
-
-
-def _partitions(messages: Iterable[WriterCommitMessage | None]) -> Iterator[PartitionRows]:
     for message in messages:
         if isinstance(message, RowsWritten):
-            yield from message.partitions
+            for rows in message.partitions:
+                tally.add(rows)
+    return tally.written()
 
 
 def _counted(row_count: int) -> str:

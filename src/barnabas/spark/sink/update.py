@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.spark.core.options import SinkOptions
+from barnabas.spark.sink.settings import producer_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,9 +49,9 @@ def topic_writer(options: Mapping[str, object] | None = None, /, **more: object)
 
     Options are those of the sink, columns too. Names without dots may be keywords: `topic="counts"`.
     """
-    given = {name: _text(value) for name, value in {**(options or {}), **more}.items()}
+    given = {name: _text(value) for name, value in {**(options or {}), **more}.items() if value is not None}
     # Raises here, where the program stands, rather than in the first batch.
-    SinkOptions.parse(given)
+    producer_settings(SinkOptions.parse(given).client)
     return TopicWriter(given)
 
 

@@ -31,15 +31,15 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
             "A topic cannot be overwritten: records are only ever appended. Use mode('append'); to begin anew, "
             "delete the topic's records or the topic first"
         )
-    return TopicBatchWriter(write_plan(options, schema))
+    return TopicBatchWriter(_write_plan(options, schema))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> TopicStreamWriter:
     """The writer of `df.writeStream`. `overwrite` comes with outputMode('complete'): the whole result is appended."""
-    return TopicStreamWriter(write_plan(options, schema))
+    return TopicStreamWriter(_write_plan(options, schema))
 
 
-def write_plan(options: Mapping[str, str], schema: StructType) -> WritePlan:
+def _write_plan(options: Mapping[str, str], schema: StructType) -> WritePlan:
     """Check options and columns; what is left to know for a task."""
     parsed = SinkOptions.parse(options)
     for warning in parsed.warnings:

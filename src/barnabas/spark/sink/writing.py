@@ -65,10 +65,10 @@ def write_rows(
 def by_topic(plan: WritePlan, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each topic, in the order of the rows, as the producer takes them."""
     rows = plan.columns.pick(batch)
-    if plan.topic is not None or plan.columns.topic is None:
-        assert plan.topic is not None
+    if plan.topic is not None:
         yield plan.topic, rows
         return
+    assert plan.columns.topic is not None
     import pyarrow.compute as pc
 
     topics = batch.column(plan.columns.topic)
@@ -139,11 +139,11 @@ class _Task:
         except BarnabasError as error:
             raise self._failure(topic, error) from error
         self._under_way.popleft()
-        self._tally.add(topic, ranges)
+        self._tally.add_ranges(topic, ranges)
 
     def _failure(self, topic: str, error: BarnabasError) -> WriteError:
         for other, delivery in self._under_way:
-            self._tally.add(other, delivery.ranges())
+            self._tally.add_ranges(other, delivery.ranges())
         written = self._tally.written()
         left = (
             f"This task has written {written}; if Spark runs it again they are written again."
