@@ -20,13 +20,13 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.output import is_terminal
 from barnabas.cli.stopping import Stop, StoppedError
 from barnabas.net.errors import ListenError
+from barnabas.spark.demo.story import LOWEST_RATE
 
 if TYPE_CHECKING:
     from barnabas.spark.demo.picture import Picture
     from barnabas.spark.demo.running import DemoOptions, Outcome
 
 _LINE_EVERY_S: Final = 2.0
-_LOWEST_RATE: Final = 10
 _HIGHEST_RATE: Final = 50_000
 
 
@@ -35,7 +35,7 @@ _HIGHEST_RATE: Final = 50_000
 @click.option(
     "--rate",
     metavar="N",
-    type=click.IntRange(_LOWEST_RATE, _HIGHEST_RATE),
+    type=click.IntRange(LOWEST_RATE, _HIGHEST_RATE),
     default=200,
     show_default=True,
     help="Clicks in a second.",

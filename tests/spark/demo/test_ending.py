@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,14 @@ class SlowSpark:
     ) -> None:
         self.let_go = threading.Event()
         self.is_told_to_stop = False
+        self.settings: Mapping[str, str] = {}
         self._at_end = at_end
         monkeypatch.setattr(running, "run_project", self._run)
 
-    def _run(self, project: Project, *, reporter: Reporter, stop: threading.Event, **_: Any) -> None:
+    def _run(
+        self, project: Project, *, settings: Mapping[str, str], reporter: Reporter, stop: threading.Event, **_: Any
+    ) -> None:
+        self.settings = settings
         reporter.update_started(1)
         reporter.flow_changed(FlowState("clicks", State.RUNNING, rows=5))
         stop.wait()
@@ -57,6 +61,7 @@ def test_clicks_stop_at_once_and_the_screen_goes_on_while_spark_ends(monkeypatch
     assert len(stopping) >= 3
     assert {picture.clicks for picture in stopping} == {outcome.written.clicks}
     assert (outcome.broken_off, outcome.is_complete, outcome.picture.updates) == (1, False, 0)
+    assert spark.settings["spark.sql.catalogImplementation"] == "in-memory"
 
 
 def test_what_an_update_had_written_when_it_was_broken_off_is_counted(
@@ -76,6 +81,8 @@ def test_what_an_update_had_written_when_it_was_broken_off_is_counted(
 
     outcome = Demo(DemoOptions(keep=tmp_path / "kept"), show).run(stop)
     assert outcome.picture.table_rows == outcome.distinct_clicks == 3
+    # Who goes on with the project finds its tables.
+    assert "spark.sql.catalogImplementation" not in spark.settings
 
 
 def test_a_folder_with_something_in_it_is_refused_before_anything_starts(

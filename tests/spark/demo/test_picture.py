@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -53,7 +54,7 @@ LATE = replace(
 
 
 def drawn(picture: Picture, width: int = 80) -> list[str]:
-    console = Console(width=width, record=True, color_system=None, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=width, record=True, color_system=None, file=io.StringIO())
     console.print(screen(picture))
     return console.export_text().rstrip("\n").split("\n")
 

@@ -67,7 +67,6 @@ def test_a_writer_writes_what_the_story_tells(address: str) -> None:
     writer.stop()
     told = Story(seed=3, rate=2000, start_ms=0).clicks(writer.written.clicks)
     assert writer.written.valid == len(told.clicks)
-    assert writer.written.flaws == told.flaws
     assert writer.written.broken == sum(told.flaws.values())
 
 

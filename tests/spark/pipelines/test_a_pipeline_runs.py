@@ -24,6 +24,7 @@ _TIMEOUT_S = 300
 SPEC = """
 name: toy
 storage: storage
+database: shop
 libraries: [{{glob: {{include: transformations/**}}}}]
 configuration:
   spark.toy.servers: "{servers}"
@@ -174,7 +175,7 @@ def test_updates_follow_the_topic_until_somebody_stops_them(
         "dead_letters": ["records"],
         "pages": ["clicks"],
     }
-    table = pyarrow.parquet.read_table(project / "tables" / "clicks")
+    table = pyarrow.parquet.read_table(project / "tables" / "shop.db" / "clicks")
     assert sorted(table["user"].to_pylist()) == sorted(["late", *(f"u{n}" for n in range(50))])
     with Consumer(dead, bootstrap_servers=servers, group_id="letters", auto_offset_reset="earliest") as consumer:
         letters: list[Any] = []

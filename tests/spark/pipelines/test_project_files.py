@@ -38,6 +38,10 @@ def problem(folder: Path, text: str) -> str:
 
 
 def test_a_sound_project_is_read(folder: Path) -> None:
+    # What Python and editors leave beside the files is not the project's.
+    for name in ("__pycache__/a.pyc", ".ipynb_checkpoints/a-checkpoint.py", ".a.py.swp"):
+        (folder / "transformations" / name).parent.mkdir(exist_ok=True)
+        (folder / "transformations" / name).write_text("")
     text = SOUND + 'database: shop\nconfiguration: {spark.sql.ansi.enabled: "true"}\n'
     project = load_project(written(folder, text))
     assert (project.name, project.database, project.catalog) == ("toy", "shop", None)

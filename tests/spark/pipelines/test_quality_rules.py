@@ -99,9 +99,14 @@ def test_dead_letters_of_plain_bytes_and_of_rows_of_no_topic(spark: SparkSession
         (letter,) = rules.dead_letters(frame, topic="dead", key=None).collect()
         assert bytes(letter["value"]) == (value if isinstance(value, bytes) else value.encode())
         assert (letter["key"], letter["topic"]) == (None, "dead")
-    rows = spark.createDataFrame([(1, None)], "id int, user string")
+    # What is called so in a topic may be called so elsewhere, and be something else.
+    rows = spark.createDataFrame([(1, None, "yesterday")], "id int, user string, timestamp string")
     (letter,) = quality.rules({"has a user": "user IS NOT NULL"}).dead_letters(rows, value=None).collect()
-    assert json.loads(letter["value"]) == {"id": 1}
+    assert json.loads(letter["value"]) == {"id": 1, "timestamp": "yesterday"}
+    assert "barnabas.error.timestamp" not in {header["key"] for header in letter["headers"]}
+    named = rows.select(rows["timestamp"].alias("the value"))
+    (letter,) = quality.rules({"is short": "false"}).dead_letters(named, value="the value", key=None).collect()
+    assert letter["value"] == b"yesterday"
 
 
 @pytest.mark.parametrize(

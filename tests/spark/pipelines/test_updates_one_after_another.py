@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -13,7 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -41,14 +44,13 @@ class FakeUpdate:
         self.stop = stop
         self.do: Callable[[int, Tracker], None] = lambda number, tracker: None
 
-    def __call__(self, run: Any, spark: Any, selection: Selection, tracker: Tracker) -> Graph:
+    def __call__(self, run: Any, spark: Any, selection: Selection, tracker: Tracker) -> None:
         self.selections.append(selection)
         tracker.told("Flow a is RUNNING.")
         tracker.progressed({"name": "a", "numInputRows": 5, "sources": []})
         self.do(len(self.selections), tracker)
         tracker.told("Flow a has COMPLETED.")
         run._numbers.ended("run of a")
-        return Graph()
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def update(monkeypatch: pytest.MonkeyPatch, stop: threading.Event) -> FakeUpdate
 
     monkeypatch.setattr(server, "check_installed", lambda: None)
     monkeypatch.setattr(server, "started", started)
-    monkeypatch.setattr(running._Run, "_defined", lambda run, *rest: fake(run, *rest))
+    monkeypatch.setattr(running._Run, "_work_through", lambda run, *rest: fake(run, *rest))
     monkeypatch.setattr(running._Run, "_current_session", lambda run: None)
     return fake
 
@@ -91,6 +93,14 @@ def test_what_was_rebuilt_is_only_kept_up_to_date_afterwards(
     assert update.selections == [Selection(is_full_refresh_of_all=True), Selection(), Selection()]
     assert (summary.outcome, summary.updates, summary.flows[0].rows) == (Outcome.STOPPED, 3, 15)
     assert Selection(("a",), ("b",)).next() == Selection(("a", "b"))
+    assert Selection(is_dry=True).next().is_dry
+
+
+def test_the_stop_of_a_run_that_ended_by_itself_can_be_used_for_the_next(
+    project: Project, update: FakeUpdate, stop: threading.Event
+) -> None:
+    assert run_project(project, stop=stop).outcome is Outcome.COMPLETED
+    assert not stop.is_set()
 
 
 def test_a_failed_update_is_the_last(project: Project, update: FakeUpdate) -> None:
@@ -180,13 +190,13 @@ def test_tables_that_got_a_batch_are_told_of_a_stopped_run_too(
         {name: Dataset(name, TABLE, "") for name in ("a", "b")}, {name: Flow(name, name, "") for name in ("a", "b")}
     )
 
-    def interrupted(run: Any, *rest: Any) -> Graph:
+    def interrupted(run: Any, *rest: Any) -> None:
         run._graph = graph
         update(run, *rest)
         stop.set()
         raise RuntimeError("[OPERATION_CANCELED] …")
 
-    monkeypatch.setattr(running._Run, "_defined", interrupted)
+    monkeypatch.setattr(running._Run, "_work_through", interrupted)
     summary = run_project(project, stop=stop)
     assert (summary.outcome, summary.tables) == (Outcome.STOPPED, (Table("a"),))
 
@@ -211,9 +221,10 @@ def test_a_spark_that_dies_is_told_as_such(
         raise RuntimeError("failed to connect to all addresses")
 
     update.do = killed
-    summary = run_project(project)
-    assert summary.failure is not None
-    assert summary.failure.startswith("Spark ended by itself in the middle:")
+    log = project.working_folder / "spark.log"
+    assert run_project(project).failure == f"Spark ended by itself in the middle (see {log})"
+    # Where the log was shown, there is no such file.
+    assert run_project(project, is_verbose=True).failure == "Spark ended by itself in the middle"
 
 
 def test_reporters_hear_of_every_update(project: Project, update: FakeUpdate, stop: threading.Event) -> None:
@@ -256,6 +267,7 @@ def test_a_project_that_was_moved_is_refused(project: Project, update: FakeUpdat
     assert run_project(linked).outcome is Outcome.COMPLETED
     elsewhere = replace(there, storage="s3a://b/s", configuration={"spark.sql.warehouse.dir": "s3a://b/t"})
     assert run_project(elsewhere).outcome is Outcome.COMPLETED
+    assert run_project(replace(elsewhere, storage=f"{moved.as_uri()}-storage")).outcome is Outcome.COMPLETED
 
 
 def test_brokers_that_do_not_answer_are_told_before_spark_starts(project: Project, update: FakeUpdate) -> None:
@@ -290,6 +302,8 @@ def test_what_is_missing_is_told_with_how_to_get_it(project: Project, monkeypatc
 
 def test_settings_are_ours_then_the_projects_then_those_of_the_call(project: Project) -> None:
     settings = server.server_settings(project, "local[2]", {"spark.a": "2", "spark.plugins": "x.Y"})
+    # Nothing here is lost to who has options of his own for the JVM.
+    assert "spark.driver.extraJavaOptions" not in settings
     assert settings["spark.a"] == "2"
     assert settings["spark.master"] == "local[2]"
     assert settings["spark.plugins"] == "x.Y,org.apache.spark.sql.connect.SparkConnectPlugin"
@@ -308,6 +322,65 @@ def test_the_environment_is_as_before_afterwards(project: Project, monkeypatch: 
         assert os.environ["PYTHONPATH"].split(os.pathsep)[0] == str(project.folder)
         assert "SPARK_REMOTE" not in os.environ
     assert dict(os.environ) == before
+
+
+class FakeClient:
+    """Plays that of Spark Connect: tells of one more query when its listener is taken back, or its session closed."""
+
+    def __init__(self) -> None:
+        self.is_ending = threading.Event()
+
+    def execute_command(self, command: Any) -> None:
+        self.is_ending.set()
+
+    def execute_command_as_iterator(self, command: Any) -> Iterator[dict[str, Any]]:
+        from pyspark.sql.connect import proto
+
+        result = "streaming_query_listener_events_result"
+        yield {result: proto.StreamingQueryListenerEventsResult(listener_bus_listener_added=True)}
+        assert self.is_ending.wait(10)
+        query = {"id": str(UUID(int=1)), "runId": str(UUID(int=2)), "exception": None, "errorClassOnException": None}
+        event = proto.StreamingQueryListenerEvent(
+            event_json=json.dumps(query), event_type=proto.StreamingQueryEventType.QUERY_TERMINATED_EVENT
+        )
+        yield {result: proto.StreamingQueryListenerEventsResult(events=[event])}
+
+
+def test_a_session_can_be_closed_while_its_queries_still_tell_something() -> None:
+    from pyspark.sql.connect.streaming.query import StreamingQueryManager
+
+    spark: Any = SimpleNamespace(client=FakeClient())
+    spark.streams, spark.stop = StreamingQueryManager(spark), spark.client.is_ending.set
+    numbers = running.Numbers()
+    threads: list[threading.Thread] = []
+
+    def open_and_close() -> None:
+        opened: Any = SimpleNamespace(open_session=lambda settings: spark)
+        session = running._Session.opened(opened, {}, numbers)
+        threads.append(spark.streams._sqlb._execution_thread)
+        session.close()
+
+    # On threads that keep nobody from ending.
+    threads.append(threading.Thread(target=open_and_close, daemon=True))
+    threads[0].start()
+    for number in range(2):
+        threads[number].join(5)
+        assert not threads[number].is_alive()
+    assert numbers._ends == 0
+
+
+def test_a_spark_that_cannot_be_stopped_is_not_in_the_way_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext
+
+    class Unreachable:
+        def stop(self) -> None:
+            raise ConnectionRefusedError
+
+    context = Unreachable()
+    for name in ("_active_spark_context", "_gateway", "_jvm"):
+        monkeypatch.setattr(SparkContext, name, context)
+    server.Server(context, None, "").end()
+    assert SparkContext._active_spark_context is None
 
 
 def test_ctrl_c_stays_with_who_had_it() -> None:

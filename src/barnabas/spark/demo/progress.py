@@ -53,7 +53,7 @@ class PipelineWatch:
             return self._awaited is not None and self.updates >= self._awaited
 
     def expect_one_more(self) -> None:
-        """The update that runs, or the next that begins, may have passed what came last; the one after has it all."""
+        """All is written. The update that runs may have passed what came last; the next one to begin has it all."""
         with self._lock:
             self._awaited = self._running + 1
 

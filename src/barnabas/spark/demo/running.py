@@ -23,14 +23,15 @@ from barnabas.spark.pipelines import load_project, run_project
 from barnabas.spark.pipelines.templates import check_folder, write_project
 from barnabas.testing import EmbeddedBroker
 
+_MASTER: Final = "local[2]"
 _PAGE_VIEWS: Final = "page_views"
 _TICK_S: Final = 0.2
 _ENDING_S: Final = 60.0
 _CREATING_S: Final = 60.0
-#: Compiled lightly, one core for the garbage: right for minutes, not for days. The last one is that of all pipelines.
-_SETTINGS: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.stream.error.file=/dev/null"
-}
+#: Compiled lightly, one core for the garbage: right for minutes, not for days.
+_SETTINGS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+#: A catalog that lasts takes seconds to start: where nothing is kept, none is needed.
+_NOTHING_KEPT: Final = {"spark.sql.catalogImplementation": "in-memory"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,6 @@ class DemoOptions:
     seconds: float | None = None
     keep: Path | None = None
     listen: str = "127.0.0.1:0"
-    master: str = "local[2]"
     every_s: float = 1
     #: Of Spark, over ours.
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -124,8 +124,8 @@ class Demo:
         create_topics(self._bootstrap_servers, _CREATING_S)
         story = Story(seed=options.seed, rate=options.rate, start_ms=self._start_ms)
         self._writer = ClickWriter(story, self._bootstrap_servers, rate=options.rate)
-        cleaning.callback(self._writer.stop)
         self._writer.start()
+        cleaning.callback(self._writer.stop)
 
     def _start_pipeline(self, cleaning: ExitStack, temporary: Path) -> _SparkThread:
         """The project, Spark, and those who look at what it does."""
@@ -142,15 +142,15 @@ class Demo:
         spark = _SparkThread(
             lambda told: run_project(
                 project,
-                master=options.master,
+                master=_MASTER,
                 every_s=options.every_s,
-                settings={**_SETTINGS, **options.settings},
+                settings={**_SETTINGS, **(_NOTHING_KEPT if options.keep is None else {}), **options.settings},
                 reporter=self._pipeline,
                 stop=told,
             )
         )
-        cleaning.callback(spark.stop)
         spark.start()
+        cleaning.callback(spark.stop)
         return spark
 
     def _watch(self, stop: threading.Event, enough: threading.Event, spark: _SparkThread) -> bool:
@@ -228,7 +228,7 @@ class _SparkThread:
 
     @property
     def is_over(self) -> bool:
-        return self._thread.ident is not None and not self._thread.is_alive()
+        return not self._thread.is_alive()
 
     def start(self) -> None:
         self._thread.start()
@@ -237,9 +237,8 @@ class _SparkThread:
         self._told_to_stop.set()
 
     def has_ended_within(self, seconds: float) -> bool:
-        if self._thread.ident is not None:
-            self._thread.join(seconds)
-        return not self._thread.is_alive()
+        self._thread.join(seconds)
+        return self.is_over
 
     def stop(self) -> None:
         """Return when Spark is gone. Stopping again does nothing.

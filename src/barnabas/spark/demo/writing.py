@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from barnabas import Admin, NewTopic, Producer
-from barnabas.spark.demo.story import Flaw, Records, Story
+from barnabas.spark.demo.story import Records, Story
 
 CLICKS: Final = "clicks"
 USERS: Final = "users"
@@ -70,7 +70,6 @@ class Written:
     #: Who is registered now, and who was: users whose last record is a tombstone.
     users: int = 0
     users_gone: int = 0
-    flaws: dict[Flaw, int] = field(default_factory=dict)
     #: Clicks of each of the last seconds.
     trend: deque[int] = field(default_factory=lambda: deque(maxlen=_TREND_LENGTH))
 
@@ -100,12 +99,10 @@ class ClickWriter:
         """Return when all that was begun is written, or when the cluster has not taken it for a while. Stopping again
         does nothing. Raises what broke it off."""
         self._told_to_stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(_LAST_CLICKS_S)
+        self._thread.join(_LAST_CLICKS_S)
         self._producer.close(timeout=0)
-        if self._thread.ident is not None:
-            # What it waited for has failed by now.
-            self._thread.join()
+        # What it waited for has failed by now.
+        self._thread.join()
         if self.failure is not None:
             raise self.failure
 
@@ -134,8 +131,6 @@ class ClickWriter:
         self._send(CLICKS, records)
         self.written.clicks += count
         self.written.valid += len(records.clicks)
-        for flaw, times in records.flaws.items():
-            self.written.flaws[flaw] = self.written.flaws.get(flaw, 0) + times
 
     def _send_users(self, records: Records) -> None:
         self._send(USERS, records)

@@ -74,8 +74,9 @@ def _run(file: Path, spark: SparkSession, graph_id: str) -> None:
 @contextmanager
 def _at_home(folder: Path) -> Iterator[None]:
     """The project's folder is where relative paths start, and where its own modules are imported from, each time anew
-    so that the next update sees what was changed."""
-    before = os.getcwd()
+    so that the next update sees what was changed. A Python that is installed in there is not the project's own."""
+    before, known = os.getcwd(), set(sys.modules)
+    environments = [path for path in (sys.prefix, sys.base_prefix) if Path(path).is_relative_to(folder)]
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     try:
@@ -83,9 +84,9 @@ def _at_home(folder: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(folder))
         os.chdir(before)
-        for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if file and Path(file).is_relative_to(folder) and "site-packages" not in Path(file).parts:
+        for name in sys.modules.keys() - known:
+            path = Path(getattr(sys.modules[name], "__file__", None) or "")
+            if path.is_relative_to(folder) and not any(path.is_relative_to(each) for each in environments):
                 del sys.modules[name]
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 TABLE: Final = "table"
 VIEW: Final = "materialized view"
 TEMPORARY: Final = "temporary view"
+PERSISTED: Final = "view"
 SINK: Final = "sink"
 
 
@@ -127,25 +128,30 @@ def _sources(message: Any) -> Iterator[Any]:
 # SQL files are understood by Spark alone; to show what is in them, their first words are enough.
 _NAME: Final = r"(?P<name>(?:`[^`]+`|[\w.])+)"
 _CREATE: Final = re.compile(
-    r"\bCREATE\s+(?:OR\s+REFRESH\s+)?(?P<kind>STREAMING\s+TABLE|MATERIALIZED\s+VIEW|TEMPORARY\s+VIEW|FLOW)\s+"
+    r"\bCREATE\s+(?:OR\s+REPLACE\s+)?(?P<kind>STREAMING\s+TABLE|MATERIALIZED\s+VIEW|(?:TEMP(?:ORARY)?\s+)?VIEW|FLOW)\s+"
     rf"(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}",
     re.IGNORECASE,
 )
-_KINDS: Final = {"STREAMING TABLE": TABLE, "MATERIALIZED VIEW": VIEW, "TEMPORARY VIEW": TEMPORARY}
-_TARGET: Final = re.compile(rf"\bINSERT\s+INTO\s+(?:ONCE\s+)?{_NAME}", re.IGNORECASE)
+_KINDS: Final = {
+    "STREAMING TABLE": TABLE,
+    "MATERIALIZED VIEW": VIEW,
+    "TEMPORARY VIEW": TEMPORARY,
+    "TEMP VIEW": TEMPORARY,
+    "VIEW": PERSISTED,
+}
+_TARGET: Final = re.compile(rf"\bINTO\s+(?:TABLE\s+)?{_NAME}", re.IGNORECASE)
 _USING: Final = re.compile(rf"\bUSING\s+{_NAME}", re.IGNORECASE)
 _READ: Final = re.compile(rf"\b(?:FROM|JOIN)\s+(?:STREAM\s*\(?\s*)?{_NAME}", re.IGNORECASE)
 _WITH: Final = re.compile(rf"(?:\bWITH|,)\s+{_NAME}\s+AS\s*\(", re.IGNORECASE)
-_COMMENTS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENTS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def sql_graph(text: str, file: str, graph: Graph) -> None:
     """What a SQL file defines, as far as its shape tells."""
     # Blanks of the same length, so that lines can still be counted; strings go as well, they may hold anything.
     bare = _COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
-    starts = list(_CREATE.finditer(bare))
-    for start, following in zip(starts, [*starts[1:], None], strict=True):
-        statement = bare[start.start() : following.start() if following else len(bare)]
+    for start in _CREATE.finditer(bare):
+        statement = bare[start.start() :].partition(";")[0]
         name, place = _bare(start["name"]), f"{file}:{bare.count(chr(10), 0, start.start()) + 1}"
         kind = " ".join(start["kind"].upper().split())
         target = name

@@ -199,11 +199,12 @@ class _Reading:
         return pattern
 
     def _files(self, pattern: str) -> list[Path]:
+        place = self._spec.parent / pattern.removesuffix("/**")
         # Sorted, since the order of a directory differs from machine to machine.
         matching = sorted(
             path
             for path in self._spec.parent.glob(pattern + "/*" if pattern.endswith("/**") else pattern)
-            if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+            if path.is_file() and not any(map(_is_left_behind, path.relative_to(place).parts))
         )
         if not matching:
             raise self._wrong(f"`include: {pattern}` matches no file in {self._spec.parent}")
@@ -214,6 +215,11 @@ class _Reading:
                     "define pipelines, keep others elsewhere"
                 )
         return matching
+
+
+def _is_left_behind(name: str) -> bool:
+    """Whether a file or folder of this name is Python's, or an editor's."""
+    return name == "__pycache__" or name.startswith(".")
 
 
 _LIBRARIES: Final = "`libraries: [{glob: {include: transformations/**}}]`"

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from barnabas.base.errors import BarnabasError
-from barnabas.spark.pipelines.tracking import BAD_METRIC, METRICS_PREFIX, ROWS_METRIC
+from barnabas.spark.pipelines.tracking import BAD_METRIC, METRICS_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -56,7 +56,7 @@ def rules(conditions: Mapping[str, str], *, bad_records: str | None = None) -> R
     if not conditions and bad_records is None:
         raise RuleError("quality.rules needs at least one rule, as in {'has a user': 'value.user IS NOT NULL'}")
     for name, condition in conditions.items():
-        if not isinstance(name, str) or not name.strip() or name in (CAN_BE_READ, ROWS_METRIC, BAD_METRIC):
+        if not isinstance(name, str) or not name.strip() or name in (CAN_BE_READ, BAD_METRIC):
             raise RuleError(f"a rule of quality cannot be called {name!r}")
         if not isinstance(condition, str) or not condition.strip():
             raise RuleError(f"the rule {name!r} must be a condition in SQL, as in 'value.user IS NOT NULL'")
@@ -71,7 +71,7 @@ class Rules:
     """Applied to data frames, streaming or not. Make one with `rules`."""
 
     conditions: Mapping[str, str]
-    bad_records: str = field(default=_UNREADABLE)
+    bad_records: str = _UNREADABLE
 
     def apply(self, rows: DataFrame, action: Action) -> DataFrame:
         """`good`, `strict` or `dead_letters`, by the name of what happens to a row that breaks a rule."""
@@ -155,7 +155,8 @@ class Rules:
             "topic": _field(json, "topic"),
             "partition": _field(json, "partition"),
             "offset": _field(json, "offset"),
-            "timestamp": F.unix_millis(F.to_timestamp(_field(json, "timestamp"))).cast("string"),
+            # Whatever else the rows call so: a letter must not fail for it.
+            "timestamp": F.unix_millis(F.try_to_timestamp(_field(json, "timestamp"))).cast("string"),
         }
         if has_key:
             facts["key"] = F.col("_key")
@@ -170,14 +171,13 @@ class Rules:
         if value is None:
             return F.coalesce(undecoded, whole.cast("binary"))
         alone = F.get_json_object(F.to_json(F.struct(F.col(value).alias("v"))), "$.v")
-        as_is = F.when(F.expr(f"typeof({value})") == "binary", F.unbase64(alone)).otherwise(alone.cast("binary"))
+        as_is = F.when(F.typeof(value) == "binary", F.unbase64(alone)).otherwise(alone.cast("binary"))
         return F.coalesce(undecoded, as_is)
 
     def _counted(self, rows: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
         counts = [
-            F.count(F.lit(1)).alias(ROWS_METRIC),
             F.count_if(~self._is_good()).alias(BAD_METRIC),
             *(F.count_if(is_broken).alias(name) for name, is_broken in self._each_broken().items()),
         ]

@@ -60,9 +60,8 @@ class Selection:
 
     def next(self) -> Selection:
         """For the update after the first: what was rebuilt is not rebuilt again, but kept up to date."""
-        if self.is_full_refresh_of_all:
-            return Selection()
-        return Selection(refresh=(*self.refresh, *self.full_refresh))
+        refresh = (*self.refresh, *self.full_refresh)
+        return replace(self, refresh=refresh, full_refresh=(), is_full_refresh_of_all=False)
 
 
 def run_project(
@@ -93,17 +92,17 @@ def run_project(
     selection = Selection(tuple(refresh), tuple(full_refresh), full_refresh_all, is_dry)
     selection.check()
     check_installed()
-    reporter, stop = reporter or Silent(), stop or threading.Event()
+    reporter, stop, settings = reporter or Silent(), stop or threading.Event(), settings or {}
     began_s = time.monotonic()
     with _alone(project):
         _check_place(project)
         if not is_dry:
-            check_brokers({**project.configuration, **(settings or {})})
+            check_brokers({**project.configuration, **settings})
         log = None if is_verbose else project.working_folder / "spark.log"
         reporter.said(f"starting Spark at {master}")
         try:
-            with started(project, master, settings or {}, log=log, stop=stop) as server:
-                run = _Run(project, server, settings or {}, reporter, stop)
+            with started(project, master, settings, log=log, stop=stop) as server:
+                run = _Run(project, server, settings, log, reporter, stop)
                 return run.supervised(lambda: run.updates(selection, every_s, outlasts_failures=outlasts_failures))
         except StartStoppedError:
             return Summary(Outcome.STOPPED, time.monotonic() - began_s, updates=0)
@@ -128,7 +127,7 @@ def _alone(project: Project) -> Iterator[None]:
 def _check_place(project: Project) -> None:
     """The catalog, the checkpoints and the lists of a table's files hold whole paths: in a project that was moved or
     copied they lead into the old folder, and a run would write there."""
-    home = project.folder.as_uri()
+    home = project.folder.as_uri() + "/"
     if not any(place.startswith(home) for place in (project.tables, project.storage)):
         return
     note = project.working_folder / "place"
@@ -209,16 +208,14 @@ class _Session:
     """A session of the server, with somebody who listens to its queries."""
 
     spark: SparkSession
-    listener: Any
     opened_at_s: float
     updates: int = 0
 
     @classmethod
     def opened(cls, server: Server, settings: Mapping[str, str], numbers: Numbers) -> Self:
         spark = server.open_session(settings)
-        listener = _listener(numbers)
-        spark.streams.addListener(listener)
-        return cls(spark, listener, time.monotonic())
+        spark.streams.addListener(_listener(numbers))
+        return cls(spark, time.monotonic())
 
     @property
     def is_old(self) -> bool:
@@ -229,9 +226,12 @@ class _Session:
             self.spark.interruptAll()
 
     def close(self) -> None:
-        # Closing a session stops what its pipeline still runs.
+        """Stops what its pipeline still runs, too."""
+        # Not by `removeListener`: that waits for the events that are on their way, and holds the lock without which
+        # none can be handed over. Their stream ends with the session.
         with suppress(Exception):
-            self.spark.streams.removeListener(self.listener)
+            streams: Any = self.spark.streams
+            streams._sqlb._listener_bus.clear()
         with suppress(Exception):
             self.spark.stop()
 
@@ -241,6 +241,8 @@ class _Run:
     project: Project
     server: Server
     settings: Mapping[str, str]
+    #: Of Spark; None if it is shown.
+    log: Path | None
     reporter: Reporter
     stop: threading.Event
     _lags: Lags = field(init=False)
@@ -270,8 +272,10 @@ class _Run:
         try:
             while thread.is_alive() and not self.stop.is_set():
                 thread.join(_LOOK_S)
-        finally:
+        except BaseException:
             self.stop.set()
+            raise
+        finally:
             self._break_off(thread)
         if failed:
             raise failed[0]
@@ -295,7 +299,7 @@ class _Run:
         if session is not None:
             session.interrupt()
 
-    def updates(self, selection: Selection, every_s: float | None, *, outlasts_failures: bool = False) -> Summary:
+    def updates(self, selection: Selection, every_s: float | None, *, outlasts_failures: bool) -> Summary:
         whole: Summary | None = None
         number = failures = 0
         run_began_s = time.monotonic()
@@ -325,8 +329,9 @@ class _Run:
                     # Nothing was under way: whoever asked for the stop got all that was begun.
                     return replace(whole, outcome=Outcome.STOPPED, seconds=time.monotonic() - run_began_s)
         finally:
-            self._lags.close()
+            # In this order: a session that is open may still ask for a lag.
             self._close_session()
+            self._lags.close()
 
     def _close_session(self) -> None:
         """What still runs in it ends as well."""
@@ -356,16 +361,16 @@ class _Run:
         outcome, failure = Outcome.COMPLETED, None
         try:
             spark = self._current_session()
-            graph = self._defined(spark, selection, tracker)
+            self._work_through(spark, selection, tracker)
             self._numbers.wait(_NUMBERS_S)
             self._finish(tracker)
-            tables = () if selection.is_dry else self._tables(spark, graph, tracker)
+            tables = () if selection.is_dry else self._tables(spark, tracker)
         except Exception as problem:
-            outcome, failure = self._judged(problem, tracker, self._graph)
+            outcome, failure = self._judged(problem, tracker)
         with self._numbers.lock:
             if outcome is not Outcome.COMPLETED:
                 tracker.stopped()
-                tables = tuple(Table(name) for name in self._written(self._graph, tracker))
+                tables = tuple(Table(name) for name in self._written(tracker))
         self._numbers.follow(None)
         self._flows = tracker.flows
         summary = Summary(
@@ -388,18 +393,16 @@ class _Run:
             for name, records in lags.items():
                 tracker.lagged(name, records)
 
-    def _judged(self, problem: Exception, tracker: Tracker, graph: Graph) -> tuple[Outcome, PipelineError | None]:
+    def _judged(self, problem: Exception, tracker: Tracker) -> tuple[Outcome, PipelineError | None]:
         if self.stop.is_set():
             return Outcome.STOPPED, None
         if self.server.has_ended:
-            log = self.project.working_folder / "spark.log"
-            return Outcome.FAILED, PipelineError(
-                f"Spark ended by itself in the middle: {log} may tell why", str(problem)
-            )
+            where = f" (see {self.log})" if self.log is not None else ""
+            return Outcome.FAILED, PipelineError(f"Spark ended by itself in the middle{where}", str(problem))
         if isinstance(problem, PipelineError):
             return Outcome.FAILED, problem
         with self._numbers.lock:
-            return Outcome.FAILED, of_run(problem, tracker.failed, graph)
+            return Outcome.FAILED, of_run(problem, tracker.failed, self._graph)
 
     def _current_session(self) -> SparkSession:
         if self._session is not None and self._session.is_old:
@@ -410,12 +413,13 @@ class _Run:
         self._session.updates += 1
         return self._session.spark
 
-    def _defined(self, spark: SparkSession, selection: Selection, tracker: Tracker) -> Graph:
+    def _work_through(self, spark: SparkSession, selection: Selection, tracker: Tracker) -> None:
         """One update, from the definition files to the end of its last flow. A graph can be run only once."""
         from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 
         from barnabas.spark.pipelines.definitions import register
 
+        self._make_database(spark)
         graph_id = create_dataflow_graph(
             spark,
             default_catalog=self.project.catalog,
@@ -427,7 +431,7 @@ class _Run:
         with self._numbers.lock:
             tracker.defined(graph)
         self.reporter.defined(graph)
-        self._check_names(selection, graph)
+        self._check_names(selection)
         if self.stop.is_set():
             raise InterruptedError
         events = start_run(
@@ -439,41 +443,40 @@ class _Run:
             dry=selection.is_dry,
             storage=self.project.storage,
         )
-        try:
-            for event in events:
-                if "pipeline_event_result" in event:
-                    with self._numbers.lock:
-                        tracker.told(event["pipeline_event_result"].event.message)
-        except Exception as problem:
-            if self.stop.is_set():
-                raise
-            with self._numbers.lock:
-                raise of_run(problem, tracker.failed, graph) from problem
-        return graph
+        for event in events:
+            if "pipeline_event_result" in event:
+                with self._numbers.lock:
+                    tracker.told(event["pipeline_event_result"].event.message)
 
-    def _check_names(self, selection: Selection, graph: Graph) -> None:
-        stored = [dataset.name for dataset in graph.datasets.values() if dataset.is_stored]
+    def _make_database(self, spark: SparkSession) -> None:
+        """Spark wants it to exist, and to the catalog of a project nobody else has access."""
+        if self.project.database is not None and self.project.catalog is None:
+            name = self.project.database.replace("`", "``")
+            spark.sql(f"CREATE DATABASE IF NOT EXISTS `{name}`")
+
+    def _check_names(self, selection: Selection) -> None:
+        stored = [dataset.name for dataset in self._graph.datasets.values() if dataset.is_stored]
         for name in (*selection.refresh, *selection.full_refresh):
             if name not in stored and self.project.short(name) not in stored:
                 raise PipelineError(f"there is no table called {name} to refresh; there are {', '.join(stored)}")
 
-    def _tables(self, spark: SparkSession, graph: Graph, tracker: Tracker) -> tuple[Table, ...]:
+    def _tables(self, spark: SparkSession, tracker: Tracker) -> tuple[Table, ...]:
         """What was written. Views are small and were made anew, so their rows are counted; tables may be huge."""
         tables = []
-        for name in self._written(graph, tracker):
+        for name in self._written(tracker):
             rows = None
-            if graph.datasets[name].kind == VIEW:
+            if self._graph.datasets[name].kind == VIEW:
                 rows = spark.table(name).count()
                 with self._numbers.lock:
                     tracker.counted(name, rows)
             tables.append(Table(name, rows))
         return tuple(tables)
 
-    def _written(self, graph: Graph, tracker: Tracker) -> list[str]:
+    def _written(self, tracker: Tracker) -> list[str]:
         """Tables that have a flow which is done, or which has done at least a batch."""
         done = {flow.name for flow in tracker.flows if flow.state is State.COMPLETED or flow.batches}
         return [
             dataset.name
-            for dataset in graph.datasets.values()
-            if dataset.is_stored and any(flow.name in done for flow in graph.flows_into(dataset.name))
+            for dataset in self._graph.datasets.values()
+            if dataset.is_stored and any(flow.name in done for flow in self._graph.flows_into(dataset.name))
         ]

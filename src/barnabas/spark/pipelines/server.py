@@ -66,7 +66,8 @@ def server_settings(project: Project, master: str, given: Mapping[str, str]) -> 
         ),
         # Hive makes a folder for each session where it would keep jars, and leaves it there.
         "spark.hadoop.hive.downloaded.resources.dir": str(_scratch(project) / "resources"),
-        "spark.driver.extraJavaOptions": "-Dderby.stream.error.file=/dev/null",
+        # Else derby.log appears wherever we were started. `extraJavaOptions` are left to others.
+        "spark.driver.defaultJavaOptions": "-Dderby.stream.error.file=/dev/null",
     }
     if is_local:
         # 200, as Spark would have it, means 200 files and state stores for one machine.
@@ -95,7 +96,7 @@ class StartStoppedError(Exception):
 
 
 class Server:
-    """A running server. Made by `started`."""
+    """A running server. Made by `started`. One that did not come up has no context; it still has to be ended."""
 
     def __init__(self, context: Any, process: subprocess.Popen[bytes] | None, url: str) -> None:
         self._context = context
@@ -177,7 +178,7 @@ def started(
     given: Mapping[str, str],
     *,
     log: Path | None,
-    stop: threading.Event | None = None,
+    stop: threading.Event,
 ) -> Iterator[Server]:
     """A server for as long as the block lasts. Its log goes to a file; to our standard error without one.
 
@@ -192,7 +193,7 @@ def started(
         conf = SparkConf().setAll(list(server_settings(project, master, given).items()))
         output: Any = sys.stderr if log is None else stack.enter_context(log.open("wb"))
         stack.callback(shutil.rmtree, _scratch(project), ignore_errors=True)
-        server = _launched(conf, output, log, stop or threading.Event())
+        server = _launched(conf, output, log, stop)
         try:
             yield server
         finally:
@@ -209,20 +210,20 @@ def _launched(conf: Any, output: Any, log: Path | None, stop: threading.Event) -
     try:
         gateway = launch(conf, popen_kwargs={"stdout": output, "stderr": output})
     except Exception as failure:
-        raise PipelineError(f"Spark does not start{where}: {cause(str(failure))}", _log_of(log)) from failure
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+        raise PipelineError(f"Spark does not start{where}: {cause(str(failure))}") from failure
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    context: Any = None
     try:
         with _killed_if(stop, process), _signals_kept():
             context = SparkContext(conf=conf, gateway=gateway)
         SparkSession(context)
-        jvm: Any = context._jvm
-        service = getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+        service = getattr(context._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
         port = getattr(service, "MODULE$").localPort()
     except Exception as failure:
-        Server(_Nothing(), process, "").end()
+        Server(context, process, "").end()
         if stop.is_set():
             raise StartStoppedError from failure
-        raise PipelineError(f"Spark does not start{where}: {cause(_java_text(failure))}", _log_of(log)) from failure
+        raise PipelineError(f"Spark does not start{where}: {cause(_java_text(failure))}") from failure
     url = f"sc://localhost:{port}"
     os.environ.update({"SPARK_REMOTE": url, "SPARK_CONNECT_MODE_ENABLED": "1"})
     return Server(context, process, url)
@@ -267,20 +268,14 @@ def _java_text(failure: Exception) -> str:
     return str(failure) if java is None else str(java.toString())
 
 
-class _Nothing:
-    """In place of a context that was not made."""
-
-
 def _forget_context() -> None:
-    """PySpark keeps the way to its JVM for the next context; ours has ended."""
+    """PySpark keeps the way to its JVM for the next context; ours has ended. A context whose JVM does not answer cannot
+    be stopped, and would be in the way of the next one."""
     from pyspark import SparkContext
 
+    SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
-
-
-def _log_of(log: Path | None) -> str:
-    return "" if log is None else log.read_text(encoding="utf-8", errors="replace")
 
 
 @contextmanager

@@ -20,8 +20,7 @@ from barnabas.spark.pipelines.reporting import FlowState, State
 
 #: How `quality` names the counts that it asks Spark for: a prefix, then what tells one use of rules from another.
 METRICS_PREFIX: Final = "barnabas.quality "
-#: The counts in there that are not those of a rule.
-ROWS_METRIC: Final = "(rows)"
+#: The count in there that is not that of a rule.
 BAD_METRIC: Final = "(bad)"
 
 _ENTERED: Final = re.compile(r"^Flow (?P<quote>'?)(?P<name>.+?)(?P=quote) (?:is |has |)(?P<state>[A-Z]+)\b")
@@ -96,8 +95,8 @@ class Tracker:
             self._put(replace(self._flow(name), state=State.COMPLETED))
         self._completed.clear()
 
-    def told(self, message: str) -> State | None:
-        """A sentence of the pipeline; the state that it speaks of, if it does."""
+    def told(self, message: str) -> None:
+        """A sentence of the pipeline: of a flow that entered a state, or of something else."""
         found = _ENTERED.match(message)
         if found is not None and found["state"] in State.__members__:
             name, state = found["name"], State[found["state"]]
@@ -106,14 +105,14 @@ class Tracker:
         elif (done := _DONE_BEFORE.match(message)) is not None:
             name, state = done["name"], State.SKIPPED
         else:
-            return None
+            return
         name = self._short(name)
         flow = self._flow(name)
         if state is State.COMPLETED and name not in self._planned:
             self.ends += 1
             if self._ended.get(name) is not False:
                 self._completed[name] = None
-                return None
+                return
         self._completed.pop(name, None)
         if state is State.PLANNING:
             self._planned.add(name)
@@ -129,7 +128,6 @@ class Tracker:
             # The last try of a flow tells more than that it was the last one: so does the first.
             failed.setdefault(name, message.partition("\nError: ")[2] or message)
         self._put(replace(flow, state=state))
-        return state
 
     def progressed(self, progress: Mapping[str, Any], lag: int | None = None) -> None:
         """The JSON of a progress, as a `StreamingQueryListener` gets it, and the lag as the brokers tell it since.
@@ -216,7 +214,7 @@ def _broken(flow: FlowState, metrics: Mapping[str, Mapping[str, Any]]) -> dict[s
     broken = dict(flow.broken)
     for counts in metrics.values():
         for rule, count in counts.items():
-            if rule not in (ROWS_METRIC, BAD_METRIC):
+            if rule != BAD_METRIC:
                 broken[rule] = broken.get(rule, 0) + int(count or 0)
     return broken
 
