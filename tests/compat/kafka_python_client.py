@@ -117,6 +117,9 @@ class Member:
         self._thread.start()
 
     def _run(self) -> None:
+        # A leader shares out nothing of a topic that it has not heard of yet, and may leave it at that.
+        for topic in self.consumer.subscription():
+            self.consumer.partitions_for_topic(topic)
         while not self._stopping.is_set():
             for batch in self.consumer.poll(100).values():
                 self.values += values(batch)

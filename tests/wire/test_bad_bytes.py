@@ -131,12 +131,18 @@ def test_announced_sizes_do_not_become_allocations() -> None:
             lying_compact = bytes(data[:place]) + b"\xff\xff\xff\xff\x07" + bytes(data[place + 5 :])
             for each in (lying, lying_compact):
                 MESSAGES[name].codec(version)
-                tracemalloc.reset_peak()
-                before = tracemalloc.get_traced_memory()[0]
-                with contextlib.suppress(RemoteProtocolError):
-                    MESSAGES[name].decode(each, version)
-                assert tracemalloc.get_traced_memory()[1] - before < 64_000, (name, version, place)
+                # Other threads allocate as well, but not each time.
+                assert any(_decoding_bytes(name, version, each) < 64_000 for _ in range(3)), (name, version, place)
     tracemalloc.stop()
+
+
+def _decoding_bytes(name: str, version: int, data: bytes) -> int:
+    """How much memory is taken at most while this is decoded."""
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    with contextlib.suppress(RemoteProtocolError):
+        MESSAGES[name].decode(data, version)
+    return tracemalloc.get_traced_memory()[1] - before
 
 
 # Our own mistakes are the other kind of error.
