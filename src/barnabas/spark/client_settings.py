@@ -10,8 +10,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.base.settings.load import InvalidSettingsError
+from barnabas.base.settings.names import nearest_name
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.options import client_settings
 
 if TYPE_CHECKING:
     from barnabas.base.settings import Registry
@@ -26,18 +27,20 @@ def settings_for(
 
     `client` has them without the prefix `kafka.`.
     """
-    from barnabas.base.settings.load import InvalidSettingsError
-
-    settings = {**(defaults or {}), **client_settings(client, kind)[0]}
+    settings = {**(defaults or {}), **{name: value for name, value in client.items() if name in kind}}
     try:
         kind.model.load(settings)
     except InvalidSettingsError as error:
         problems = "; ".join(f"kafka.{problem}" for problem in error.problems)
-        raise OptionError(f"These options do not make a {kind.kind}: {problems}") from error
+        raise OptionError(f"These options make no {kind.kind}: {problems}") from error
     return settings
 
 
 def warn_of_unknown(client: Mapping[str, str], *kinds: Registry) -> None:
     """Tell of the settings that none of the clients which are given them knows: most of them are slips of the pen."""
-    for warning in client_settings(client, [name for kind in kinds for name in kind])[1]:
-        _log.warning("%s", warning)
+    known = [name for kind in kinds for name in kind]
+    for name in client:
+        if name not in known:
+            nearest = nearest_name(name, known)
+            hint = f"; did you mean kafka.{nearest}?" if nearest else ""
+            _log.warning("Option kafka.%s is passed over: our clients have no such setting%s", name, hint)

@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.errors import KeyedError, NoBrokersError
 from barnabas.spark.core import errors
-from barnabas.spark.core.limits import EARLIEST, LATEST, Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
+from barnabas.spark.core.limits import (
+    EARLIEST,
+    LATEST,
+    Earliest,
+    Latest,
+    Limit,
+    Offsets,
+    OnNoMatch,
+    Timestamp,
+    Timestamps,
+)
 from barnabas.spark.core.options import SourceOptions
 from barnabas.spark.core.positions import Positions
 from barnabas.spark.core.selection import Partitions, Pattern, Topics
@@ -43,7 +53,7 @@ class Found:
 
 
 class Cluster:
-    """The cluster of one read. Connects when it is first asked; pickled, it is as if it had never been.
+    """The cluster of one read. Connects when it is first asked.
 
     Each question is asked up to `fetchOffset.numRetries` times, with a new connection each time, since a topic that is
     created or deleted, or a broker that restarts, may answer with errors for a moment.
@@ -55,19 +65,18 @@ class Cluster:
         client: Mapping[str, str],
         *,
         sleep: Callable[[float], None] = time.sleep,
-        now_ms: Callable[[], float] | None = None,
+        now_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
     ) -> None:
         self._options = options
         self._client = dict(client)
         self._sleep = sleep
-        self._now_ms = now_ms or _monotonic_ms
-        self._isolation_level = options.client.get("isolation.level", "read_uncommitted").lower()
+        self._now_ms = now_ms
+        self._isolation_level = options.client.get("isolation.level", "read_uncommitted").strip()
         self._admin: Admin | None = None
         self._cached: Found | None = None
         self._cached_at_ms = 0.0
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_admin": None, "_cached": None}
+        #: Topics that were there once.
+        self._met: set[str] = set()
 
     def close(self) -> None:
         """Close the connections; the next question opens them again."""
@@ -75,17 +84,15 @@ class Cluster:
         if admin is not None:
             admin.close()
 
-    def find(self) -> Found:
-        """The partitions that the options select, as they are now, or were `partition.metadata.cache.ttl.ms` ago."""
-        return self._tried(self._found)
-
-    def partitions(self, *, may_be_missing: Collection[str] = ()) -> frozenset[TopicPartition]:
-        """The same, where a topic that is asked for by name must exist, unless it `may_be_missing`."""
-        return self._tried(lambda: self._there(may_be_missing))
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Those that the options select, as they are now, or were up to `partition.metadata.cache.ttl.ms` ago. A topic
+        that is asked for by name must exist.
+        """
+        return self._tried(self._there)
 
     def topic_ids(self) -> Mapping[str, str]:
         """The ids of the topics, by name, as they were when partitions were last asked for."""
-        return (self._cached or self.find()).topic_ids
+        return (self._cached or self._tried(self._found)).topic_ids
 
     def earliest(self, partitions: Iterable[TopicPartition] | None = None) -> Positions:
         """The first offsets of all partitions, or of those that are still there of the given ones."""
@@ -99,24 +106,27 @@ class Cluster:
 
         An end before what is `known` to be there is asked for again, a few times: after a change of leaders the new one
         may not know yet how far its log counts. What it says then is taken. Topics of `known` may be missing: they
-        were deleted, and what that means is for the caller to say.
+        were deleted, and what that means is for the caller to say. Without failOnDataLoss those that the query has read
+        before may be, too.
         """
         may_be_missing = {partition.topic for partition in known or ()}
+        self._met |= may_be_missing
+        if known is not None and not self._options.fail_on_data_loss:
+            may_be_missing |= self._met
         ends: Positions = {}
         for attempt in range(1, self._options.fetch_retries + 1):
+            if attempt > 1:
+                self._sleep(self._options.fetch_retry_interval_ms / 1000)
             ends = self._tried(lambda: self._list(dict.fromkeys(self._there(may_be_missing), LATEST)))
             behind = {tp: end for tp, end in ends.items() if known is not None and end < known.get(tp, 0)}
             if not behind:
                 break
             log.warning("attempt %d: partitions end before what was read: %s", attempt, errors.positions_text(behind))
-            self._sleep(self._options.fetch_retry_interval_ms / 1000)
         return ends
 
     def at_times(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset of each partition whose record is not older; None where all are."""
-        # A record has no negative time, so whoever asks for one asks for the first.
-        asked = {partition: max(time_ms, 0) for partition, time_ms in timestamps_ms.items()}
-        found = self._tried(lambda: self._list(asked, by_time=True))
+        found = self._tried(lambda: self._list(timestamps_ms, by_time=True))
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def resolve(self, limit: Limit, *, is_start: bool) -> Positions:
@@ -136,19 +146,18 @@ class Cluster:
                 there = self.partitions()
                 if there != set(timestamps_ms):
                     raise errors.timestamp_offset_does_not_match_assigned(timestamps_ms, there, is_start=is_start)
-                return self._resolve_times(timestamps_ms, must_match=is_start and on_no_match == "error")
+                return self._resolve_times(timestamps_ms, on_no_match)
             case Timestamp(timestamp_ms, on_no_match):
-                timestamps_ms = dict.fromkeys(self.partitions(), timestamp_ms)
-                return self._resolve_times(timestamps_ms, must_match=is_start and on_no_match == "error")
+                return self._resolve_times(dict.fromkeys(self.partitions(), timestamp_ms), on_no_match)
 
     def commit(self, group_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Make these the offsets of a consumer group that has no members. Tried once."""
         self._connected().alter_group_offsets(group_id, positions, timeout=_COMMIT_TIMEOUT_S)
 
-    def _resolve_times(self, timestamps_ms: Mapping[TopicPartition, int], *, must_match: bool) -> Positions:
+    def _resolve_times(self, timestamps_ms: Mapping[TopicPartition, int], on_no_match: OnNoMatch) -> Positions:
         found = self.at_times(timestamps_ms)
         unmatched = sorted(partition for partition, offset in found.items() if offset is None)
-        if unmatched and must_match:
+        if unmatched and on_no_match == "error":
             raise errors.no_offset_for_timestamp(unmatched[0], timestamps_ms[unmatched[0]])
         matched = {partition: offset for partition, offset in found.items() if offset is not None}
         return {**matched, **self._tried(lambda: self._list(dict.fromkeys(unmatched, LATEST)))}
@@ -189,13 +198,14 @@ class Cluster:
         admin, selection = self._connected(), self._options.selection
         match selection:
             case Topics(names):
-                wanted: tuple[str, ...] = tuple(dict.fromkeys(names))
+                wanted = names
             case Pattern():
                 # Not the whole name must match: that is how the JVM connector takes it.
                 wanted = tuple(name for name in admin.list_topics() if selection.matches(name))
             case Partitions(partitions):
                 wanted = tuple(sorted({partition.topic for partition in partitions}))
         described, missing = _describe(admin, wanted)
+        self._met |= described.keys()
         there = {
             TopicPartition(topic, each.partition)
             for topic, description in described.items()
@@ -209,7 +219,7 @@ class Cluster:
             there &= selection.partitions
         if isinstance(selection, Pattern):
             missing = ()  # Deleted between the two questions; by its pattern nobody has asked for it.
-        ids = {topic: str(each.topic_id) for topic, each in described.items() if any(each.topic_id)}
+        ids = {topic: str(each.topic_id) for topic, each in described.items() if each.topic_id != Uuid.ZERO}
         return Found(frozenset(there), ids, missing)
 
     def _tried(self, question: Callable[[], T]) -> T:
@@ -266,7 +276,3 @@ def _describe(admin: Admin, topics: tuple[str, ...]) -> tuple[dict[str, TopicDes
 
 def _is_unknown(error: Exception) -> bool:
     return isinstance(error, BrokerError) and error.code in _UNKNOWN
-
-
-def _monotonic_ms() -> float:
-    return time.monotonic() * 1000

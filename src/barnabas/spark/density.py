@@ -8,13 +8,14 @@ of a log than in the new one, and producers change their minds: one place is not
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.consumer.range_reading import bytes_per_offset_at
 from barnabas.client.consumer.sync_consumer import Consumer
+from barnabas.spark.core.ranges import OffsetRange
 from barnabas.spark.pool import ClientPool
 from barnabas.spark.reading import consumer_settings
 
@@ -24,51 +25,53 @@ log = logging.getLogger(__name__)
 DEFAULT_BYTES: Final = 1024.0
 #: A sample of several batches of usual size: of the first and the last one only a part may count.
 _SAMPLE_BYTES: Final = 131_072
+_SAMPLES: Final = 3
 
 _consumers: Final = ClientPool(Consumer)
 
 
 def bytes_per_offset(
-    client: Mapping[str, str],
-    begin: Mapping[TopicPartition, int],
-    end: Mapping[TopicPartition, int],
-    *,
-    samples: int = 3,
-    timeout_ms: int = 10_000,
+    client: Mapping[str, str], ranges: Iterable[OffsetRange], *, timeout_s: float = 10.0
 ) -> dict[TopicPartition, float]:
-    """Bytes in the log (as they are stored and sent, compressed or not) per offset between `begin` and `end`.
+    """Bytes in the log (as they are stored and sent, compressed or not) per offset of the ranges' partitions.
 
-    Each partition of `end` is looked at in a few places with small fetches, all partitions of a broker at once. One
-    that cannot be sampled in time gets the average of the others, or 1 KiB if there is none.
+    Each partition is looked at in a few places, between the first and the last of its ranges, with small fetches, all
+    partitions of a broker at once. One that cannot be sampled in time gets the average of the others, or 1 KiB if there
+    is none.
     """
-    spans = {partition: (begin.get(partition, 0), until) for partition, until in end.items()}
+    spans = spanned(ranges)
     found: dict[TopicPartition, list[float]] = {partition: [] for partition in spans}
-    open_spans = {partition: span for partition, span in spans.items() if span[0] < span[1]}
-    if open_spans:
-        # Those of the reader, with small fetches.
-        small = {**client, "max.partition.fetch.bytes": str(_SAMPLE_BYTES), "fetch.min.bytes": "1"}
-        try:
-            with _consumers.lend(consumer_settings(small)) as consumer:
-                for number in range(samples):
-                    places = sample_places(open_spans, number, samples)
-                    for partition, each in bytes_per_offset_at(consumer, places, timeout_ms / samples / 1000).items():
-                        found[partition].append(each)
-        except BarnabasError as error:
-            log.warning("how large records are cannot be found out: %s", error)
+    # Those of the reader, with small fetches.
+    small = {**client, "max.partition.fetch.bytes": str(_SAMPLE_BYTES), "fetch.min.bytes": "1"}
+    try:
+        with _consumers.lend(consumer_settings(small)) as consumer:
+            for number in range(_SAMPLES):
+                places = sample_places(spans, number)
+                for partition, each in bytes_per_offset_at(consumer, places, timeout_s / _SAMPLES).items():
+                    found[partition].append(each)
+    except BarnabasError as error:
+        log.warning("how large records are cannot be found out: %s", error)
     return fill_in(found)
 
 
-def sample_places(
-    spans: Mapping[TopicPartition, tuple[int, int]], number: int, samples: int
-) -> dict[TopicPartition, int]:
+def spanned(ranges: Iterable[OffsetRange]) -> dict[TopicPartition, OffsetRange]:
+    """All from the first to the last offset of each partition."""
+    spans: dict[TopicPartition, OffsetRange] = {}
+    for each in ranges:
+        known = spans.get(each.topic_partition, each)
+        first, until = min(known.from_offset, each.from_offset), max(known.until_offset, each.until_offset)
+        spans[each.topic_partition] = OffsetRange(each.topic_partition, first, until)
+    return spans
+
+
+def sample_places(spans: Mapping[TopicPartition, OffsetRange], number: int) -> dict[TopicPartition, int]:
     """Where to look in round `number`: at the beginning of each of as many parts of equal length. A span of fewer
     offsets than samples has fewer places.
     """
     places: dict[TopicPartition, int] = {}
-    for partition, (first, until) in spans.items():
-        size = until - first
-        place = first + size * number // samples
-        if number == 0 or place > first + size * (number - 1) // samples:
+    for partition, span in spans.items():
+        place = span.from_offset + span.size * number // _SAMPLES
+        if number == 0 or place > span.from_offset + span.size * (number - 1) // _SAMPLES:
             places[partition] = place
     return places
 

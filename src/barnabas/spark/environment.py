@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,16 +35,8 @@ class JavaError(BarnabasError):
     """There is no Java that Spark could run on; the message says how to get one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Java:
-    """The Java that Spark will start."""
-
-    path: str
-    version: int
-
-
-def check_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The Java that Spark's launcher would pick, or `JavaError` where that is missing, too old or cut down."""
+def check_java(environment: Mapping[str, str] | None = None) -> None:
+    """Raise `JavaError` where the Java that Spark's launcher would pick is missing, too old or cut down."""
     variables = os.environ if environment is None else environment
     home = variables.get("JAVA_HOME")
     path = str(Path(home, "bin", "java")) if home else shutil.which("java", path=variables.get("PATH"))
@@ -65,7 +56,6 @@ def check_java(environment: Mapping[str, str] | None = None) -> Java:
             f"Spark needs the module {NEEDED_MODULE}, which {path} (Java {version}) was built without: "
             f"{_HOW_TO_GET_JAVA}"
         )
-    return Java(path, version)
 
 
 def _ask(*command: str) -> str | None:

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.spark.core.errors import SparkConnectorError
+from barnabas.spark.core.errors import OptionError, SparkConnectorError
 from barnabas.spark.core.positions import Positions, from_offset, starts_of
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ _log: Final = logging.getLogger(__name__)
 
 #: A lag is asked for by people and monitors: neither waits long for a cluster that does not answer.
 _TIMEOUT_S: Final = 10.0
+
+#: When no record comes for so long, there may be none.
+_LOOK_AFTER_S: Final = 0.5
 
 #: Enough for one batch of records: only the first is looked at.
 _FETCH_BYTES: Final = 64 * 1024
@@ -199,7 +202,7 @@ class LagMeter:
         try:
             ends = consumer.end_offsets(self._partitions(consumer, source), self._timeout_s)
             unread = {place: source.positions.get(place, 0) for place in ends}
-            ages = self._ages(consumer, {place: at for place, at in unread.items() if at < ends[place]})
+            ages = self._ages(consumer, {place: at for place, at in unread.items() if at < ends[place]}, ends)
         except BarnabasError as error:
             self._consumer = None
             consumer.close(timeout=0)
@@ -236,7 +239,7 @@ class LagMeter:
             raise LagError(f"{', '.join(map(str, gone))}: the query reads it, and the cluster does not have it")
         return sorted(found) if source.has_whole_topics else sorted(source.positions)
 
-    def _ages(self, consumer: Consumer, unread: Positions) -> dict[TopicPartition, float]:
+    def _ages(self, consumer: Consumer, unread: Positions, ends: Positions) -> dict[TopicPartition, float]:
         """How old the first unread record of each partition is; those that do not come in time are left out."""
         if not unread:
             return {}
@@ -246,10 +249,15 @@ class LagMeter:
         ages: dict[TopicPartition, float] = {}
         deadline = time.monotonic() + self._timeout_s
         while len(ages) < len(unread) and (left_s := deadline - time.monotonic()) > 0:
-            for record in consumer.poll(left_s, max_records=1):
+            records = consumer.poll(min(left_s, _LOOK_AFTER_S), max_records=1)
+            for record in records:
                 place = TopicPartition(record.topic, record.partition)
                 ages.setdefault(place, max(0.0, self._clock() - record.timestamp_ms / 1000))
                 consumer.pause([place])
+            if not records:
+                # Offsets may be marks of transactions: where all of them are, nothing is left to read.
+                waiting = [place for place in unread if place not in ages]
+                ages |= {place: 0.0 for place in waiting if consumer.position(place, left_s) >= ends[place]}
         consumer.unsubscribe()
         return ages
 
@@ -394,9 +402,10 @@ def _positions(offset: object) -> Positions | None:
             offset = json.loads(offset)
         except ValueError:
             return None
-    if not isinstance(offset, Mapping) or not all(isinstance(part, Mapping) for part in offset.values()):
+    try:
+        return from_offset(offset)
+    except OptionError:
         return None
-    return from_offset(offset)
 
 
 # Checkpoints
@@ -412,24 +421,19 @@ def _sources_of_checkpoint(folder: str) -> list[_Source | None]:
     if done:
         return [None if at is None else _Source(at) for at in map(_positions, _offset_lines(files, max(done)))]
     # Nothing is done: the query stands where its first batch begins.
-    starts = []
-    for number, line in enumerate(_offset_lines(files, min(planned))):
-        begin = _begin(files, number, line)
-        if begin is None and _positions(line) is not None:
-            raise LagError(f"{folder}: no batch is done, and the checkpoint does not say where the first one begins")
-        starts.append(None if begin is None else _Source(begin))
-    return starts
+    return [_begin(files, number, line) for number, line in enumerate(_offset_lines(files, min(planned)))]
 
 
-def _begin(files: _CheckpointFiles, number: int, line: str) -> Positions | None:
+def _begin(files: _CheckpointFiles, number: int, line: str) -> _Source | None:
     """Where a source began: in the end of its first batch if it is ours, in a file of its own if it is the JVM's."""
     if _positions(line) is None:
         return None
     starts = starts_of(json.loads(line))
-    if starts is not None:
-        return starts
-    noted = files.text(f"sources/{number}/0")
-    return None if noted is None else _positions(noted.lstrip("\0").partition("\n")[2].strip())
+    if starts is None and (noted := files.text(f"sources/{number}/0")) is not None:
+        starts = _positions(noted.lstrip("\0").partition("\n")[2].strip())
+    if starts is None:
+        raise LagError(f"{files.folder}: no batch is done, and the checkpoint does not say where the first one begins")
+    return _Source(starts)
 
 
 def _offset_lines(files: _CheckpointFiles, batch: int) -> list[str]:

@@ -123,7 +123,7 @@ class ClientPool(Generic[C]):
     def _look(self) -> None:
         with self._lock:
             self._timer = None
-        self._close_until(self._now_s() - self._idle_s)
+        self.close_idle()
         with self._lock:
             if self._idle:
                 self._watch()

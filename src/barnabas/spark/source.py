@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS, PRODUCER_SETTINGS
 from barnabas.spark.client_settings import settings_for, warn_of_unknown
 from barnabas.spark.cluster import Cluster
 from barnabas.spark.core import errors
@@ -52,7 +52,7 @@ class BarnabasDataSource(DataSource):
         return _columns(given)
 
     def reader(self, schema: StructType) -> BatchReader:
-        kind = NarrowingReader if _read(self._given, "pushFilters", False) else BatchReader
+        kind = NarrowingReader if _is_on(self._given, "pushFilters") else BatchReader
         return kind(*self._prepare(schema, is_streaming=False))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
@@ -78,7 +78,7 @@ class BarnabasDataSource(DataSource):
         for warning in options.warnings:
             log.warning("%s", warning)
         _check_schema(schema, _columns(given))
-        return options, _tasks(options, given), _admin_settings(options)
+        return options, _tasks(options, given), settings_for(options.client, ADMIN_SETTINGS)
 
 
 class BatchReader(DataSourceReader):
@@ -105,7 +105,7 @@ class BatchReader(DataSourceReader):
 
     def _planned(self, cluster: Cluster) -> list[RangePartition]:
         ranges = self._ranges(cluster)
-        return left_open(self._split(ranges, cluster), ranges, self._options)
+        return left_open(self._split(ranges, cluster), ranges, self._options, cluster.topic_ids())
 
     def _split(self, ranges: list[OffsetRange], cluster: Cluster) -> list[RangePartition]:
         return input_partitions(ranges, self._options, self._tasks.plan.client, cluster.topic_ids())
@@ -134,9 +134,6 @@ class NarrowingReader(BatchReader):
     def __init__(self, options: SourceOptions, tasks: Tasks, admin_client: dict[str, str]) -> None:
         super().__init__(options, tasks, admin_client)
         self._narrowing: Narrowing | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_narrowing": None}
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """All filters stay with Spark as well: they cost little on the rows that are left."""
@@ -172,13 +169,13 @@ def _narrowed(ranges: list[OffsetRange], narrowing: Narrowing, cluster: Cluster)
 def _columns(given: Mapping[str, str]) -> StructType:
     from barnabas.spark.decoding import DecodingOptions
 
-    base = source_schema(_read(given, "includeHeaders", False))
+    base = source_schema(_is_on(given, "includeHeaders"))
     decoding = DecodingOptions.parse(given)
     return base if decoding is None else decoding.spark_schema(base)
 
 
-def _read(given: Mapping[str, str], name: str, default: bool) -> bool:
-    return boolean(name, given[name.lower()]) if name.lower() in given else default
+def _is_on(given: Mapping[str, str], name: str) -> bool:
+    return boolean(name, given.get(name.lower(), "false"))
 
 
 def _check_options(given: Mapping[str, str]) -> None:
@@ -192,14 +189,11 @@ def _check_options(given: Mapping[str, str]) -> None:
 
 
 def _tasks(options: SourceOptions, given: Mapping[str, str]) -> Tasks:
-    from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS, PRODUCER_SETTINGS
-    from barnabas.spark.decoding import DecodingOptions
+    from barnabas.spark.decoding import DecodingOptions, letter_settings
 
     kinds, letters = [CONSUMER_SETTINGS, ADMIN_SETTINGS], {}
     decoding = DecodingOptions.parse(given)
     if decoding is not None and decoding.dead_letter_topic is not None:
-        from barnabas.spark.decoding.dead_letters import letter_settings
-
         if options.selection.matches(decoding.dead_letter_topic):
             raise errors.OptionError(
                 f"Option deadLetterTopic is {decoding.dead_letter_topic!r}, a topic that the query itself reads: each "
@@ -213,15 +207,9 @@ def _tasks(options: SourceOptions, given: Mapping[str, str]) -> Tasks:
         poll_timeout_ms=options.poll_timeout_ms,
         fail_on_data_loss=options.fail_on_data_loss,
         include_headers=options.include_headers,
-        group_id=options.group_id or f"{options.group_id_prefix}-{uuid.uuid4()}",
+        group_id=options.group_id,
     )
     return Tasks(plan, decoding, letters)
-
-
-def _admin_settings(options: SourceOptions) -> dict[str, str]:
-    from barnabas.client.settings import ADMIN_SETTINGS
-
-    return settings_for(options.client, ADMIN_SETTINGS)
 
 
 def _check_schema(schema: StructType, own: StructType) -> None:

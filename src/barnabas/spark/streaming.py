@@ -33,8 +33,9 @@ from barnabas.spark.core.positions import (
     to_offset,
 )
 from barnabas.spark.core.ranges import OffsetRange, between
+from barnabas.spark.density import bytes_per_offset
 from barnabas.spark.mirror import Mirror
-from barnabas.spark.tasks import Tasks, density, input_partitions
+from barnabas.spark.tasks import Tasks, input_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,8 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query without a checkpoint starts. Asked again for each attempt at the first batch: it stays."""
         run = self._run
         if run.initial is None:
-            starting = self._options.starting
-            run.initial = initial_offset(run.cluster.resolve(starting, is_start=True), starting)
+            run.initial = initial_offset(run.cluster.resolve(self._options.starting, is_start=True))
             self._remember_topics()
         return run.initial
 
@@ -109,7 +109,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not run.latest:
             return start
         anew = self._begin_anew(run.latest)
-        end = run.latest if isinstance(limit, ReadAllAvailable) else self._admit({**begin, **anew}, run.latest)
+        # The old topic may have had partitions that the new one has not, or not yet.
+        again = {each.topic for each in anew}
+        begin = {each: position for each, position in begin.items() if each.topic not in again} | anew
+        end = run.latest if isinstance(limit, ReadAllAvailable) else self._admit(begin, run.latest)
         return end_offset(start, end, anew)
 
     def reportLatestOffset(self) -> SparkOffset | None:  # noqa: N802
@@ -195,7 +198,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begins = {**begin_of_new, **begin}
             ranges = [each for each in between(begins, end) if each.size > 0]
             if ranges:
-                per_offset = density(self._tasks.plan.client, ranges)
+                per_offset = bytes_per_offset(self._tasks.plan.client, ranges)
                 end = limit_bytes(options.max_bytes_per_trigger, begins, end, per_offset)
         return end
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from barnabas.base.ids import TopicPartition
 from barnabas.spark.core.limits import EARLIEST, LATEST, Earliest, Latest, Limit, Offsets
 from barnabas.spark.core.ranges import OffsetRange, split, split_by_bytes
+from barnabas.spark.density import bytes_per_offset
 from barnabas.spark.reading import RangePartition, ReadPlan, read_range
 
 if TYPE_CHECKING:
@@ -55,20 +56,18 @@ def input_partitions(
         max_records_per_partition=options.max_records_per_partition,
     )
     if options.max_bytes_per_partition is not None and parts:
-        parts = split_by_bytes(parts, density(client, parts), options.max_bytes_per_partition)
-    return [
-        RangePartition(
-            part.topic_partition.topic,
-            part.topic_partition.partition,
-            part.from_offset,
-            part.until_offset,
-            topic_ids.get(part.topic_partition.topic),
-        )
-        for part in parts
-    ]
+        parts = split_by_bytes(parts, bytes_per_offset(client, parts), options.max_bytes_per_partition)
+    return [_task(part, topic_ids) for part in parts]
 
 
-def left_open(parts: list[RangePartition], ranges: list[OffsetRange], options: SourceOptions) -> list[RangePartition]:
+def _task(part: OffsetRange, topic_ids: Mapping[str, str]) -> RangePartition:
+    topic, partition = part.topic_partition
+    return RangePartition(topic, partition, part.from_offset, part.until_offset, topic_ids.get(topic))
+
+
+def left_open(
+    parts: list[RangePartition], ranges: list[OffsetRange], options: SourceOptions, topic_ids: Mapping[str, str]
+) -> list[RangePartition]:
     """What is to begin at the earliest or end at the latest offset: that is found out when the task begins.
 
     Spark keeps the tasks of a loaded DataFrame for as long as that lives. A table that a stream is joined with, or a
@@ -76,9 +75,7 @@ def left_open(parts: list[RangePartition], ranges: list[OffsetRange], options: S
     """
     whole = {each.topic_partition: each for each in ranges}
     # What is empty now need not stay so.
-    empty = [
-        RangePartition(*each.topic_partition, each.from_offset, each.until_offset) for each in ranges if not each.size
-    ]
+    empty = [_task(each, topic_ids) for each in ranges if not each.size]
     opened = []
     for part in (*parts, *empty):
         partition = TopicPartition(part.topic, part.partition)
@@ -104,16 +101,3 @@ def _is_at(limit: Limit, partition: TopicPartition, place: int) -> bool:
             return offsets[partition] == place
         case _:
             return False
-
-
-def density(client: Mapping[str, str], ranges: list[OffsetRange]) -> dict[TopicPartition, float]:
-    """Bytes per offset, sampled between the first and the last offset of each partition."""
-    from barnabas.spark.density import bytes_per_offset
-
-    begin: dict[TopicPartition, int] = {}
-    end: dict[TopicPartition, int] = {}
-    for each in ranges:
-        partition = each.topic_partition
-        begin[partition] = min(begin.get(partition, each.from_offset), each.from_offset)
-        end[partition] = max(end.get(partition, each.until_offset), each.until_offset)
-    return bytes_per_offset(client, begin, end)

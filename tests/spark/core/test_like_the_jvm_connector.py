@@ -19,9 +19,10 @@ from barnabas.spark.core.admission import MinOffsetsGate, rate_limit
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.core.java_regex import RegexError, compile_java
 from barnabas.spark.core.limits import Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
-from barnabas.spark.core.options import Partitions, Pattern, SourceOptions, Topics
+from barnabas.spark.core.options import SourceOptions
 from barnabas.spark.core.positions import Positions, from_offset, to_offset
 from barnabas.spark.core.ranges import OffsetRange, split
+from barnabas.spark.core.selection import Partitions, Pattern, Topics
 from barnabas.spark.core.values import size_bytes, time_ms
 from tests.oracles import SOURCES
 from tests.spark.rig.sessions import connector_jars, connector_missing

@@ -16,7 +16,6 @@ def test_defaults() -> None:
     assert SinkOptions.parse(BASE) == SinkOptions(
         client={"bootstrap.servers": "h:9092"},
         topic=None,
-        include_headers=False,
         include_timestamp=False,
         delivery="at-least-once",
         warnings=(),
@@ -36,7 +35,7 @@ def test_every_option_has_a_field_and_names_are_read_in_any_case() -> None:
         }
     )
     assert options.client == {"bootstrap.servers": "h:1", "linger.ms": "5"}
-    assert (options.topic, options.include_headers, options.include_timestamp) == ("out", True, True)
+    assert (options.topic, options.include_timestamp) == ("out", True)
     assert (options.delivery, options.warnings) == ("at-least-once", ())
     assert pickle.loads(pickle.dumps(options)) == options
 

@@ -11,20 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.options import (
-    Earliest,
-    Latest,
-    Offsets,
-    Partitions,
-    Pattern,
-    SourceOptions,
-    Timestamp,
-    Timestamps,
-    Topics,
-    client_settings,
-)
+from barnabas.spark.core.limits import Earliest, Latest, Offsets, Timestamp, Timestamps
+from barnabas.spark.core.options import SourceOptions
+from barnabas.spark.core.selection import Partitions, Pattern, Topics
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BASE = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
@@ -57,13 +47,12 @@ def test_defaults() -> None:
         max_bytes_per_partition=None,
         min_partitions=None,
         max_records_per_partition=None,
-        group_id_prefix="spark-kafka-source",
         group_id=None,
         include_headers=False,
         mirror_group=None,
         warnings=(),
     )
-    assert (batch().starting, batch().ending, batch().group_id_prefix) == (Earliest(), Latest(), "spark-kafka-relation")
+    assert (batch().starting, batch().ending) == (Earliest(), Latest())
 
 
 def test_every_option_has_a_field() -> None:
@@ -91,8 +80,8 @@ def test_every_option_has_a_field() -> None:
     assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (1000, 10)
     assert (options.max_trigger_delay_ms, options.max_bytes_per_trigger) == (7_200_000, 64 << 20)
     assert (options.max_bytes_per_partition, options.min_partitions) == (1 << 30, 8)
-    assert (options.max_records_per_partition, options.group_id_prefix) == (5000, "reports")
-    assert (options.include_headers, options.mirror_group, options.warnings) == (True, "reports", ())
+    assert (options.max_records_per_partition, options.include_headers) == (5000, True)
+    assert (options.mirror_group, options.warnings) == ("reports", ())
 
 
 @settings(deadline=None, max_examples=25)
@@ -334,28 +323,12 @@ def test_other_settings_go_to_the_client_known_or_not() -> None:
     }
 
 
-def test_a_client_gets_what_it_knows_and_the_rest_is_told() -> None:
-    client = {
-        "bootstrap.servers": "h:1",
-        "isolation.level": "read_committed",
-        "isolation.leve": "x",
-        "what.is.this": "1",
-    }
-    known, warnings = client_settings(client, CONSUMER_SETTINGS)
-    assert known == {"bootstrap.servers": "h:1", "isolation.level": "read_committed"}
-    assert [("kafka.isolation.level?" in text, "kafka.what.is.this" in text) for text in warnings] == [
-        (True, False),
-        (False, True),
-    ]
-    assert client_settings(client, ADMIN_SETTINGS)[0] == {"bootstrap.servers": "h:1"}
-
-
-def test_a_group_id_is_taken_with_a_warning() -> None:
+def test_a_group_id_is_passed_over_with_a_warning() -> None:
     options = stream({"kafka.group.id": "mine"}, groupIdPrefix="p")
     assert options.group_id == "mine"
-    assert options.client["group.id"] == "mine"
-    assert ["kafka.group.id" in text for text in options.warnings] == [True, True]
-    assert "groupIdPrefix" in options.warnings[1]
+    (warning,) = options.warnings
+    assert "kafka.group.id is passed over" in warning
+    assert "mirrorToGroup" in warning
 
 
 def test_options_of_streams_are_passed_over_in_a_batch_with_a_warning() -> None:

@@ -27,7 +27,7 @@ READS: Final[Mapping[str, Mapping[str, str]]] = {
     "two topics, untidy": {"subscribe": " {a} , {b} ,"},
     "the broker's timestamps": {"subscribe": "{c}"},
     "a pattern": {"subscribePattern": "{a}|{b}.*"},
-    "a pattern matches whole names": {"subscribePattern": "{a}."},
+    "a pattern that no topic fits": {"subscribePattern": "{a}."},
     "partitions": {"assign": '{{"{a}":[1],"{b}":[0]}}'},
     "a partition that is not there": {"assign": '{{"{a}":[1,9]}}'},
     "headers": {"subscribe": "{a}", "includeHeaders": "true"},

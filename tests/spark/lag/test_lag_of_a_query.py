@@ -14,6 +14,7 @@ import pytest
 from barnabas import Producer
 from barnabas.spark.lag import LagError, LagListener, LagMeter, LagOf, PartitionLag, QueryLag, lag, summary
 from barnabas.testing import EmbeddedBroker
+from tests.spark.reading.logs import Log, write
 from tests.spark.rig import contents
 
 _NOW_MS = 1_700_000_000_000
@@ -45,11 +46,12 @@ def test_sources_that_read_no_topics_or_have_not_begun_are_passed_over() -> None
     progress = _progress(
         _source(42, 43),
         _source({"logOffset": 3}),
+        _source({"0": {"value": 3, "runTimeMs": 5}}),
         _source(None),
         _source("None"),
         _source({"t": {"2": 1}}, {"t": {"2": 4}}),
     )
-    assert lag(progress) == (PartitionLag("t", 2, 1, 4, 3, None, source=4),)
+    assert lag(progress) == (PartitionLag("t", 2, 1, 4, 3, None, source=5),)
 
 
 def test_the_summary_is_that_of_the_jvm_connector() -> None:
@@ -118,6 +120,12 @@ def test_expired_records_count_and_the_oldest_that_is_left_gives_the_age(
         admin.delete_records({TopicPartition(topic, 0): 30})
     with LagMeter(broker.bootstrap_servers, clock=lambda: contents.FIRST_MS / 1000 + 100) as meter:
         assert meter.measure(_progress(_source({topic: {"0": 10}}))) == (PartitionLag(topic, 0, 10, 100, 90, 70.0),)
+
+
+def test_marks_of_transactions_are_no_records_to_wait_for(tmp_path: Path) -> None:
+    write(tmp_path, {"t": Log().batch([b"x"], producer_id=7).marker(7, is_commit=True)})
+    with EmbeddedBroker(tmp_path) as broker, LagMeter(broker.bootstrap_servers, timeout=5) as meter:
+        assert meter.measure(_progress(_source({"t": {"0": 1}}))) == (PartitionLag("t", 0, 1, 2, 1, 0.0),)
 
 
 def test_a_topic_that_is_gone_and_brokers_that_do_not_answer(broker: EmbeddedBroker) -> None:

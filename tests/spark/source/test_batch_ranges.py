@@ -80,15 +80,17 @@ def test_what_is_planned_as_a_whole_is_a_name_and_a_part_is_of_one_topic(
     topic = new_topic()
     send(broker, topic, 6)
     whole = batch_reader(broker, subscribe=topic)
-    from_2 = batch_reader(broker, subscribe=topic, startingOffsets={topic: {"0": 2}})
-    parts, parts_from_2 = whole.partitions(), from_2.partitions()
+    # At 6 there is nothing yet.
+    some = [batch_reader(broker, subscribe=topic, startingOffsets={topic: {"0": start}}) for start in (2, 6)]
+    parts, parts_of_some = whole.partitions(), [each.partitions() for each in some]
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.delete_topics([topic])
     broker.create_topic(topic)
-    send(broker, topic, 4)
-    assert rows(whole, parts) == 4
-    with pytest.raises(DataLossError, match="deleted and created again"):
-        rows(from_2, parts_from_2)
+    send(broker, topic, 8)
+    assert rows(whole, parts) == 8
+    for reader, planned in zip(some, parts_of_some, strict=True):
+        with pytest.raises(DataLossError, match="deleted and created again"):
+            rows(reader, planned)
 
 
 def test_a_start_beyond_the_end_is_told(broker: EmbeddedBroker, new_topic: NewTopic) -> None:

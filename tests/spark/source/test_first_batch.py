@@ -51,9 +51,19 @@ def test_an_empty_first_batch_is_on_record_too(readers: Readers, broker: Embedde
     assert planned(after, stored(initial), end) == [(topic, 0, 5, 8)]
 
 
-def test_a_start_that_stays_the_same_is_not_written_down(readers: Readers, new_topic: NewTopic) -> None:
+def test_options_that_were_changed_meanwhile_do_not_change_the_first_batch(
+    readers: Readers, broker: EmbeddedBroker, new_topic: NewTopic
+) -> None:
     topic = new_topic()
-    assert readers(subscribe=topic, startingOffsets={topic: {"0": 7}}).initialOffset() == {topic: {"0": 7}}
+    send(broker, topic, 9)
+    first = readers(subscribe=topic, startingOffsets={topic: {"0": 2}})
+    initial = first.initialOffset()
+    end = next_batch(first, initial)
+    assert end is not None
+    assert planned(first, initial, end) == [(topic, 0, 2, 9)]
+    for start in ({topic: {"0": 5}}, "latest"):
+        after = readers(subscribe=topic, startingOffsets=start)
+        assert planned(after, stored(after.initialOffset()), end) == [(topic, 0, 2, 9)]
 
 
 def test_a_query_that_begins_without_a_topic_reads_what_appears_from_its_beginning(

@@ -78,6 +78,19 @@ def test_one_of_several_topics_goes_and_the_others_go_on(
         assert planned(reader, start, end) == [("stays", 0, 0, 2)]
         assert planned(reader, start, end) == [("stays", 0, 0, 2)]
     assert caplog.text.count("PARTITIONS_DELETED") == 1
+    send(broker, "stays", 1)
+    following = next_batch(reader, end)
+    assert following is not None
+    assert planned(reader, end, following) == [("stays", 0, 2, 3)]
+    # A driver that has never met the topic knows of it from where the query was.
+    resumed = readers(subscribe="stays,goes", failOnDataLoss=False)
+    assert next_batch(resumed, start) is not None
+    assert next_batch(resumed, end) == following
+    broker.create_topic("goes")
+    send(broker, "goes", 4)
+    last = next_batch(reader, following)
+    assert last is not None
+    assert planned(reader, following, last) == [("goes", 0, 0, 4)]
 
 
 def test_a_query_whose_only_topic_went_may_wait_for_it(readers: Readers, broker: EmbeddedBroker, admin: Admin) -> None:
@@ -154,6 +167,47 @@ def test_limits_count_from_the_beginning_of_a_topic_that_was_created_again(
         ranges += planned(reader, start, end)
         start = end
     assert ranges == [("slowly", 0, 0, 5), ("slowly", 0, 5, 10), ("slowly", 0, 10, 12)]
+
+
+def test_a_topic_that_is_created_again_and_again_does_not_look_like_nothing_new(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    broker.create_topic("often")
+    reader = readers(subscribe="often", failOnDataLoss=False, maxOffsetsPerTrigger=5)
+    start: SparkOffset = {"often": {"0": 0}}
+    assert next_batch(reader, start) is None
+    for _ in range(2):
+        recreate(admin, broker, "often")
+        send(broker, "often", 9)
+        end = next_batch(reader, start)
+        assert end is not None
+        ranges = planned(reader, start, end)
+        start = end
+    while (end := next_batch(reader, start)) is not None:
+        ranges += planned(reader, start, end)
+        start = end
+    assert [each[2:] for each in ranges] == [(0, 5), (5, 9)]
+
+
+def test_places_in_an_old_topic_mean_nothing_in_a_new_one_that_grows_to_them(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    broker.create_topic("shrinks", 2)
+    send(broker, "shrinks", 5, partition=1)
+    reader = readers(subscribe="shrinks", failOnDataLoss=False, startingOffsets="earliest", minOffsetsPerTrigger=4)
+    start = stored(reader.initialOffset())
+    first = next_batch(reader, start)
+    assert first is not None
+    planned(reader, start, first)
+    recreate(admin, broker, "shrinks")
+    second = next_batch(reader, first)
+    assert second is not None
+    assert planned(reader, first, second) == []
+    admin.create_partitions({"shrinks": NewPartitions(2)})
+    send(broker, "shrinks", 7, partition=1)
+    third = next_batch(reader, second)
+    assert third is not None
+    assert planned(reader, second, third) == [("shrinks", 1, 0, 7)]
 
 
 def test_tasks_of_a_batch_read_nothing_of_a_topic_that_came_after_its_end_was_found(

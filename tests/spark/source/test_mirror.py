@@ -54,7 +54,6 @@ def test_a_group_in_use_is_warned_about_and_the_query_goes_on(
 
 
 def test_only_what_changed_is_committed_and_a_failure_gives_the_group_a_rest(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)  # whatever ran before in this process
     committed: list[Positions] = []
     now_ms, is_broken = 0.0, False
 

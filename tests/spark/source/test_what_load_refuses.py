@@ -65,6 +65,12 @@ def test_settings_of_a_producer_are_for_dead_letters(caplog: pytest.LogCaptureFi
     assert not caplog.text
 
 
+def test_only_a_group_that_there_is_can_be_named_in_errors() -> None:
+    plain, grouped = source(groupIdPrefix="p"), source(kafka__group__id="mine")
+    assert plain.reader(plain.schema())._tasks.plan.group_id is None
+    assert grouped.reader(grouped.schema())._tasks.plan.group_id == "mine"
+
+
 def test_passwords_are_not_shown() -> None:
     secret = {"sasl.password": "s3cret"}
     assert "s3cret" not in repr(Tasks(ReadPlan(secret), None, secret))

@@ -87,10 +87,7 @@ def partitions_deleted(
         text += f" What they held from these offsets on is lost: {positions_text(known)}."
     if group_id is None:
         return _loss("PARTITIONS_DELETED", text)
-    text += (
-        f" The query sets kafka.group.id to {group_id!r}. Other programs in that group may take partitions from it; so"
-        " remove the option, or give each query a group of its own."
-    )
+    text += f" That the query sets kafka.group.id to {group_id!r} is not the cause: it reads without a group."
     return _loss("PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT", text)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, get_args
+from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.spark.core import errors
@@ -32,22 +32,23 @@ def limits_of_stream(given: Given) -> tuple[Limit, Limit]:
     for name in "endingOffsets", "endingOffsetsByTimestamp":
         if name in given:
             raise OptionError(f"Option {name} is for batches: a stream has no end. Remove it, or use spark.read.")
-    return _limit(given, "starting", Latest()), Latest()
+    return _start(given, Latest()), Latest()
 
 
 def limits_of_batch(given: Given) -> tuple[Limit, Limit]:
-    start, end = _limit(given, "starting", Earliest()), _limit(given, "ending", Latest())
+    # Where no record is as late as the end, all are before it.
+    start, end = _start(given, Earliest()), _limit(given, "ending", Latest(), "latest")
     _refuse_latest_start(start)
     _refuse_earliest_end(end)
     _refuse_end_before_start(start, end)
     return start, end
 
 
-def _limit(given: Given, side: str, default: Limit) -> Limit:
-    on_no_match: OnNoMatch = given.read("startingOffsetsByTimestampStrategy", _strategy, _ERROR)
-    if side == "ending":
-        # Where no record is as late as the end, all are before it.
-        on_no_match = "latest"
+def _start(given: Given, default: Limit) -> Limit:
+    return _limit(given, "starting", default, given.read("startingOffsetsByTimestampStrategy", _strategy, _ERROR))
+
+
+def _limit(given: Given, side: str, default: Limit, on_no_match: OnNoMatch) -> Limit:
     timestamp_ms = given.read(f"{side}Timestamp", lambda name, text: whole(0)(name, trimmed(text)), None)
     if timestamp_ms is not None:
         return Timestamp(timestamp_ms, on_no_match)
@@ -58,10 +59,11 @@ def _limit(given: Given, side: str, default: Limit) -> Limit:
 
 
 def _strategy(name: str, text: str) -> OnNoMatch:
-    for choice in get_args(OnNoMatch):
-        if text.lower() == choice:
-            found: OnNoMatch = choice
-            return found
+    match text.lower():
+        case "error":
+            return "error"
+        case "latest":
+            return "latest"
     raise OptionError(f"Option {name} is {text!r}; allowed are error and latest.")
 
 

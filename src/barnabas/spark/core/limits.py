@@ -51,11 +51,6 @@ class Timestamp:
 Limit = Earliest | Latest | Offsets | Timestamps | Timestamp
 
 
-def is_fixed(limit: Limit) -> bool:
-    """Whether the same offsets come out of it however often the cluster is asked."""
-    return isinstance(limit, Offsets) and all(offset >= 0 for offset in limit.offsets.values())
-
-
 def may_skip_when_asked_again(limit: Limit) -> bool:
     """Whether asking later could answer with a later place although the records between are still there."""
     if isinstance(limit, Offsets):

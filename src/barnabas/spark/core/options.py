@@ -6,37 +6,18 @@ is in `warnings`. Options that nobody knows pass, as everywhere in Spark, except
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
-from barnabas.base.settings.names import nearest_name
 from barnabas.base.settings.units import INT_MAX, MINUTE_MS
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.core.given import Given
 from barnabas.spark.core.java_regex import RegexError, compile_java
 from barnabas.spark.core.limit_options import limits_of_batch, limits_of_stream
-from barnabas.spark.core.limits import Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
+from barnabas.spark.core.limits import Limit
 from barnabas.spark.core.selection import Partitions, Pattern, Selection, Topics
 from barnabas.spark.core.values import boolean, partitions, size_bytes, time_ms, trimmed, whole
-
-__all__ = [
-    "DECODING_OPTIONS",
-    "SELECTIONS",
-    "Earliest",
-    "Latest",
-    "Limit",
-    "Offsets",
-    "Partitions",
-    "Pattern",
-    "Selection",
-    "SinkOptions",
-    "SourceOptions",
-    "Timestamp",
-    "Timestamps",
-    "Topics",
-    "client_settings",
-]
 
 SELECTIONS: Final = ("subscribe", "subscribePattern", "assign")
 #: Options that only a stream heeds. In a batch they are passed over with a warning.
@@ -83,6 +64,7 @@ _SOURCE_OPTIONS: Final = (
     "pushFilters",
     *DECODING_OPTIONS,
 )
+#: `includeHeaders` is known because the JVM connector documents it. It writes headers in either case, and so do we.
 _SINK_OPTIONS: Final = ("topic", "includeHeaders", "includeTimestamp", "delivery")
 
 _DELAY_MS: Final = 15 * MINUTE_MS
@@ -104,11 +86,6 @@ _REFUSED_BY_SINK: Final = {
     "transactional.id": "the sink writes at least once. Exactly once will come with transactions, under the option"
     " delivery",
 }
-
-_GROUP_ID_WARNING: Final = (
-    "kafka.group.id is set. Give every query a group of its own, since queries in one group disturb each other, or"
-    " leave it out: the source does not need it."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +111,7 @@ class SourceOptions:
     max_bytes_per_partition: int | None
     min_partitions: int | None
     max_records_per_partition: int | None
-    group_id_prefix: str
+    #: Told in errors: the source reads without a group.
     group_id: str | None
     include_headers: bool
     mirror_group: str | None
@@ -165,8 +142,6 @@ class SourceOptions:
             max_bytes_per_partition=given.read("maxBytesPerPartition", size_bytes, None),
             min_partitions=given.read("minPartitions", whole(1, INT_MAX), None),
             max_records_per_partition=given.read("maxRecordsPerPartition", whole(1), None),
-            group_id_prefix=given.text("groupIdPrefix")
-            or ("spark-kafka-source" if is_streaming else "spark-kafka-relation"),
             group_id=client.get("group.id"),
             include_headers=given.read("includeHeaders", boolean, False),
             mirror_group=given.read("mirrorToGroup", _name, None) if is_streaming else None,
@@ -182,8 +157,6 @@ class SinkOptions:
     client: dict[str, str] = field(repr=False)
     #: For all rows, whatever their column `topic` says; None: the column counts.
     topic: str | None
-    #: Accepted because the JVM connector documents it. It writes the column `headers` in either case, and so do we.
-    include_headers: bool
     #: Whether the column `timestamp` becomes the records' timestamp.
     include_timestamp: bool
     delivery: Literal["at-least-once"]
@@ -196,27 +169,10 @@ class SinkOptions:
         return cls(
             client=given.client(_REFUSED_BY_SINK),
             topic=given.read("topic", _name, None),
-            include_headers=given.read("includeHeaders", boolean, False),
             include_timestamp=given.read("includeTimestamp", boolean, False),
             delivery=given.read("delivery", _delivery, "at-least-once"),
             warnings=tuple(given.slips()),
         )
-
-
-def client_settings(client: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The settings that a client knows (its registry is `known`), and a warning for each of the others.
-
-    The source gives the same `kafka.*` to a consumer and an admin, as the JVM connector does; so a setting of one of
-    them is unknown to the other, and only what neither knows deserves to be told: hand in both for the warnings.
-    """
-    settings = {name: value for name, value in client.items() if name in known}
-    warnings = []
-    for name in client:
-        if name not in known:
-            nearest = nearest_name(name, known)
-            hint = f"; did you mean kafka.{nearest}?" if nearest else ""
-            warnings.append(f"Option kafka.{name} is passed over: our clients have no such setting{hint}")
-    return settings, tuple(warnings)
 
 
 def _selection(given: Given) -> Selection:
@@ -306,6 +262,7 @@ def _oddities(given: Given, *, is_streaming: bool) -> Iterator[str]:
     elif "endingTimestamp" in given:
         yield "Option endingTimestamp is passed over: a stream has no end."
     if "kafka.group.id" in given:
-        yield _GROUP_ID_WARNING
-        if "groupIdPrefix" in given:
-            yield "Option groupIdPrefix is passed over, since kafka.group.id is set."
+        yield (
+            "Option kafka.group.id is passed over: the source reads without a consumer group. To see in one how far a"
+            " query is, use the option mirrorToGroup."
+        )

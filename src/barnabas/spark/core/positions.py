@@ -1,9 +1,9 @@
 """Positions in partitions, and the form in which Spark keeps them: JSON that the JVM connector reads as well.
 
 Spark stores for every batch where it ends, and takes that as the start of the next. Where the first batch starts is
-stored nowhere: after a crash the source is asked for its initial offset again, and with `latest` or a timestamp it
-could answer with a later one than before; the records between would be lost. So the end of the first batch tells its
-start as well, in keys that cannot be topics:
+stored nowhere: after a crash the source is asked for its initial offset again, and with `latest`, a timestamp, or other
+options than before it could answer with a later one; the records between would be lost. So the end of the first batch
+tells its start as well, in keys that cannot be topics:
 
     {"clicks": {"0": 150}, "@start clicks 0 100": {}}
 
@@ -25,7 +25,7 @@ from typing import Final
 from barnabas.base.ids import TopicPartition
 from barnabas.base.settings.units import INT_MAX, LONG_MAX
 from barnabas.spark.core.errors import OptionError, first_batch_without_start
-from barnabas.spark.core.limits import Limit, is_fixed, may_skip_when_asked_again
+from barnabas.spark.core.limits import Limit, may_skip_when_asked_again
 
 #: The next offset to read of each partition.
 Positions = dict[TopicPartition, int]
@@ -81,9 +81,9 @@ def anew_in(start: SparkOffset, end: SparkOffset) -> Positions:
     return {} if start == end else _positions_in_keys(end, _ANEW)
 
 
-def initial_offset(positions: Mapping[TopicPartition, int], starting: Limit) -> SparkOffset:
-    """What `initialOffset` answers. It carries itself as start, unless asking again gives the same in any case."""
-    return to_offset(positions, None if is_fixed(starting) else positions)
+def initial_offset(positions: Mapping[TopicPartition, int]) -> SparkOffset:
+    """What `initialOffset` answers. It carries itself as start."""
+    return to_offset(positions, positions)
 
 
 def end_offset(
@@ -97,7 +97,11 @@ def end_offset(
     if begin == end and not anew:
         return start
     starts = starts_of(start)
-    return to_offset(end, starts if starts == begin else None, anew)
+    starts = starts if starts == begin else None
+    offset = to_offset(end, starts, anew)
+    # The batch before may have begun anew as well, and ended in the same places: this one would seem to be none. So it
+    # takes nothing yet, and the next one has all.
+    return offset if offset != start else to_offset({**end, **(anew or {})}, starts, anew)
 
 
 def batch_start(start: SparkOffset, end: SparkOffset, starting: Limit) -> Positions:

@@ -15,6 +15,7 @@ from barnabas.spark.core.errors import OptionError
 _JAVA_BLANK: Final = "".join(map(chr, range(0x21)))
 # Enough digits for any number; Python refuses to read thousands of them.
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,100}")
+_DIGITS: Final = re.compile(r"[0-9]{1,100}")
 _TIME: Final = re.compile(r"(-?[0-9]{1,100})([a-z]+)?")
 _SIZE: Final = re.compile(r"([0-9]{1,100})([a-z]+)?")
 _MICROSECONDS: Final = {
@@ -135,7 +136,7 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _partition(name: str, text: str, example: str, topic: str, partition: str) -> TopicPartition:
-    if not _WHOLE_NUMBER.fullmatch(partition) or not partition.isdigit() or int(partition) > INT_MAX:
+    if not _DIGITS.fullmatch(partition) or int(partition) > INT_MAX:
         _refuse(name, text, example, f"{partition!r} is not a partition of {topic!r}")
     return TopicPartition(topic, int(partition))
 
