@@ -41,6 +41,20 @@ DELTA = """(org.apache.spark.sql.pipelines.graph.DatasetManager$TableMaterializa
 org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure \
 the provider name is correct. SQLSTATE: 42K02"""
 
+#: A missing method, as Delta for Spark 4.2 tells it.
+MISSING = """[STREAM_FAILED] Query [id = 223f, runId = 3471] terminated with exception: 'void org.apache.spark.sql.\
+execution.LogicalRDD.<init>(scala.collection.immutable.Seq, boolean, scala.Option)' SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: [id = 223f, runId = 3471]"""
+
+#: A class that became an interface, as Iceberg for Spark 4.1 tells it, through gRPC.
+CHANGED = """<_MultiThreadedRendezvous of RPC that terminated with:
+	status = StatusCode.UNKNOWN
+	details = "class org.apache.iceberg.spark.source.SparkView can not implement org.apache.spark.sql.connector.\
+catalog.View, because it is not an interface (View is in unnamed module of loader 'app')"
+	debug_error_string = "UNKNOWN:class org.apache.iceberg.spark.source.SparkView can not implement"
+>"""
+
 
 @pytest.mark.parametrize(
     ("said", "told"),
@@ -60,6 +74,27 @@ def test_the_innermost_cause_is_told(said: str, told: str) -> None:
     assert "\n" not in found
     assert "SQLSTATE" not in found
     assert "runId" not in found
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (MISSING, "'void org.apache.spark.sql.execution.LogicalRDD.<init>(scala.collection.immutable.Seq, boolean, "
+         "scala.Option)'"),
+        (CHANGED, "class org.apache.iceberg.spark.source.SparkView can not implement org.apache.spark.sql.connector."
+         "catalog.View, because it is not an interface (View is in unnamed module of loader 'app')"),
+        ("java.lang.NoClassDefFoundError: org/apache/spark/sql/Gone$", "org/apache/spark/sql/Gone$"),
+        ("java.lang.IncompatibleClassChangeError: Found interface a.b.C, but class was expected",
+         "Found interface a.b.C, but class was expected"),
+    ],
+)  # fmt: skip
+def test_jars_for_another_spark_are_called_that(said: str, told: str) -> None:
+    expected = f"a jar that Spark was given (spark.jars, spark.jars.packages) is for another release of Spark: {told}"
+    assert cause(said) == expected
+
+
+def test_what_only_went_through_grpc_is_told_without_it() -> None:
+    assert cause(CHANGED.replace("can not implement", "has nothing to do with")).startswith("class org.apache.iceberg")
 
 
 def test_long_causes_are_cut() -> None:

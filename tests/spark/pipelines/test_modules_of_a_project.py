@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from barnabas.spark.pipelines.definitions import _at_home
+from barnabas.spark.pipelines.definitions import _at_home, _pickled_by_value
 
 
 def value_of(module: str, folder: Path) -> object:
@@ -42,3 +43,20 @@ def test_a_python_that_is_installed_in_the_folder_is_left_alone(
     value_of("toy_stdlib_later", tmp_path)
     assert sys.modules["toy_stdlib"] is before
     assert "toy_stdlib_later" in sys.modules
+
+
+def test_functions_reach_machines_that_do_not_have_the_folder(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    cloudpickle = importlib.import_module("pyspark.cloudpickle")
+    (tmp_path / "toy_words.py").write_text("MARK = '!'\n\ndef marked(text): return text + MARK")
+    (tmp_path / "toy_shouts.py").write_text("import toy_words\n\ndef loud(text): return toy_words.marked(text.upper())")
+    with _at_home(tmp_path) as own_modules, _pickled_by_value() as pickle_by_value:
+        loud = importlib.import_module("toy_shouts").loud
+        assert own_modules() == ["toy_shouts", "toy_words"]
+        pickle_by_value(own_modules())
+        pickle_by_value(own_modules())
+        whole = cloudpickle.dumps(loud)
+    code = f"from pyspark import cloudpickle; print(cloudpickle.loads({whole!r})('hello'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/")
+    assert done.stdout == "HELLO!\n", done.stderr
+    assert not {"toy_shouts", "toy_words"} & cloudpickle.list_registry_pickle_by_value()

@@ -388,3 +388,39 @@ def test_ctrl_c_stays_with_who_had_it() -> None:
     with server._signals_kept():
         signal.signal(signal.SIGINT, lambda *_: None)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+class Ear(Silent):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def said(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def test_clusters_are_told_of_folders_that_may_be_on_this_machine_alone(project: Project) -> None:
+    elsewhere = {"spark.sql.warehouse.dir": "s3a://bucket/tables"}
+
+    def heard(project: Project, master: str, settings: dict[str, str]) -> list[str]:
+        ear = Ear()
+        running._tell_of_local_folders(project, master, settings, ear)
+        return ear.heard
+
+    both = f"{project.storage} and at {project.tables}"
+    assert [text.endswith(both) for text in heard(project, "spark://host:7077", {})] == [True]
+    assert [text.endswith(f"at {project.storage}") for text in heard(project, "yarn", elsewhere)] == [True]
+    assert heard(replace(project, storage="s3a://bucket/storage"), "yarn", elsewhere) == []
+    assert heard(project, "local[*]", {}) == heard(project, "local-cluster[2,1,1024]", {}) == []
+
+
+def test_a_jvm_that_ends_at_once_has_told_its_log_why(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text(
+        "WARNING: Using incubator modules\n"
+        'Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: a#b;1: not found]\n'
+        "\tat org.apache.spark.util.MavenUtils$.resolve(MavenUtils.scala:528)\n"
+    )
+    assert server._last_words(log) == "java.lang.RuntimeException: [unresolved dependency: a#b;1: not found]"
+    log.write_text("killed")
+    assert server._last_words(log) is None
+    assert server._last_words(None) is None

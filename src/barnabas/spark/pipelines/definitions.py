@@ -6,12 +6,14 @@ anew in each update; files are read in the order of their names; what goes wrong
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.pipelines.failures import PipelineError, of_definition
@@ -33,29 +35,42 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def register(project: Project, spark: SparkSession, graph_id: str) -> Graph:
-    """Run the definition files of a project, so that Spark knows what they define."""
+def register(project: Project, spark: SparkSession, graph_id: str, *, has_other_machines: bool = False) -> Graph:
+    """Run the definition files of a project, so that Spark knows what they define.
+
+    Machines other than this one do not have the project's folder: there, functions of its modules come with the plan.
+    """
     from pyspark.pipelines.graph_element_registry import graph_element_registration_context
 
     graph = Graph()
-    registry = _registry(project, spark, graph_id, graph)
-    with _at_home(project.folder), graph_element_registration_context(registry):
-        for file in project.definitions:
-            try:
-                if file.suffix == ".sql":
-                    text = file.read_text(encoding="utf-8")
-                    registry.register_sql(text, file.relative_to(project.folder))
-                    sql_graph(text, str(file.relative_to(project.folder)), graph)
-                else:
-                    _run(file, spark, graph_id)
-            except PipelineError:
-                raise
-            except Exception as failure:
-                raise of_definition(failure, file, project.folder) from failure
+    with _at_home(project.folder) as own_modules, _pickled_by_value() as pickle_by_value:
+
+        def before_plan() -> None:
+            if has_other_machines:
+                pickle_by_value(own_modules())
+
+        registry = _registry(project, spark, graph_id, graph, before_plan)
+        with graph_element_registration_context(registry):
+            _run_all(project, spark, graph_id, registry, graph)
     if not graph.datasets:
         files = ", ".join(str(file.relative_to(project.folder)) for file in project.definitions)
         raise PipelineError(f"{project.spec.name}: nothing is defined in {files}")
     return graph
+
+
+def _run_all(project: Project, spark: SparkSession, graph_id: str, registry: Any, graph: Graph) -> None:
+    for file in project.definitions:
+        try:
+            if file.suffix == ".sql":
+                text = file.read_text(encoding="utf-8")
+                registry.register_sql(text, file.relative_to(project.folder))
+                sql_graph(text, str(file.relative_to(project.folder)), graph)
+            else:
+                _run(file, spark, graph_id)
+        except PipelineError:
+            raise
+        except Exception as failure:
+            raise of_definition(failure, file, project.folder) from failure
 
 
 def _run(file: Path, spark: SparkSession, graph_id: str) -> None:
@@ -72,25 +87,58 @@ def _run(file: Path, spark: SparkSession, graph_id: str) -> None:
 
 
 @contextmanager
-def _at_home(folder: Path) -> Iterator[None]:
+def _at_home(folder: Path) -> Iterator[Callable[[], list[str]]]:
     """The project's folder is where relative paths start, and where its own modules are imported from, each time anew
-    so that the next update sees what was changed. A Python that is installed in there is not the project's own."""
+    so that the next update sees what was changed. A Python that is installed in there is not the project's own.
+
+    Hands over a function that tells which of these modules were imported so far."""
     before, known = os.getcwd(), set(sys.modules)
     environments = [path for path in (sys.prefix, sys.base_prefix) if Path(path).is_relative_to(folder)]
+
+    def own_modules() -> list[str]:
+        found = []
+        for name in sorted(sys.modules.keys() - known):
+            path = Path(getattr(sys.modules[name], "__file__", None) or "")
+            if path.is_relative_to(folder) and not any(path.is_relative_to(each) for each in environments):
+                found.append(name)
+        return found
+
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     try:
-        yield
+        yield own_modules
     finally:
         sys.path.remove(str(folder))
         os.chdir(before)
-        for name in sys.modules.keys() - known:
-            path = Path(getattr(sys.modules[name], "__file__", None) or "")
-            if path.is_relative_to(folder) and not any(path.is_relative_to(each) for each in environments):
-                del sys.modules[name]
+        for name in own_modules():
+            del sys.modules[name]
 
 
-def _registry(project: Project, spark: SparkSession, graph_id: str, graph: Graph) -> Any:
+@contextmanager
+def _pickled_by_value() -> Iterator[Callable[[list[str]], None]]:
+    """Hands over a function that lets what is pickled from now on, within the block, hold whole functions of modules,
+    rather than the names by which to import them."""
+    pickle: Any = importlib.import_module("pyspark.cloudpickle")
+    taken: dict[str, ModuleType] = {}
+
+    def take(names: list[str]) -> None:
+        for name in names:
+            module = sys.modules[name]
+            # One that calls itself otherwise is not found by its name on the other side either.
+            if module.__name__ == name and name not in taken:
+                pickle.register_pickle_by_value(module)
+                taken[name] = module
+
+    try:
+        yield take
+    finally:
+        for module in taken.values():
+            pickle.unregister_pickle_by_value(module)
+
+
+def _registry(
+    project: Project, spark: SparkSession, graph_id: str, graph: Graph, before_plan: Callable[[], None]
+) -> Any:
     """Spark's registry, which also writes down what passes through it."""
     from pyspark.pipelines.output import MaterializedView, Sink, TemporaryView
     from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
@@ -110,6 +158,7 @@ def _registry(project: Project, spark: SparkSession, graph_id: str, graph: Graph
 
             def remembered() -> Any:
                 made.append(flow.func())
+                before_plan()
                 return made[-1]
 
             try:

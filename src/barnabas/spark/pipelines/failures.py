@@ -23,6 +23,16 @@ _PYTHON_TRACE: Final = "Traceback (most recent call last):"
 #: `(org.apache.spark.SomeException) text`, `org.apache.spark.SomeException: text`, at the start of a message.
 _JAVA_CLASS: Final = re.compile(r"^\(?(?:[a-z_][\w$]*\.)+[A-Z][\w$.]*\)?:? *")
 _QUERY: Final = re.compile(r"^(?:\[STREAM_FAILED\] )?Query \[id = [^\]]+\] terminated with exception: *")
+#: What gRPC makes of an error that Spark did not foresee.
+_GRPC: Final = re.compile(r'^<_\w+ of RPC that terminated with:\s+status = [\w.]+\s+details = "(?P<text>.*?)"\n', re.S)
+#: The words of Java's machine for classes that do not fit together. The first is all that it says of a missing method.
+_MISFIT: Final = re.compile(
+    r"^'[\w.$\[\]]+ [\w.$]+\.(?:\w+|<init>)\([^']*\)'$"
+    r"|^class \S+ can ?not (?:implement|inherit from) "
+    r"|^Found (?:interface|class) \S+, but (?:interface|class) was expected"
+    r"|^(?:Receiver class|Method) \S+ (?:does not define or inherit|is abstract)"
+    r"|^org/apache/spark/[\w/$]+$"
+)
 #: Spark's names of its errors. Those of topics stay: people look them up.
 _CONDITION: Final = re.compile(r"^\[(?!KAFKA_)[A-Z][A-Z0-9_.]+\] ")
 _NOISE: Final = (
@@ -35,18 +45,19 @@ _NOISE: Final = (
     re.compile(r"\n'?[A-Z]\w+ .*", re.S),
     re.compile(r" If necessary set \"[^\"]+\" to \"?\w+\"? to bypass this error\."),
 )
+_SAME_RELEASE: Final = ", where SPARK is the release that runs here, as in 4.3: jars for an older one do not work"
 #: What a format needs that is not part of Spark.
 _FORMATS: Final = {
     "delta": (
-        "--conf spark.jars.packages=io.delta:delta-spark_2.13:VERSION "
+        "--conf spark.jars.packages=io.delta:delta-spark_SPARK_2.13:VERSION "
         "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension "
-        "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog" + _SAME_RELEASE
     ),
     "iceberg": (
-        "--conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:VERSION "
+        "--conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:VERSION "
         "--conf spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions "
         "--conf spark.sql.catalog.spark_catalog=org.apache.iceberg.spark.SparkSessionCatalog "
-        "--conf spark.sql.catalog.spark_catalog.type=hive"
+        "--conf spark.sql.catalog.spark_catalog.type=hive" + _SAME_RELEASE
     ),
     "kafka": "nothing: write format `barnabas`, which takes the same options",
     "barnabas": "PYSPARK_PYTHON to lead to a Python in which Barnabas is installed",
@@ -79,6 +90,9 @@ def cause(text: str) -> str:
         matches = list(_PYTHON_CAUSE.finditer(inner))
         if matches:
             found = matches[-1]["text"] if "." in matches[-1]["kind"] else matches[-1][0]
+    in_grpc = _GRPC.match(found)
+    if in_grpc is not None:
+        found = in_grpc["text"]
     for noise in _NOISE:
         found = noise.sub("", found)
     found = _peeled(found)
@@ -86,6 +100,8 @@ def cause(text: str) -> str:
     if missing is not None:
         return missing
     found = " ".join(_CONDITION.sub("", found).split())
+    if _MISFIT.match(found):
+        found = f"a jar that Spark was given (spark.jars, spark.jars.packages) is for another release of Spark: {found}"
     return found if len(found) <= _MAX_CHARS else found[:_MAX_CHARS].rstrip() + " …"
 
 

@@ -100,6 +100,7 @@ def run_project(
             check_brokers({**project.configuration, **settings})
         log = None if is_verbose else project.working_folder / "spark.log"
         reporter.said(f"starting Spark at {master}")
+        _tell_of_local_folders(project, master, settings, reporter)
         try:
             with started(project, master, settings, log=log, stop=stop) as server:
                 run = _Run(project, server, settings, log, reporter, stop)
@@ -140,6 +141,14 @@ def _check_place(project: Project) -> None:
                 f"({project.tables}) and the checkpoints ({project.storage}) first"
             )
     note.write_text(str(project.folder), encoding="utf-8")
+
+
+def _tell_of_local_folders(project: Project, master: str, settings: Mapping[str, str], reporter: Reporter) -> None:
+    """Workers on other machines would write to their own disks, and nobody would find the rows again."""
+    places = (project.storage, settings.get("spark.sql.warehouse.dir") or project.tables)
+    local = [place for place in places if place.startswith("file:")]
+    if local and not master.startswith("local"):
+        reporter.said(f"every machine of the cluster must have the same folder at {' and at '.join(local)}")
 
 
 class Numbers:
@@ -426,7 +435,7 @@ class _Run:
             default_database=self.project.database,
             sql_conf=self.server.changeable({**self.project.configuration, **self.settings}),
         )
-        graph = register(self.project, spark, graph_id)
+        graph = register(self.project, spark, graph_id, has_other_machines=self.server.has_other_machines)
         self._graph = self._lags.graph = graph
         with self._numbers.lock:
             tracker.defined(graph)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -117,6 +118,11 @@ class Server:
         return cast("SparkSession", session)
 
     @property
+    def has_other_machines(self) -> bool:
+        """Whether workers may run where the project's folder is not to be found."""
+        return not str(self._context.master).startswith("local")
+
+    @property
     def has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
@@ -210,7 +216,8 @@ def _launched(conf: Any, output: Any, log: Path | None, stop: threading.Event) -
     try:
         gateway = launch(conf, popen_kwargs={"stdout": output, "stderr": output})
     except Exception as failure:
-        raise PipelineError(f"Spark does not start{where}: {cause(str(failure))}") from failure
+        why = _last_words(log) or str(failure)
+        raise PipelineError(f"Spark does not start{where}: {cause(why)}") from failure
     process: subprocess.Popen[bytes] | None = gateway.proc
     context: Any = None
     try:
@@ -266,6 +273,15 @@ def _java_text(failure: Exception) -> str:
     """What Java said, where the failure is one of its own."""
     java: Any = getattr(failure, "java_exception", None)
     return str(failure) if java is None else str(java.toString())
+
+
+def _last_words(log: Path | None) -> str | None:
+    """Why a JVM ended before anybody could ask it, as when a package is not to be had."""
+    if log is None:
+        return None
+    text = log.read_text(encoding="utf-8", errors="replace")
+    found = re.search(r'^Exception in thread "main" (.+)', text, re.M)
+    return None if found is None else found[1]
 
 
 def _forget_context() -> None:
