@@ -112,6 +112,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # The old topic may have had partitions that the new one has not, or not yet.
         again = {each.topic for each in anew}
         begin = {each: position for each, position in begin.items() if each.topic not in again} | anew
+        run.latest = {each: end for each, end in run.latest.items() if each.topic not in again or each in anew}
+        if run.target is not None:
+            run.target = run.latest
         end = run.latest if isinstance(limit, ReadAllAvailable) else self._admit(begin, run.latest)
         return end_offset(start, end, anew)
 
@@ -131,8 +134,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         again = {each.topic for each in anew_in(start, end)}
         for topic in sorted(again):
             self._report(errors.topic_created_again(topic))
-        run.topic_ids |= {topic: each for topic, each in run.cluster.topic_ids().items() if topic in again}
         ranges = self._plan(begin, until)
+        # That may have been another look, and the first one at a topic: if it is created again, nobody would know.
+        self._remember_topics()
         # Of a topic that is another one since the end of the batch was found, tasks read nothing: the positions are not
         # its own. The next batch begins with it anew.
         return [*input_partitions(ranges, self._options, self._tasks.plan.client, run.topic_ids)]
@@ -234,7 +238,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         run = self._run
         now = run.cluster.topic_ids()
         again = {topic for topic, topic_id in run.topic_ids.items() if now.get(topic, topic_id) != topic_id}
-        return run.cluster.earliest(partition for partition in latest if partition.topic in again)
+        first = run.cluster.earliest(partition for partition in latest if partition.topic in again)
+        # The ids of this very look: by the next one they may be others, of which these are not the first offsets.
+        seen = run.cluster.topic_ids()
+        run.topic_ids |= {each.topic: seen[each.topic] for each in first if each.topic in seen}
+        return first
 
     def _check_target(self, target: Positions, until: Positions) -> None:
         """A batch of a run with `availableNow` stays within its target, and the target is still there."""
