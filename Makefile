@@ -57,7 +57,7 @@ layers: $(VENV)/installed-for-tests
 	$(VENV)/bin/lint-imports
 
 pytest: $(VENV)/installed-for-tests
-	$(SPARK) $(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not slow"
+	$(SPARK) $(PYTHON) -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "not slow"
 
 # What `make test` has no time for: further comparisons and faults on Spark, and drivers and executors killed by 20 seeds.
 test-slow: $(VENV)/installed-for-tests oracles

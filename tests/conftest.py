@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-#: Long queues of tests: those that share a Spark session, and those that start and kill Spark in other processes.
-LONG_QUEUES: Final = ("spark session", "spark processes")
-#: Folders whose tests share processes that take seconds to start.
-SHARING_FOLDERS: Final = ("tests/cli", "tests/compat")
+#: Tests that stay together when workers share them out, in this order, since they share processes that take seconds to
+#: start: one Spark session, a node, an Apache Kafka. All others stay together by file.
+_QUEUES: Final = {
+    "spark session": (
+        "tests/spark/decoding/test_decoding_in_a_query.py",
+        "tests/spark/decoding/test_json_against_from_json.py",
+        "tests/spark/decoding/test_schema_language.py",
+        "tests/spark/jvm/",
+        "tests/spark/lag/test_lag_of_running_queries.py",
+        "tests/spark/pipelines/test_quality_rules.py",
+        "tests/spark/sink/test_sink_in_spark.py",
+        "tests/spark/source/test_in_spark.py",
+        "tests/spark/test_guide.py",
+    ),
+    "spark in other processes": ("tests/spark/crashes/", "tests/spark/demo/test_demo_is_exact.py"),
+    "compat": ("tests/compat/",),
+    "cli": ("tests/cli/",),
+}
 
 
-@pytest.hookimpl(tryfirst=True)
+def _queue_of(test: str) -> str:
+    return next((name for name, places in _QUEUES.items() if test.startswith(places)), test.partition("::")[0])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests stay together when several workers share them out. What is long comes first."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(LONG_QUEUES[0]))
-        elif item.get_closest_marker("xdist_group") is None:
-            file = item.nodeid.partition("::")[0]
-            folder = file.rpartition("/")[0]
-            item.add_marker(pytest.mark.xdist_group(folder if folder in SHARING_FOLDERS else file))
-    items.sort(key=lambda item: _queue(item) not in LONG_QUEUES)
+    """What takes longest must not begin last."""
+    order = [*_QUEUES]
+    items.sort(key=lambda item: order.index(queue) if (queue := _queue_of(item.nodeid)) in order else len(order))
 
 
-def _queue(item: pytest.Item) -> str:
-    marker = item.get_closest_marker("xdist_group")
-    return "" if marker is None else str(marker.args[0])
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduling = LoadScopeScheduling(config, log)
+    scheduling._split_scope = _queue_of
+    return scheduling
 
 
 @pytest.fixture(autouse=True)

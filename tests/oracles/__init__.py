@@ -16,6 +16,9 @@ SOURCES = Path(__file__).parent
 CURRENT = "4.3.1"
 OLDEST_VERSIONS = "3.9.1"
 
+#: The compiler and the collector that start fast: these programs live for seconds.
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
 
 def kafka_jars(release: str = CURRENT) -> Path | None:
     """The folder with the jars of a release, if it was fetched."""
@@ -39,7 +42,7 @@ def needs_kafka(release: str = CURRENT) -> pytest.MarkDecorator:
 def run_java(source: str, text: str, release: str = CURRENT, arguments: tuple[str, ...] = ()) -> str:
     """Run one of the Java programs beside this file with Kafka on its class path; give it `text`, return its output."""
     done = subprocess.run(
-        ["java", "-cp", f"{kafka_jars(release)}/*", str(SOURCES / source), *arguments],
+        ["java", *QUICK_JVM, "-cp", f"{kafka_jars(release)}/*", str(SOURCES / source), *arguments],
         input=text,
         capture_output=True,
         text=True,

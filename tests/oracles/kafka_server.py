@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from tests.oracles import kafka_jars, missing
+from tests.oracles import QUICK_JVM, kafka_jars, missing
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _START_TIMEOUT_S = 60
@@ -24,8 +24,7 @@ _STOP_TIMEOUT_S = 20
 #: The features that our node finalises: metadata.version 25, and neither new consumer groups nor new transactions.
 _FORMAT = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
 
-#: A small heap, and the compiler that starts fast: the node lives for a minute.
-_JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
+_JVM = (*QUICK_JVM, "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
 
 
 class KafkaServer:

@@ -24,7 +24,7 @@ from barnabas.spark.core.positions import Positions, from_offset, to_offset
 from barnabas.spark.core.ranges import OffsetRange, split
 from barnabas.spark.core.selection import Partitions, Pattern, Topics
 from barnabas.spark.core.values import size_bytes, time_ms
-from tests.oracles import SOURCES
+from tests.oracles import QUICK_JVM, SOURCES
 from tests.spark.rig.sessions import connector_jars, connector_missing
 
 Case = dict[str, Any]
@@ -49,10 +49,8 @@ pytestmark = pytest.mark.skipif(reason_to_skip() is not None, reason=reason_to_s
 def ask(cases: list[Case]) -> list[Any]:
     """The connector's answers; an error is a string."""
     class_path = ":".join([*map(str, connector_jars()), f"{spark_jars()}/*"])
-    # A short run is faster with the quick compiler alone.
-    flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     done = subprocess.run(
-        ["java", *flags, "-cp", class_path, str(SOURCES / "SparkConnector.java")],
+        ["java", *QUICK_JVM, "-cp", class_path, str(SOURCES / "SparkConnector.java")],
         input="".join(json.dumps(case) + "\n" for case in cases),
         capture_output=True,
         text=True,

@@ -10,10 +10,7 @@ from barnabas.testing import EmbeddedBroker
 from tests.spark.crashes import stories
 from tests.spark.rig import sessions
 
-pytestmark = [
-    pytest.mark.skipif(sessions.missing() is not None, reason=sessions.missing() or ""),
-    pytest.mark.xdist_group("spark processes"),
-]
+pytestmark = pytest.mark.skipif(sessions.missing() is not None, reason=sessions.missing() or "")
 
 
 def test_a_driver_that_is_killed_in_its_first_batch_and_later_loses_nothing(

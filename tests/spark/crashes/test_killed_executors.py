@@ -10,10 +10,7 @@ from barnabas.testing import EmbeddedBroker
 from tests.spark.crashes import stories
 from tests.spark.rig import sessions
 
-pytestmark = [
-    pytest.mark.skipif(sessions.missing() is not None, reason=sessions.missing() or ""),
-    pytest.mark.xdist_group("spark processes"),
-]
+pytestmark = pytest.mark.skipif(sessions.missing() is not None, reason=sessions.missing() or "")
 
 
 def test_an_executor_and_a_worker_that_are_killed_with_a_task_lose_nothing(

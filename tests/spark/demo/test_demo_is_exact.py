@@ -28,7 +28,6 @@ LONGEST_S = 600
 LATENESS_MS = PAUSE_MS = 300_000
 
 
-@pytest.mark.xdist_group("spark processes")
 def test_every_click_is_where_it_belongs(tmp_path: Path) -> None:
     reason = sessions.missing()
     if reason is not None:

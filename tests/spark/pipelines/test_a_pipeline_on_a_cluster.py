@@ -20,7 +20,6 @@ from tests.spark.rig import sessions
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sessions.missing() is not None, reason=sessions.missing() or ""),
-    pytest.mark.xdist_group("spark processes"),
 ]
 _TIMEOUT_S = 300
 
