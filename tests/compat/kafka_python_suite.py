@@ -47,10 +47,16 @@ class SpawnedService:
     """Nothing is spawned here."""
 '''
 
-#: For brokers that are not there: a plugin that gives up on them after a second.
-_IMPATIENCE = """
+#: A plugin. A consumer that subscribes while the answer to its first question is on its way does not ask again before
+#: its metadata is too old: after five minutes, or a second.
+_DEFAULTS = """
 import kafka
 
+kafka.KafkaConsumer.DEFAULT_CONFIG["metadata_max_age_ms"] = 1000
+"""
+
+#: More of it, for brokers that are not there: clients give up on them after a second.
+_IMPATIENCE = """
 for each in (kafka.KafkaAdminClient, kafka.KafkaConsumer, kafka.KafkaProducer):
     for name in {"bootstrap_timeout_ms", "max_block_ms"} & each.DEFAULT_CONFIG.keys():
         each.DEFAULT_CONFIG[name] = 1000
@@ -132,9 +138,8 @@ def run_suite(
         for name, value in options.items():
             command += ["-o", f"{name}={value}"]
         command += [f"--deselect={each}" for each in without]
-        if impatient:
-            (Path(scratch) / "impatience.py").write_text(_IMPATIENCE)
-            command += ["-p", "impatience"]
+        (Path(scratch) / "other_defaults.py").write_text(_DEFAULTS + (_IMPATIENCE if impatient else ""))
+        command += ["-p", "other_defaults"]
         environment = os.environ | {
             "KAFKA_URI": f"kafka://{bootstrap}",
             "KAFKA_VERSION": CURRENT,
