@@ -10,7 +10,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from barnabas.records._kernel.bytes cimport data_of, load_i16, load_i32, load_i64, load_u32, plain_view, size_of
-from barnabas.records._kernel.collect cimport RecordColumns
+from barnabas.records._kernel.collect cimport RecordColumns, UnreadBatch
 from barnabas.records._kernel.cursor cimport (
     MIN_RECORD_BYTES, Cursor, RawHeader, RawRecord, cursor_over, end_record, fail, read_header, read_record,
     skip_headers,
@@ -309,8 +309,12 @@ cdef class Chunk:
         cdef bint is_whole
         try:
             is_whole = columns.add_from(
-                self.cursor, self.left, self.base_offset, self.base_timestamp_ms, self.max_timestamp_ms,
-                self.timestamp_type == 1, self.next_offset, row_limit,
+                UnreadBatch(
+                    self.cursor, self.left, self.base_offset, self.base_timestamp_ms, self.max_timestamp_ms,
+                    self.timestamp_type == 1,
+                ),
+                self.next_offset,
+                row_limit,
             )
         except RemoteProtocolError as error:
             raise self.corrupt(str(error)) from error

@@ -19,6 +19,15 @@ cdef struct BytesOut:
     int64_t nulls
 
 
+cdef struct UnreadBatch:
+    Cursor cursor  # over the records that are left; somebody keeps alive what it reads
+    int32_t record_count
+    int64_t base_offset
+    int64_t base_timestamp_ms
+    int64_t max_timestamp_ms
+    bint append_time
+
+
 cdef class RecordColumns:
     cdef BytesOut keys
     cdef BytesOut values
@@ -34,28 +43,8 @@ cdef class RecordColumns:
     cdef readonly int32_t read_count
 
     cdef int check_idle(self) except -1
-    cdef bint add_from(
-        self,
-        Cursor cursor,
-        int32_t record_count,
-        int64_t base_offset,
-        int64_t base_timestamp_ms,
-        int64_t max_timestamp_ms,
-        bint append_time,
-        int64_t from_offset,
-        int64_t row_limit,
-    ) except -1
-    cdef bint add_each(
-        self,
-        Cursor* cursor,
-        int32_t record_count,
-        int64_t base_offset,
-        int64_t base_timestamp_ms,
-        int64_t max_timestamp_ms,
-        bint append_time,
-        int64_t from_offset,
-        int64_t row_limit,
-    ) noexcept nogil
+    cdef bint add_from(self, UnreadBatch batch, int64_t from_offset, int64_t row_limit) except -1
+    cdef bint add_each(self, UnreadBatch* batch, int64_t from_offset, int64_t row_limit) noexcept nogil
     cdef bint add_headers(self, Cursor* cursor, int32_t count) noexcept nogil
     cdef bint put_mended_key(self, RawHeader* header) noexcept with gil
     cdef bint reserve_all(self, int64_t rows) noexcept nogil

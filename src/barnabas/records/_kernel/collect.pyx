@@ -255,26 +255,18 @@ cdef class RecordColumns:
         32 bits.
         """
         cdef memoryview view = plain_view(payload)
-        cdef Cursor cursor = cursor_over(data_of(view), size_of(view))
+        cdef UnreadBatch batch = UnreadBatch(
+            cursor_over(data_of(view), size_of(view)),
+            record_count, base_offset, base_timestamp_ms, max_timestamp_ms, append_time,
+        )
         if not 0 <= from_byte <= size_of(view):
             raise ValueError(f"byte {from_byte} is not among {size_of(view)}")
-        cursor.at += from_byte
-        return self.add_from(
-            cursor, record_count, base_offset, base_timestamp_ms, max_timestamp_ms, append_time, from_offset, row_limit
-        )
+        batch.cursor.at += from_byte
+        return self.add_from(batch, from_offset, row_limit)
 
-    cdef bint add_from(
-        self,
-        Cursor cursor,
-        int32_t record_count,
-        int64_t base_offset,
-        int64_t base_timestamp_ms,
-        int64_t max_timestamp_ms,
-        bint append_time,
-        int64_t from_offset,
-        int64_t row_limit,
-    ) except -1:
-        """`add` for those who have a cursor and keep alive what it reads."""
+    cdef bint add_from(self, UnreadBatch batch, int64_t from_offset, int64_t row_limit) except -1:
+        """`add` for those who have a cursor."""
+        cdef Cursor* cursor = &batch.cursor
         cdef Mark keys = mark_of(&self.keys)
         cdef Mark values = mark_of(&self.values)
         cdef Mark header_keys = mark_of(&self.header_keys)
@@ -283,22 +275,16 @@ cdef class RecordColumns:
         cdef int64_t left_bytes = cursor.end - first
         cdef bint good
         self.check_idle()
-        if record_count > left_bytes // MIN_RECORD_BYTES:
-            raise RemoteProtocolError(f"{record_count} records cannot fit in {left_bytes} bytes")
+        if batch.record_count > left_bytes // MIN_RECORD_BYTES:
+            raise RemoteProtocolError(f"{batch.record_count} records cannot fit in {left_bytes} bytes")
         if self.taken_bytes + left_bytes > INT32_MAX:
             raise ValueError(f"{self.taken_bytes} and {left_bytes} bytes are more than one column can hold")
         self.busy = True
         if left_bytes < UNLOCKED_BYTES:
-            good = self.add_each(
-                &cursor, record_count, base_offset, base_timestamp_ms, max_timestamp_ms, append_time, from_offset,
-                row_limit
-            )
+            good = self.add_each(&batch, from_offset, row_limit)
         else:
             with nogil:
-                good = self.add_each(
-                    &cursor, record_count, base_offset, base_timestamp_ms, max_timestamp_ms, append_time, from_offset,
-                    row_limit
-                )
+                good = self.add_each(&batch, from_offset, row_limit)
         if not good:
             roll_back(&self.keys, keys)
             roll_back(&self.values, values)
@@ -308,7 +294,7 @@ cdef class RecordColumns:
         if not good:
             if cursor.failure == OUT_OF_MEMORY:
                 raise MemoryError
-            fail(&cursor)
+            fail(cursor)
         self.read_bytes = cursor.at - first
         self.taken_bytes += self.read_bytes
         return cursor.at == cursor.end
@@ -318,19 +304,10 @@ cdef class RecordColumns:
             raise LocalProtocolError("another thread is adding to these columns")
         return 0
 
-    cdef bint add_each(
-        self,
-        Cursor* cursor,
-        int32_t record_count,
-        int64_t base_offset,
-        int64_t base_timestamp_ms,
-        int64_t max_timestamp_ms,
-        bint append_time,
-        int64_t from_offset,
-        int64_t row_limit,
-    ) noexcept nogil:
+    cdef bint add_each(self, UnreadBatch* batch, int64_t from_offset, int64_t row_limit) noexcept nogil:
         """The loop that everything here is for. It works on its own copies of where columns end, and only a batch that
         was good to its last byte moves the ends of the columns themselves."""
+        cdef Cursor* cursor = &batch.cursor
         cdef const uint8_t* payload_end = cursor.end
         cdef RawRecord record
         cdef int64_t i = 0, offset, row = self.values.rows, row_end = row + row_limit
@@ -342,7 +319,10 @@ cdef class RecordColumns:
         cdef int32_t* value_ends
         cdef int32_t* key_ends
         cdef uint8_t* values
-        if not self.reserve_all(min(record_count, row_limit)) or not reserve(&self.values.data, cursor.end - cursor.at):
+        if not (
+            self.reserve_all(min(batch.record_count, row_limit))
+            and reserve(&self.values.data, cursor.end - cursor.at)
+        ):
             return refuse(cursor, OUT_OF_MEMORY)
         offsets = <int64_t*>self.offsets.data
         timestamps = <int64_t*>self.timestamps.data
@@ -350,13 +330,13 @@ cdef class RecordColumns:
         value_ends = <int32_t*>self.values.ends.data + 1
         key_ends = <int32_t*>self.keys.ends.data + 1
         values = self.values.data.data
-        while i < record_count:
+        while i < batch.record_count:
             if row == row_end:
                 break
             i += 1
             if not read_record(cursor, &record):
                 return False
-            offset = <int64_t>(<uint64_t>base_offset + record.offset_delta)
+            offset = <int64_t>(<uint64_t>batch.base_offset + record.offset_delta)
             if offset < from_offset:
                 if not skip_headers(cursor, record.header_count) or not end_record(cursor, payload_end):
                     return False
@@ -385,8 +365,8 @@ cdef class RecordColumns:
             header_ends[row] = <int32_t>self.header_keys.rows
             offsets[row] = offset
             timestamps[row] = (
-                max_timestamp_ms if append_time
-                else <int64_t>(<uint64_t>base_timestamp_ms + <uint64_t>record.timestamp_delta)
+                batch.max_timestamp_ms if batch.append_time
+                else <int64_t>(<uint64_t>batch.base_timestamp_ms + <uint64_t>record.timestamp_delta)
             )
             row += 1
         else:
