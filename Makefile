@@ -9,6 +9,7 @@ PYTHON  := $(VENV)/bin/python
 PIP     := $(PYTHON) -m pip --disable-pip-version-check -q
 # Spark starts its Python workers with the interpreter named here, and answers on loopback only.
 SPARK   := PYSPARK_PYTHON=$(CURDIR)/$(PYTHON) SPARK_LOCAL_IP=127.0.0.1
+TESTS   := $(SPARK) $(PYTHON) -m pytest
 KERNEL  := $(wildcard src/barnabas/*/_kernel/*.pyx src/barnabas/*/_kernel/*.pxd)
 
 .PHONY: run demo test test-slow bench install wheel checks lint types layers pytest oracles docs clean
@@ -56,12 +57,15 @@ types: $(VENV)/installed-for-tests
 layers: $(VENV)/installed-for-tests
 	$(VENV)/bin/lint-imports
 
+# Some tests wait for other programs, and may wait in vain beside all the rest: what failed runs once more, alone, and has
+# failed if it fails then. Both runs are told of.
 pytest: $(VENV)/installed-for-tests
-	$(SPARK) $(PYTHON) -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "not slow"
+	$(TESTS) -n 3 --dist loadscope --no-loadscope-reorder -m "not slow" || { \
+		echo "What failed, alone:"; $(TESTS) -v --last-failed --last-failed-no-failures none -m "not slow"; }
 
 # What `make test` has no time for: further comparisons and faults on Spark, and drivers and executors killed by 20 seeds.
 test-slow: $(VENV)/installed-for-tests oracles
-	$(SPARK) $(PYTHON) -m pytest -m slow
+	$(TESTS) -m slow
 	$(SPARK) $(PYTHON) -m tests.spark.crashes --seeds 20
 
 # Apache Kafka's jars, Spark's Kafka connector and other peers, for comparison. Best effort: what cannot be fetched is

@@ -42,10 +42,7 @@ def _needs_the_suite() -> None:
 @pytest.fixture(scope="module")
 def outcomes(node: str) -> dict[str, Outcome]:
     _needs_the_suite()
-    found = run_suite(node, without=[f"{INTEGRATION}/{each}" for each in NOT_RUN])
-    # Their limits of time are made for a machine that does nothing else: what failed gets a second chance by itself.
-    failed = [f"{INTEGRATION}/{each.name}" for each in found.values() if each.result != "passed"]
-    return found | run_suite(node, tests=failed) if failed else found
+    return run_suite(node, without=[f"{INTEGRATION}/{each}" for each in NOT_RUN])
 
 
 def test_the_clients_own_tests_pass(outcomes: dict[str, Outcome]) -> None:
