@@ -42,7 +42,9 @@ def check_java(environment: Mapping[str, str] | None = None) -> None:
     path = str(Path(home, "bin", "java")) if home else shutil.which("java", path=variables.get("PATH"))
     if path is None:
         raise JavaError(f"Spark needs Java, and there is none on the PATH, nor is JAVA_HOME set: {_HOW_TO_GET_JAVA}")
-    told = _ask(path, "-version")
+    # One question for all, since each takes a fraction of a second; only a Java that cannot answer is asked for more.
+    usable = _ask(path, f"--add-modules={NEEDED_MODULE}", "-version")
+    told = usable or _ask(path, "-version")
     # 1.8 was the last one to count so; its successors are 9, 10, 11 …
     found = re.search(r'version "(?:1\.)?(\d+)', told or "")
     if found is None:
@@ -51,7 +53,7 @@ def check_java(environment: Mapping[str, str] | None = None) -> None:
     version = int(found[1])
     if version < OLDEST_JAVA:
         raise JavaError(f"Spark needs Java {OLDEST_JAVA} or newer, and {path} is Java {version}: {_HOW_TO_GET_JAVA}")
-    if _ask(path, f"--add-modules={NEEDED_MODULE}", "-version") is None:
+    if usable is None:
         raise JavaError(
             f"Spark needs the module {NEEDED_MODULE}, which {path} (Java {version}) was built without: "
             f"{_HOW_TO_GET_JAVA}"
