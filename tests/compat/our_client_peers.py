@@ -32,7 +32,7 @@ KAFKAJS_MODULES: Final = Path(os.environ.get("BARNABAS_ORACLES", ROOT / ".oracle
 
 #: Values that are larger come from Java as their digest.
 _TOLD_BYTES: Final = 50_000
-_ANSWER_TIMEOUT_S: Final = 60
+_ANSWER_TIMEOUT_S: Final = 90
 
 
 class JavaPeer:

@@ -34,7 +34,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 public final class JavaPeer {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration POLL = Duration.ofMillis(50);
-    private static final long PATIENCE_MS = 20_000;
+    private static final long PATIENCE_MS = 60_000;
     /** Larger values are told by their digest. */
     private static final int TOLD_BYTES = 50_000;
     private static final Map<String, Member> members = new HashMap<>();

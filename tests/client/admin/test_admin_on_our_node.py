@@ -169,11 +169,11 @@ def test_leaders_that_moved_are_asked_for_again() -> None:
 def test_a_broker_that_is_too_slow_ends_the_call_with_words() -> None:
     async def story(broker: AsyncEmbeddedBroker, admin: Admin) -> None:
         await admin.list_topics()
-        broker.faults.fail_next(ApiKey.DESCRIBE_CLUSTER, delay_ms=300, times=10)
-        with pytest.raises(ClientTimeoutError, match=r"describe_cluster was not done within 150 ms.*DescribeCluster"):
-            await admin.describe_cluster(timeout=0.15)
+        broker.faults.fail_next(ApiKey.DESCRIBE_CLUSTER, delay_ms=1500, times=10)
+        with pytest.raises(ClientTimeoutError, match=r"describe_cluster was not done within 1000 ms.*DescribeCluster"):
+            await admin.describe_cluster(timeout=1)
 
-    run(story, request_timeout_ms=50, default_api_timeout_ms=5000)
+    run(story, request_timeout_ms=500, default_api_timeout_ms=5000)
 
 
 def test_a_restarted_node_is_found_again() -> None:
