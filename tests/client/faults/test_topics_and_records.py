@@ -120,6 +120,31 @@ def test_a_partition_that_was_added_meanwhile_is_found(broker: EmbeddedBroker, t
         assert producer.send(topic, b"v", partition=1).result(LIMIT_S).partition == 1
 
 
+def test_rows_of_a_table_find_partitions_that_were_added_meanwhile(broker: EmbeddedBroker, topic: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+
+    def rows(*partitions: int) -> Any:
+        return pa.table({"value": [b"v"] * len(partitions), "partition": partitions})
+
+    async def by_loop() -> None:
+        async with aio.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            await (await producer.send_arrow(topic, rows(0)))
+            admin.create_partitions({topic: 3})
+            assert [each.partition for each in await (await producer.send_arrow(topic, rows(2, 0)))] == [0, 2]
+
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        with pytest.raises(UnknownPartitionError, match=f"{topic}.*row 1 names partition 1.*0 to 0"):
+            producer.send_arrow(topic, rows(0, 1))
+        admin.create_partitions({topic: 2})
+        with pytest.raises(UnknownPartitionError, match="row 0 names partition 1"):
+            producer.send_arrow(topic, rows(1).to_reader())  # half of a stream would be lost
+        assert [each.partition for each in producer.send_arrow(topic, rows(1, 0)).result(LIMIT_S)] == [0, 1]
+        asyncio.run(by_loop())
+
+
 def test_a_topic_that_is_deleted_under_a_producer_fails_its_records_in_time() -> None:
     with EmbeddedBroker(auto_create_topics_enable=False) as own:
         own.create_topic("t")

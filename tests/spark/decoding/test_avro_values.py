@@ -337,6 +337,36 @@ def test_a_default_of_bytes_is_written_as_text_a_character_for_each() -> None:
     ]
 
 
+def test_what_a_default_leaves_out_has_a_default_of_its_own() -> None:
+    old = record(field("id", "int"))
+    city = record(
+        field("name", ["string", "null"], default="Bern"), field("zip", "bytes", default="\u00ff"), name="City"
+    )
+    new = record(field("city", city, default={}), field("other", "City", default={"name": "Basel"}))
+    structs, bad = framed({1: old}, new).decode(pa.array([written(old, {"id": 1}, 1)], pa.binary()))
+    assert bad == []
+    assert structs.to_pylist() == [
+        {"city": {"name": "Bern", "zip": b"\xff"}, "other": {"name": "Basel", "zip": b"\xff"}}
+    ]
+
+
+def test_a_union_that_no_column_can_hold_says_all_the_same_what_its_numbers_mean() -> None:
+    """Its branch that becomes the column was written in milliseconds, or with another scale."""
+    union = ["null", logical("long", "timestamp-millis"), logical("bytes", "decimal", precision=9, scale=3), "string"]
+    inner = record(field("at", union), field("cost", union), name="Inner")
+    new_inner = record(
+        field("at", ["null", logical("long", "timestamp-micros")]),
+        field("cost", ["null", logical("bytes", "decimal", precision=9, scale=4)]),
+        name="Inner",
+    )
+    old = record(field("inner", [inner, record(field("x", "int"), name="Other"), "null"]))
+    value = written(old, {"inner": {"at": AT, "cost": Decimal("1.234")}}, 1)
+    decoder = framed({1: old}, record(field("inner", ["null", new_inner])))
+    structs, bad = decoder.decode(pa.array([value], pa.binary()))
+    assert bad == []
+    assert structs.to_pylist() == [{"inner": {"at": AT, "cost": Decimal("1.2340")}}]
+
+
 @pytest.mark.parametrize("default", [field("x", "string", default=None), field("x", {"type": "double"}, default=0)])
 def test_a_default_that_nobody_needs_does_no_harm(default: dict[str, Any]) -> None:
     """Registries keep schemas whose defaults are wrong, and fastavro calls some wrong that are not."""

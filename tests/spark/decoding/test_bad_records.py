@@ -273,6 +273,7 @@ def test_a_record_that_was_just_small_enough_for_its_topic_makes_a_letter(cluste
     [
         ("value.serializer", "string", "kafka.value.serializer cannot be used with dead letters"),
         ("transactional.id", "t", "kafka.transactional.id cannot be used with dead letters"),
+        ("partitioner.class", "org.x.Y", "kafka.partitioner.class cannot be used with dead letters"),
         ("max.request.size", "much", "kafka.max.request.size = 'much'"),
     ],
 )

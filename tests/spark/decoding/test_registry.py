@@ -123,6 +123,7 @@ def test_a_registry_that_stays_away_makes_no_record_bad(
         ((401, {"error_code": 401}), "schemaRegistryAuth"),
         ((200, b"<html>"), "Is it a schema registry?"),
         ((404, b"no"), "404"),
+        ((404, {"error_code": 404, "message": "HTTP 404 Not Found"}), "Is it a schema registry?"),
     ],
 )
 def test_a_wrong_answer_fails_the_task_at_once(registry: Registry, answer: Answer, words: str) -> None:

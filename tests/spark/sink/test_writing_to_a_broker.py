@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pyarrow as pa
 import pytest
 
-from barnabas import Consumer, ConsumerRecord, Producer, TopicPartition
+from barnabas import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
 from barnabas.base.error_codes import ErrorCode
 from barnabas.spark.core.errors import SparkConnectorError
 from barnabas.spark.pool import ClientPool
@@ -178,6 +178,23 @@ def test_a_partition_that_does_not_exist(own_broker: EmbeddedBroker, pool: Clien
     batch = pa.record_batch({"value": ["1", "2"], "partition": pa.array([0, 2], pa.int32())})
     said = _failure(_plan(own_broker, "t", SinkColumns(value=0, partition=1)), [batch], pool)
     assert "topic 't': row 1 names partition 2, and the topic has partitions 0 to 1" in said
+
+
+def test_a_partition_that_was_just_added(own_broker: EmbeddedBroker, pool: ClientPool[Producer]) -> None:
+    """The producer is one that has known the topic for a while."""
+    plan = _plan(own_broker, "t", SinkColumns(value=0, partition=1))
+    write_rows(plan, [pa.record_batch({"value": ["1"], "partition": pa.array([1], pa.int32())})], pool)
+    with Admin(bootstrap_servers=own_broker.bootstrap_servers) as admin:
+        admin.create_partitions({"t": 4})
+    write_rows(plan, [pa.record_batch({"value": ["2"], "partition": pa.array([3], pa.int32())})], pool)
+    assert _read(own_broker, "t", 4) == [[], [b"1"], [], [b"2"]]
+
+
+def test_a_topic_without_a_name(own_broker: EmbeddedBroker, pool: ClientPool[Producer]) -> None:
+    batch = pa.record_batch({"value": ["1", "2"], "topic": ["t", ""]})
+    said = _failure(_plan(own_broker, None, SinkColumns(value=0, topic=1)), [batch], pool)
+    assert "rows for topic '' could not be written" in said
+    assert "a topic must have a name" in said
 
 
 def test_a_disk_that_fails_for_a_while_costs_time_only(own_broker: EmbeddedBroker, pool: ClientPool[Producer]) -> None:

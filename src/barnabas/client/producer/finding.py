@@ -12,9 +12,10 @@ from barnabas.client.producer.parts import ProducerParts, unknown_partition
 
 
 async def find_lane(
-    parts: ProducerParts, topic: str, partition: int | None, timeout_s: float
+    parts: ProducerParts, topic: str, partition: int | None, timeout_s: float, *, refresh: bool = False
 ) -> tuple[TopicLane, ClusterView]:
-    """Wait for the metadata of a topic; also for that of a partition which may have been added meanwhile."""
+    """Wait for the metadata of a topic; also for that of a partition which may have been added meanwhile, and for new
+    metadata in any case with `refresh`."""
     network, loop = parts.network, asyncio.get_running_loop()
     start = loop.time()
 
@@ -25,9 +26,9 @@ async def find_lane(
     view = network.view
     if view.partition_count(topic) is None:
         view = await network.topic_metadata(topic, left_ms())
-    if partition is not None and partition >= (view.partition_count(topic) or 0):
+    if refresh or (partition is not None and partition >= (view.partition_count(topic) or 0)):
         view = await network.update_metadata(left_ms())
-        if partition >= (view.partition_count(topic) or 0):
+        if partition is not None and partition >= (view.partition_count(topic) or 0):
             raise unknown_partition(TopicPartition(topic, partition), view)
     lane = parts.accumulator.lane(topic, view)
     if lane is None:

@@ -17,7 +17,7 @@ from barnabas.client.core.cluster_view import PartitionInfo
 from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.lanes import TopicLane
-from barnabas.client.errors import ClientClosedError, WrongUseError
+from barnabas.client.errors import ClientClosedError, UnknownPartitionError, WrongUseError
 from barnabas.client.producer.driver import settle
 from barnabas.client.producer.finding import find_lane
 from barnabas.client.producer.parts import Prepared, ProducerParts, checked_target, record_of
@@ -94,7 +94,13 @@ class Producer(AsyncSendPath):
         await self.start()
         topic, partition = checked_target(topic, partition)
         lane, _ = await find_lane(self._parts, topic, partition, self._max_block_ms / 1000)
-        rows = self._parts.arrow_rows(lane, data, partition)
+        try:
+            rows = self._parts.arrow_rows(lane, data, partition)
+        except UnknownPartitionError:
+            if not hasattr(data, "num_rows"):
+                raise  # a stream has come half way
+            lane, _ = await find_lane(self._parts, topic, partition, self._max_block_ms / 1000, refresh=True)
+            rows = self._parts.arrow_rows(lane, data, partition)
         waiter: MemoryWaiter | None = None
         try:
             while not rows.is_done:

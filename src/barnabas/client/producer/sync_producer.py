@@ -20,7 +20,7 @@ from barnabas.client.core.cluster_view import ClusterView, PartitionInfo
 from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.lanes import TopicLane
-from barnabas.client.errors import ClientClosedError, WrongUseError
+from barnabas.client.errors import ClientClosedError, UnknownPartitionError, WrongUseError
 from barnabas.client.producer.finding import find_lane
 from barnabas.client.producer.parts import Prepared, ProducerParts, checked_target, record_of
 from barnabas.client.settings import ProducerSettings
@@ -76,8 +76,16 @@ class Producer(SyncSendPath):
         """
         self._check()
         topic, partition = checked_target(topic, partition)
-        lane, _ = self._lane(topic, partition, self._deadline())
-        rows = self._parts.arrow_rows(lane, data, partition)
+        deadline = self._deadline()
+        lane, _ = self._lane(topic, partition, deadline)
+        try:
+            rows = self._parts.arrow_rows(lane, data, partition)
+        except UnknownPartitionError:
+            if not hasattr(data, "num_rows"):
+                raise  # a stream has come half way
+            left_s = max(0.0, deadline - time.monotonic())
+            lane, _ = self._thread.run(find_lane(self._parts, topic, partition, left_s, refresh=True))
+            rows = self._parts.arrow_rows(lane, data, partition)
         waiter: MemoryWaiter | None = None
         try:
             waiter = rows.advance(self._parts.clock.monotonic_ms())

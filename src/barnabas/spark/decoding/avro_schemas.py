@@ -135,8 +135,13 @@ def _default(value: Any, schema: Schema, named: dict[str, Schema]) -> Any:
     if kind == "map" and isinstance(value, dict):
         return {key: _default(item, schema["values"], named) for key, item in value.items()}
     if kind == "record" and isinstance(value, dict):
-        kinds = {each["name"]: each["type"] for each in schema["fields"]}
-        return {name: _default(item, kinds[name], named) for name, item in value.items() if name in kinds}
+        own = {each["name"]: each["default"] for each in schema["fields"] if "default" in each}
+        whole = own | value
+        return {
+            each["name"]: _default(whole[each["name"]], each["type"], named)
+            for each in schema["fields"]
+            if each["name"] in whole
+        }
     return value
 
 
@@ -274,7 +279,7 @@ class Planner:
     def node(self, schema: Schema, target: spark.DataType, path: str, writer: Schema | None = None) -> Node:
         """Raises SchemaMismatchError."""
         schema, _ = unwrapped(schema, self.named, path)
-        writer = self._unwrapped_writer(writer)
+        writer = self._unwrapped_writer(writer, schema)
         kind = kind_of(schema)
         if isinstance(target, spark.StructType) and kind == "record":
             return self._struct(schema, target, path, writer)
@@ -286,11 +291,17 @@ class Planner:
             raise SchemaMismatchError(f"{path or 'the value'}: {kind} cannot become {target.simpleString()}")
         return _leaf(_as_written(schema, writer), target, path)
 
-    def _unwrapped_writer(self, writer: Schema | None) -> Schema | None:
-        try:
-            return None if writer is None else unwrapped(writer, self.writer_named, "")[0]
-        except SchemaMismatchError:
+    def _unwrapped_writer(self, writer: Schema | None, reader: Schema) -> Schema | None:
+        """Of a union, the branch that becomes what the reader has; None if that may be one or the other."""
+        if writer is None:
             return None
+        writer = resolved(writer, self.writer_named)
+        if not isinstance(writer, list):
+            return writer
+        branches = _beside_null(writer, self.writer_named)
+        if len(branches) > 1:
+            branches = [each for each in branches if _is_alike(each, reader)]
+        return branches[0] if len(branches) == 1 else None
 
     def _struct(self, schema: Schema, target: spark.StructType, path: str, writer: Schema | None) -> Node:
         fields = {each["name"]: each for each in schema["fields"]}
@@ -344,6 +355,18 @@ class Planner:
             return pa.MapArray.from_arrays(array.offsets, array.keys, items, type=kind, mask=array.is_null())
 
         return Node(pa.map_(pa.string(), value.raw), finish)
+
+
+def _is_alike(writer: Schema, reader: Schema) -> bool:
+    """Whether one branch of a union becomes a schema without being promoted."""
+    if kind_of(writer) != kind_of(reader):
+        return False
+    names = [reader["name"], *reader.get("aliases", ())] if kind_of(reader) == "record" else []
+    return not names or _own_name(writer["name"]) in map(_own_name, names)
+
+
+def _own_name(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _fields_as_written(writer: Schema | None) -> dict[str, Schema]:

@@ -36,6 +36,7 @@ _DEFAULTS: Final = {
 _REFUSED: Final = {
     "key.serializer": "keys are bytes",
     "value.serializer": "the value is the record's own",
+    "partitioner.class": "each letter goes where its key belongs",
     "transactional.id": "they are written at least once",
 }
 

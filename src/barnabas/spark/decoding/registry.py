@@ -22,6 +22,8 @@ _TIMEOUT_S: Final = 10.0
 _WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 _MOST_ANSWER_BYTES: Final = 16 << 20
 _MOST_REFERENCES: Final = 1000
+#: No such subject, version or schema. Others say that there is nothing at this address at all.
+_NOT_THERE: Final = (40401, 40402, 40403)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +131,11 @@ class SchemaRegistry:
             raise _TryAgainError(f"status {status}")
         try:
             body = json.loads(text)
-            if status == 404 and "error_code" in body:
+            if status == 404 and body["error_code"] in _NOT_THERE:
                 return _Answer(status, body)
             if status == 200 and "schema" in body:
                 return _Answer(status, body)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, KeyError):
             pass
         hint = " Give user:password in schemaRegistryAuth." if status in (401, 403) else " Is it a schema registry?"
         raise RegistryError(f"{base.url} answered a request for {path} with status {status}.{hint}")

@@ -127,7 +127,7 @@ class _Task:
             topic_count += 1
             try:
                 self._under_way.append((topic, self._producer.send_arrow(topic, rows)))
-            except BarnabasError as error:
+            except (BarnabasError, ValueError) as error:
                 raise self._failure(topic, error) from error
         # A topic costs the same however few rows it gets.
         self._wanted_rows = min(_MOST_ROWS, _ROWS_PER_TOPIC * topic_count)
@@ -141,7 +141,7 @@ class _Task:
         self._under_way.popleft()
         self._tally.add_ranges(topic, ranges)
 
-    def _failure(self, topic: str, error: BarnabasError) -> WriteError:
+    def _failure(self, topic: str, error: Exception) -> WriteError:
         for other, delivery in self._under_way:
             self._tally.add_ranges(other, delivery.ranges())
         written = self._tally.written()
