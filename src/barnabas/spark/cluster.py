@@ -75,6 +75,7 @@ class Cluster:
         self._admin: Admin | None = None
         self._cached: Found | None = None
         self._cached_at_ms = 0.0
+        self._was_reached = False
         #: Topics that were there once.
         self._met: set[str] = set()
 
@@ -93,6 +94,12 @@ class Cluster:
     def topic_ids(self) -> Mapping[str, str]:
         """The ids of the topics, by name, as they were when partitions were last asked for."""
         return (self._cached or self._tried(self._found)).topic_ids
+
+    def look_at_topics(self, *, anew: bool = False) -> None:
+        """Ask for partitions and ids; `anew` means now, however long they are to be kept."""
+        if anew:
+            self._cached = None
+        self._tried(self._found)
 
     def earliest(self, partitions: Iterable[TopicPartition] | None = None) -> Positions:
         """The first offsets of all partitions, or of those that are still there of the given ones."""
@@ -226,14 +233,14 @@ class Cluster:
         attempts = self._options.fetch_retries
         for attempt in range(1, attempts + 1):
             try:
-                return question()
-            except NoBrokersError:
-                # The client itself has tried for default.api.timeout.ms.
-                self.close()
-                raise
+                answer = question()
+                self._was_reached = True
+                return answer
             except (BarnabasError, OSError) as error:
                 self.close()
-                if attempt == attempts:
+                # Where nobody has ever answered, the address is more likely to be wrong than the brokers to come back,
+                # and the client itself has tried for default.api.timeout.ms.
+                if attempt == attempts or (isinstance(error, NoBrokersError) and not self._was_reached):
                     raise
                 log.warning("attempt %d of %d to ask the brokers for offsets: %s", attempt, attempts, error)
             self._sleep(self._options.fetch_retry_interval_ms / 1000)

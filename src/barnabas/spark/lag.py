@@ -227,17 +227,24 @@ class LagMeter:
         return self._consumer
 
     def _partitions(self, consumer: Consumer, source: _Source) -> list[TopicPartition]:
-        """Those that the query knows, and those that its topics have got since: it has not read these either."""
-        topics = sorted({place.topic for place in source.positions})
+        """Those that the query reads. A checkpoint does not name those that it has not begun to read, so there they are
+        those that its topics have got by now.
+        """
+        known = source.positions.keys() | (source.ends or {}).keys()
+        topics = sorted({place.topic for place in known})
         found = {
             TopicPartition(topic, each.partition)
             for topic in topics
             for each in consumer.partitions_for(topic, self._timeout_s)
         }
-        gone = sorted(source.positions.keys() - found)
+        if known - found:
+            # Topics grow, and what the consumer knows of them may be half a minute old.
+            listed = consumer.list_topics(self._timeout_s)
+            found = {TopicPartition(topic, each.partition) for topic in topics for each in listed.get(topic, ())}
+        gone = sorted(known - found)
         if gone:
             raise LagError(f"{', '.join(map(str, gone))}: the query reads it, and the cluster does not have it")
-        return sorted(found) if source.has_whole_topics else sorted(source.positions)
+        return sorted(found) if source.ends is None and source.has_whole_topics else sorted(known)
 
     def _ages(self, consumer: Consumer, unread: Positions, ends: Positions) -> dict[TopicPartition, float]:
         """How old the first unread record of each partition is; those that do not come in time are left out."""

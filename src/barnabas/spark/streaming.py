@@ -54,7 +54,8 @@ class _Run:
     #: The ends of the partitions at the last look.
     latest: Positions = field(default_factory=dict)
     is_available_now: bool = False
-    #: What a run with `availableNow` reads up to; taken at its first look, and fixed from then on.
+    #: What a run with `availableNow` reads up to; taken at its first look, and fixed from then on, except for topics
+    #: that are created again.
     target: Positions | None = None
     #: Of the topics as this run of the query first met them, or as it began with them anew.
     topic_ids: dict[str, str] = field(default_factory=dict)
@@ -127,13 +128,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: SparkOffset, end: SparkOffset) -> list[InputPartition]:
         run = self._run
         until = from_offset(end)
-        if run.target is not None:
-            self._check_target(run.target, until)
-        begin = batch_start(start, end, self._options.starting)
-        self._remember_topics()
-        again = {each.topic for each in anew_in(start, end)}
-        for topic in sorted(again):
+        # Before all else: this is in the log, and so told as often as the query is started again.
+        for topic in sorted({each.topic for each in anew_in(start, end)}):
             self._report(errors.topic_created_again(topic))
+        begin = batch_start(start, end, self._options.starting)
+        if run.target is not None:
+            self._check_target(run.target, begin, until)
+        self._remember_topics()
         ranges = self._plan(begin, until)
         # That may have been another look, and the first one at a topic: if it is created again, nobody would know.
         self._remember_topics()
@@ -175,7 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ends of all partitions, or the target of a run with `availableNow`."""
         run = self._run
         if run.target is not None:
-            return run.target
+            return self._renewed(run.target)
         latest = run.cluster.latest(begin)
         self._remember_topics()
         gone = begin.keys() - latest.keys()
@@ -185,6 +186,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if run.is_available_now:
             run.target = latest
         return latest
+
+    def _renewed(self, target: Positions) -> Positions:
+        """The target, with the ends of topics that were created again: where the old ones ended means nothing."""
+        cluster = self._run.cluster
+        cluster.look_at_topics()
+        if not self._created_again():
+            return target
+        latest = cluster.latest(target)
+        # As of this look: by now there may be more of them.
+        again = self._created_again() & {each.topic for each in target}
+        kept = {each: end for each, end in target.items() if each.topic not in again}
+        return kept | {each: end for each, end in latest.items() if each.topic in again}
 
     def _admit(self, begin: Positions, latest: Positions) -> Positions:
         """As much of what is there as the options let into one batch."""
@@ -229,6 +242,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for topic, topic_id in self._run.cluster.topic_ids().items():
             self._run.topic_ids.setdefault(topic, topic_id)
 
+    def _created_again(self) -> set[str]:
+        """Topics that were others at the last look than the ones that this run knows."""
+        now = self._run.cluster.topic_ids()
+        return {topic for topic, topic_id in self._run.topic_ids.items() if now.get(topic, topic_id) != topic_id}
+
     def _begin_anew(self, latest: Positions) -> Positions:
         """The first offsets of partitions whose topic was deleted and created again: their old positions mean nothing.
 
@@ -236,23 +254,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         query that knows nothing of the old topic.
         """
         run = self._run
-        now = run.cluster.topic_ids()
-        again = {topic for topic, topic_id in run.topic_ids.items() if now.get(topic, topic_id) != topic_id}
+        again = self._created_again()
         first = run.cluster.earliest(partition for partition in latest if partition.topic in again)
         # The ids of this very look: by the next one they may be others, of which these are not the first offsets.
         seen = run.cluster.topic_ids()
         run.topic_ids |= {each.topic: seen[each.topic] for each in first if each.topic in seen}
         return first
 
-    def _check_target(self, target: Positions, until: Positions) -> None:
-        """A batch of a run with `availableNow` stays within its target, and the target is still there."""
+    def _check_target(self, target: Positions, begin: Positions, until: Positions) -> None:
+        """A batch of a run with `availableNow` stays within its target, and what it is to read is still there."""
         if until.keys() != target.keys():
             raise errors.mismatched_topic_partitions_between_end_offset_and_prefetched(target, until)
         if _is_beyond(until, target):
             raise errors.end_offset_greater_than_prefetched(target, until)
         latest = self._run.cluster.latest(until)
-        if not until.keys() <= latest.keys():
-            raise errors.lost_topic_partitions_with_available_now(latest, until)
+        if until.keys() <= latest.keys() and not _is_beyond(until, latest):
+            return
+        # Perhaps a topic was created again. That does not pass, and is no matter of the target: the tasks of this batch
+        # tell of it, and the next batch begins with it anew.
+        self._run.cluster.look_at_topics(anew=True)
+        again = self._created_again()
+        until = {each: end for each, end in until.items() if each.topic not in again}
+        gone = until.keys() - latest.keys()
+        if gone:
+            self._report(errors.partitions_deleted(gone, begin, group_id=self._options.group_id))
+        until = {each: end for each, end in until.items() if each in latest}
         if _is_beyond(until, latest):
             raise errors.end_offset_greater_than_latest_with_available_now(latest, until)
 

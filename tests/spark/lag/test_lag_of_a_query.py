@@ -109,6 +109,28 @@ def test_the_brokers_tell_the_ends_of_now_and_the_age_of_the_first_unread_record
     assert lag(query, bootstrap_servers=broker.bootstrap_servers)[3] == PartitionLag(topic, 3, 0, 0, 0, 0.0)
 
 
+def test_a_progress_names_the_partitions_that_count(broker: EmbeddedBroker, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(3, retention_ms=-1)
+    contents.fill(broker.bootstrap_servers, topic, [10, 10, 10])
+    with LagMeter(broker.bootstrap_servers) as meter:
+        # `assign` of the first partition looks like a topic that had no other one when the query began.
+        for latest in ({"0": 10}, {"0": 10, "1": 4}):
+            places = meter.measure(_progress(_source({topic: {"0": 10}}, {topic: latest})))
+            assert [(each.partition, each.records) for each in places] == [(0, 0), (1, 10)][: len(latest)]
+
+
+def test_a_partition_that_has_just_come_is_known(broker: EmbeddedBroker, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(1, retention_ms=-1)
+    with LagMeter(broker.bootstrap_servers) as meter:
+        assert len(meter.measure(_progress(_source({topic: {"0": 0}})))) == 1
+        contents.grow(broker.bootstrap_servers, topic, 2)
+        contents.fill(broker.bootstrap_servers, topic, [0, 7])
+        places = meter.measure(_progress(_source({topic: {"0": 0, "1": 3}})))
+        assert [(each.partition, each.records) for each in places] == [(0, 0), (1, 4)]
+        with pytest.raises(LagError, match=f"{topic}-2: the query reads it, and the cluster does not have it"):
+            meter.measure(_progress(_source({topic: {"0": 0, "1": 3, "2": 0}})))
+
+
 def test_expired_records_count_and_the_oldest_that_is_left_gives_the_age(
     broker: EmbeddedBroker, new_topic: Callable[..., str]
 ) -> None:

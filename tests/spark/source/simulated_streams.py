@@ -11,7 +11,10 @@ the world stands still, and the query has read on until nothing more comes, this
    Without it, every row that is there now was taken, except those that a task waited for in vain and warned about: its
    range may have been planned by the ends of an older topic.
 3. Excused from 2: a run of the query knows a topic by its first look at it. If the log of batches tells of an older one
-   of that name, rows of the new one before the logged positions may be missing, and what was not read of the old.
+   of that name, rows of the new one before the logged positions may be missing, and what was not read of the old. The
+   log tells of the topics as they were when the last batch was planned, whether or not the driver looked at them then.
+   And a run that saw both, and then failed with a word of its own, excuses nothing, unless that was of a loss, or of a
+   topic that is not there.
 4. A loss is told only if rows have expired or a topic was deleted; without failOnDataLoss no query fails of it.
 5. A batch takes no more than `maxOffsetsPerTrigger`, beside one row of each partition whose share is less than one;
    not checked once a topic was deleted, because of 3.
@@ -41,7 +44,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.admin.offsets import ListedOffset, OffsetSpec
 from barnabas.client.admin.topic_descriptions import TopicDescription, TopicPartitionInfo
 from barnabas.client.errors import KeyedError
-from barnabas.spark.core.errors import DataLossError, could_not_read_offset_range
+from barnabas.spark.core.errors import DataLossError, SparkConnectorError, could_not_read_offset_range
 from barnabas.spark.core.positions import SparkOffset, from_offset
 from barnabas.spark.reading import RangePartition
 from tests.spark.source.support import next_batch, stored, stream_reader
@@ -188,11 +191,12 @@ class Story:
         self.done = 0
         self.sink: dict[int, list[Row]] = {}
         # For what must hold: the topics that the last logged end tells of; where rows begin to count, by 1 and by 3;
-        # topics that do not count; rows that a task waited for in vain.
+        # topics that do not count; those that a run noticed which failed; rows that a task waited for in vain.
         self.logged: dict[str, Topic] = {}
         self.first: dict[tuple[Topic, int], int] = {}
         self.passed: dict[tuple[Topic, int], int] = {}
         self.forgotten: set[Topic] = set()
+        self.noticed: set[Topic] = set()
         self.too_late: set[Row] = set()
 
     # What happens.
@@ -233,6 +237,10 @@ class Story:
             raise
         except BarnabasError as error:
             self.say(f"the query fails: {error}")
+            if isinstance(error, SparkConnectorError) and error.error_class != _UNKNOWN.code.name:
+                looks = self.brokers.looks
+                known = {name: topic for look in reversed(looks) for name, topic in look.items()}
+                self.noticed |= {topic for look in looks for topic in look.values()} - set(known.values())
         self.start()
         return True
 
@@ -280,9 +288,8 @@ class Story:
     def plan(self) -> bool:
         start = self.ends[-1] if self.ends else stored(self.reader.initialOffset())
         self.moment()
-        # It goes by its first look from here on or, if its end is fixed, by the last one before.
-        is_fixed = self.is_available_now and self.reader.reportLatestOffset() is not None
-        look = len(self.brokers.looks) - is_fixed
+        # It goes by its first look from here on; one that does not look would have to know.
+        look, there = len(self.brokers.looks), dict(self.world.topics)
         # Spark runs a first batch in any case.
         end = next_batch(self.reader, start) or (None if self.ends else start)
         self.meet()
@@ -291,7 +298,7 @@ class Story:
         if not self.ends:
             self.begin(start)
         # Of a topic that is in the end and not there, positions are those that it had before.
-        seen = self.brokers.looks[0] | self.logged | self.brokers.looks[look]
+        seen = self.brokers.looks[0] | self.logged | next(iter(self.brokers.looks[look:]), there)
         self.logged = {name: topic for name, topic in seen.items() if name in end}
         self.ends.append(end)
         self.say(f"batch {self.done} is logged: {end}")
@@ -338,7 +345,8 @@ class Story:
     def meet(self) -> None:
         """The first look of a run at a topic: see 3."""
         for name, topic in itertools.chain.from_iterable(look.items() for look in self.brokers.looks):
-            if name not in self.met and self.logged.get(name, topic) is not topic:
+            is_another = self.logged.get(name, topic) is not topic
+            if name not in self.met and is_another and topic not in self.noticed:
                 self.say(f"  this driver does not know that {topic} was {self.logged[name]} before")
                 at = from_offset(self.ends[-1])
                 self.passed |= {(topic, each.partition): at[each] for each in at if each.topic == name}

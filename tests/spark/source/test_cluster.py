@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+import barnabas
 from barnabas import Admin, NewPartitions, Producer, TopicPartition
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
@@ -148,7 +149,28 @@ def test_brokers_that_nobody_reaches_are_named_with_the_reason() -> None:
     options = source_options(
         "127.0.0.1:1", subscribe="t", kafka__default__api__timeout__ms=500, kafka__request__timeout__ms=400
     )
-    cluster = Cluster(options, options.client)
+    waits: list[float] = []
+    cluster = Cluster(options, options.client, sleep=waits.append)
     with pytest.raises(NoBrokersError, match=r"127\.0\.0\.1:1 \(no connection: Connection refused\)"):
         cluster.latest()
     cluster.close()
+    assert not waits
+
+
+def test_brokers_that_are_away_for_a_while_are_asked_as_often_as_the_option_says(
+    clusters: Clusters, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, waits = new_topic(), list[float]()
+
+    def admin_of_brokers_that_are_away(client: Mapping[str, object]) -> Admin:
+        if len(waits) == 3:
+            monkeypatch.undo()
+            return Admin(client)
+        raise NoBrokersError("nobody answers")
+
+    cluster = clusters(waits.append, subscribe=topic, fetchOffset__numRetries=4)
+    before = cluster.latest()
+    cluster.close()
+    monkeypatch.setattr(barnabas, "Admin", admin_of_brokers_that_are_away)
+    assert cluster.latest() == before
+    assert len(waits) == 3

@@ -7,9 +7,10 @@ import logging
 import pytest
 
 from barnabas import Admin, NewPartitions, TopicPartition
-from barnabas.spark.core.errors import DataLossError, SparkConnectorError
+from barnabas.spark.core.errors import DataLossError
 from barnabas.spark.core.positions import SparkOffset
 from barnabas.spark.reading import RangePartition
+from barnabas.spark.streaming import StreamReader
 from barnabas.testing import EmbeddedBroker
 from tests.spark.source.support import Readers, next_batch, planned, send, stored
 
@@ -17,6 +18,14 @@ from tests.spark.source.support import Readers, next_batch, planned, send, store
 def recreate(admin: Admin, broker: EmbeddedBroker, topic: str) -> None:
     admin.delete_topics([topic])
     broker.create_topic(topic)
+
+
+def first_batch_with_a_fixed_end(reader: StreamReader) -> tuple[SparkOffset, SparkOffset]:
+    reader.prepareForTriggerAvailableNow()
+    start = stored(reader.initialOffset())
+    end = next_batch(reader, start)
+    assert end is not None
+    return start, end
 
 
 def test_a_partition_that_is_added_is_read_from_its_beginning(
@@ -226,10 +235,57 @@ def test_tasks_of_a_batch_read_nothing_of_a_topic_that_came_after_its_end_was_fo
     (part,) = reader.partitions(start, end)
     assert isinstance(part, RangePartition)
     assert part.topic_id == str(before)
-    # The rest of the run takes as much of the new topic as there was of the old.
+    # The rest of the run takes what there is of the new topic.
     following = next_batch(reader, end)
     assert following is not None
     assert planned(reader, end, following) == [("between", 0, 0, 4)]
+
+
+@pytest.mark.parametrize("count", [3, 12, 30])
+def test_a_topic_created_again_between_two_batches_of_a_run_with_a_fixed_end_is_begun_anew(
+    count: int, readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    topic = f"renewed-{count}"
+    broker.create_topic(topic)
+    send(broker, topic, 20)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 8}
+    strict, lenient = [readers(**options, failOnDataLoss=fails) for fails in (True, False)]
+    for reader in (strict, lenient):
+        start, first = first_batch_with_a_fixed_end(reader)
+        assert planned(reader, start, first) == [(topic, 0, 0, 8)]
+    recreate(admin, broker, topic)
+    send(broker, topic, count)
+    second = next_batch(strict, first)
+    assert second is not None
+    # Also to those who start it again, however much the new topic has grown.
+    for reader in (strict, strict, readers(**options)):
+        with pytest.raises(DataLossError, match="was deleted and created again while the query was running"):
+            reader.partitions(first, second)
+    assert planned(readers(**options, failOnDataLoss=False), first, second) == [(topic, 0, 0, min(count, 8))]
+    ranges, start = [], first
+    while (end := next_batch(lenient, start)) is not None:
+        ranges += planned(lenient, start, end)
+        start = end
+    assert [until - begin for _, _, begin, until in ranges] == [8] * (count // 8) + [count % 8]
+    assert (ranges[0][2], ranges[-1][3]) == (0, count)
+
+
+def test_a_topic_created_again_since_the_end_of_a_batch_was_fixed_is_for_its_tasks_to_tell(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin
+) -> None:
+    broker.create_topic("shorter", 2)
+    send(broker, "shorter", 8)
+    before = admin.describe_topics(["shorter"])["shorter"].topic_id
+    # However long the list of partitions is kept.
+    kept = {"partition__metadata__cache__ttl__ms": 3_600_000}
+    reader = readers(subscribe="shorter", startingOffsets="earliest", failOnDataLoss=False, **kept)
+    start, end = first_batch_with_a_fixed_end(reader)
+    recreate(admin, broker, "shorter")
+    send(broker, "shorter", 3)
+    assert reader.partitions(start, end) == [RangePartition("shorter", 0, 0, 8, str(before))]
+    following = next_batch(reader, end)
+    assert following is not None
+    assert planned(reader, end, following) == [("shorter", 0, 0, 3)]
 
 
 def test_an_end_before_the_start_is_told(
@@ -246,15 +302,24 @@ def test_an_end_before_the_start_is_told(
     assert planned(lenient, start, end) == []
 
 
-def test_a_topic_lost_in_a_run_with_a_fixed_end_is_told(readers: Readers, broker: EmbeddedBroker, admin: Admin) -> None:
+def test_a_topic_lost_in_a_run_with_a_fixed_end_is_told(
+    readers: Readers, broker: EmbeddedBroker, admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
     for topic in ("fixed-a", "fixed-b"):
         broker.create_topic(topic)
         send(broker, topic, 2)
-    reader = readers(subscribe="fixed-a,fixed-b", startingOffsets="earliest")
-    reader.prepareForTriggerAvailableNow()
-    start = reader.initialOffset()
-    end = next_batch(reader, start)
-    assert end is not None
+    strict, lenient = [
+        readers(subscribe="fixed-a,fixed-b", startingOffsets="earliest", failOnDataLoss=fails)
+        for fails in (True, False)
+    ]
+    for reader in (strict, lenient):
+        start, end = first_batch_with_a_fixed_end(reader)
     admin.delete_topics(["fixed-b"])
-    with pytest.raises(SparkConnectorError, match=r"^\[LOST_TOPIC_PARTITIONS_IN_END_OFFSET.*: fixed-b-0\."):
-        reader.partitions(start, end)
+    with pytest.raises(
+        DataLossError, match=r"^\[KAFKA_DATA_LOSS.PARTITIONS_DELETED\] .* fixed-b-0\. .*: fixed-b-0: 0\."
+    ):
+        strict.partitions(start, end)
+    with caplog.at_level(logging.WARNING):
+        # Whoever reads the range of the lost one finds out whether it stays away.
+        assert planned(lenient, start, end) == [("fixed-a", 0, 0, 2), ("fixed-b", 0, 0, 2)]
+    assert "KAFKA_DATA_LOSS.PARTITIONS_DELETED" in caplog.text

@@ -167,18 +167,6 @@ def end_offset_greater_than_prefetched(
     )
 
 
-def lost_topic_partitions_with_available_now(
-    latest: Iterable[TopicPartition], end: Iterable[TopicPartition]
-) -> SparkConnectorError:
-    there = set(latest)
-    return SparkConnectorError(
-        "Partitions went away while a run with availableNow was to read them:"
-        f" {partitions_text(partition for partition in end if partition not in there)}."
-        f" There are still: {partitions_text(there)}. {_TRY_AGAIN}",
-        "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW",
-    )
-
-
 def end_offset_greater_than_latest_with_available_now(
     latest: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> SparkConnectorError:
