@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.cli import output
 from barnabas.cli.pipeline_shown import AsLines, AsTable, flow_table
 from barnabas.spark.pipelines import running, server
 from barnabas.spark.pipelines.failures import PipelineError
@@ -123,14 +126,25 @@ def test_times_are_written_as_people_do(
     [
         ("--every soon", "--every soon: write a time, as in 500ms, 5s, 1m, 2h"),
         ("--every 0s", "--every 0s: it must be some time"),
+        ("--every 9999999h", "--every 9999999h: nobody can wait so long"),
         ("--full-refresh-all --refresh a", "--full-refresh-all is for all tables"),
+        ("--refresh ''", "--refresh '' names no table"),
+        ("--refresh a --refresh ,", "--refresh , names no table"),
+        ("--full-refresh , ", "--full-refresh , names no table"),
+        ("--conf spark.master=yarn", "--conf spark.master: where Spark runs is said by --master"),
+        ("--conf spark.connect.grpc.binding.port=15002", "binding.port: this is not for others to set"),
     ],
 )
 def test_wrong_calls_are_told(barnabas: Tools, spark: FakeSpark, project: str, call: str, told: str) -> None:
-    found = barnabas("pipeline", "run", project, *call.split())
+    found = barnabas("pipeline", "run", project, *shlex.split(call))
     assert found.code == 2
     assert told in found.err
     assert not spark.calls
+
+
+def test_a_closed_output_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert not output.is_terminal()
 
 
 def test_programs_get_one_line_per_event(barnabas: Tools, spark: FakeSpark, project: str) -> None:
@@ -286,6 +300,54 @@ def test_a_narrow_terminal_cuts_no_figure() -> None:
         assert figure in text
     assert "…" not in text
     assert "━" not in text
+
+
+def test_a_very_narrow_terminal_shows_fewer_figures_but_whole_ones() -> None:
+    flows = [
+        FlowState("clicks", State.RUNNING, 1_234_567, 1_200_000, 12_345.6, 7_654_321, 12.3, 3, 12_345, {"r": 3}),
+        FlowState("dead_letters", State.RETRYING, 1, 2, failures=1, tries=3),
+    ]
+    for width in range(35, 80):
+        lines = drawn(flow_table(flows, width), width).splitlines()
+        assert max(map(len, lines)) <= width
+        headings = lines[0].split()
+        assert headings[:3] == ["flow", "state", "in"]
+        assert lines[1].split()[:3] == ["clicks", "running", "1,234,567"]
+        figures = {"out": "1,200,000", "rows/s": "12,346", "lag": "7,654,321", "batch": "12.3 s", "bad": "12,345"}
+        assert [figure in lines[1] for figure in figures.values()] == [name in headings for name in figures]
+        # A name of twelve letters takes two lines at most.
+        assert lines[2].startswith("dead_let")
+    assert drawn(flow_table(flows, 60), 60).splitlines()[0].split() == ["flow", "state", "in", "out", "lag"]
+
+
+def test_brackets_are_shown_as_they_are() -> None:
+    from rich.console import Console
+
+    shown = AsTable(Console(file=io.StringIO(), width=120))
+    for text in ("readers of [json, csv] found no [/data/users.csv]", "[bold]", "not closed [/bold]"):
+        shown.said(text)
+        shown.flow_changed(FlowState("to[/x]", State.QUEUED))
+        assert text in drawn(shown.drawn())
+        assert "to[/x]" in drawn(shown.drawn())
+
+
+def test_why_an_update_failed_stays_when_the_next_one_begins() -> None:
+    from rich.console import Console
+
+    written = io.StringIO()
+    shown = AsTable(Console(file=written, width=60))
+    why = "flow clicks failed: no [/broker]"
+    shown.update_started(1)
+    shown.update_ended(1, SUMMARY)
+    shown.update_started(2)
+    shown.update_ended(2, Summary(Outcome.FAILED, 1.0, failure=why))
+    shown.said(f"update 2 failed, the next one comes in 1 s: {why}")
+    # If this was the last one, it is told at the end.
+    assert written.getvalue() == ""
+    for number in (3, 4):
+        shown.update_started(number)
+        shown.update_ended(number, SUMMARY)
+    assert written.getvalue() == f"update 2 failed: {why}\n"
 
 
 def test_the_live_table_has_the_order_of_the_definitions() -> None:

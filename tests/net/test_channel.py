@@ -510,6 +510,18 @@ def test_every_address_of_a_host_is_tried(run_real: Run, monkeypatch: pytest.Mon
     run_real(story)
 
 
+@pytest.mark.parametrize("host", ["kafka..local", "k" * 70])
+def test_a_name_that_no_host_can_have_fails_like_one_that_is_not_found(run_real: Run, host: str) -> None:
+    async def story() -> None:
+        channel = Channel(host, 9092, client_id="tester", randomness=Random(1))
+        with pytest.raises(ConnectError, match="no connection: no host can have this name"):
+            await channel.connect()
+        assert channel.backoff_ms > 0
+        await channel.close()
+
+    run_real(story)
+
+
 def test_closing_breaks_off_an_attempt_to_connect() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()

@@ -117,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = tools.main(
             None if arguments is None else list(arguments), prog_name="barnabas", standalone_mode=False
         )
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as with `>&-`
+            sys.stdout.flush()
     except click.UsageError as problem:
         tell(usage_text(problem))
         return WRONGLY_CALLED

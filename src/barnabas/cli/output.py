@@ -16,9 +16,9 @@ def is_terminal() -> bool:
     return has_colours(sys.stdout)
 
 
-def has_colours(stream: TextIO) -> bool:
-    """The same of any stream."""
-    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+def has_colours(stream: TextIO | None) -> bool:
+    """The same of any stream; there is none where it was closed before we started."""
+    return stream is not None and stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def compact_json(value: Any) -> str:

@@ -6,7 +6,7 @@ import re
 import shlex
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _FAILED: Final = 1
 _DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?) *(?P<unit>ms|s|m|h|)")
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+#: Settings of Spark that a run needs as it sets them.
+_OURS: Final = ("spark.connect.grpc.binding.", "spark.sql.artifact.isolation.")
 
 
 @click.group()
@@ -127,8 +129,8 @@ def run(
         is_json=is_json,
         is_verbose=verbose,
         every_s=every_s,
-        refresh=_names(refresh),
-        full_refresh=_names(full_refresh),
+        refresh=_names("--refresh", refresh),
+        full_refresh=_names("--full-refresh", full_refresh),
         full_refresh_all=full_refresh_all,
     )
 
@@ -164,6 +166,7 @@ def _run(
 
     check_installed()
     conf = parse_overrides(settings, origin="--conf")
+    _check_settings(conf)
     project = load_project(directory)
     shown: Shown = AsJson() if is_json else AsTable() if output.is_terminal() else AsLines()
     asked = threading.Event()
@@ -200,8 +203,24 @@ def _exit_code(summary: Summary, stop: Stop, *, is_endless: bool, is_verbose: bo
     return 0
 
 
-def _names(given: Sequence[str]) -> list[str]:
-    return [name.strip() for part in given for name in part.split(",") if name.strip()]
+def _check_settings(settings: Iterable[str]) -> None:
+    """Nobody should believe that a setting counts which does not."""
+    for name in settings:
+        if name == "spark.master":
+            raise click.UsageError("--conf spark.master: where Spark runs is said by --master")
+        if name.startswith(_OURS):
+            raise click.UsageError(f"--conf {name}: this is not for others to set, since pipelines need it as it is")
+
+
+def _names(option: str, given: Sequence[str]) -> list[str]:
+    names = []
+    for part in given:
+        found = [name.strip() for name in part.split(",") if name.strip()]
+        if not found:
+            # A variable of the shell that is not set, perhaps: nobody wants all tables by mistake, or none.
+            raise click.UsageError(f"{option} {shlex.quote(part)} names no table")
+        names += found
+    return names
 
 
 def _seconds(text: str) -> float:
@@ -211,4 +230,6 @@ def _seconds(text: str) -> float:
     seconds = float(found["number"]) * _UNITS_S[found["unit"]]
     if not seconds:
         raise click.UsageError(f"--every {text}: it must be some time, as in 500ms, 5s, 1m, 2h")
+    if seconds > threading.TIMEOUT_MAX:
+        raise click.UsageError(f"--every {text}: nobody can wait so long")
     return seconds

@@ -245,7 +245,7 @@ async def resolved(addresses: Iterable[tuple[str, int]], resolve: Resolve) -> li
     for host, port in addresses:
         try:
             names = await resolve(host, port)
-        except OSError:
+        except (OSError, UnicodeError):
             names = []
         for name in names or [host]:
             found[name, port] = None

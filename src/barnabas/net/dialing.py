@@ -30,6 +30,9 @@ async def connect(make: Callable[[], Wire], host: str, port: int, address: str, 
         raise ConnectError(address, f"no connection: the name was not found within {timeout_ms / 1000:.1f} s") from None
     except OSError as failure:
         raise ConnectError(address, f"no connection: {failure.strerror or failure}") from failure
+    except UnicodeError as failure:
+        # Of a label that is empty or too long: what no name server could be asked for.
+        raise ConnectError(address, "no connection: no host can have this name") from failure
     for each in hosts:
         try:
             async with asyncio.timeout(timeout_ms / 1000):

@@ -42,6 +42,12 @@ def check_java(environment: Mapping[str, str] | None = None) -> None:
     path = str(Path(home, "bin", "java")) if home else shutil.which("java", path=variables.get("PATH"))
     if path is None:
         raise JavaError(f"Spark needs Java, and there is none on the PATH, nor is JAVA_HOME set: {_HOW_TO_GET_JAVA}")
+    _check_java_at(path, home)
+
+
+# A Java that will do is asked once; what is raised is not kept, since people do as the message says and try again.
+@cache
+def _check_java_at(path: str, home: str | None) -> None:
     # One question for all, since each takes a fraction of a second; only a Java that cannot answer is asked for more.
     usable = _ask(path, f"--add-modules={NEEDED_MODULE}", "-version")
     told = usable or _ask(path, "-version")
@@ -117,7 +123,10 @@ def use_running_interpreter(context: SparkContext) -> None:
     if "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python"):
         return
     usual = shutil.which(context.pythonExec)
-    if usual is not None and Path(usual).parent == Path(sys.executable).parent:
+    # A virtual environment has links to the interpreter that it was made from, so the file alone does not say what is
+    # installed; nor does the folder alone, where several versions lie side by side.
+    running = Path(sys.executable)
+    if usual is not None and Path(usual).parent == running.parent and Path(usual).resolve() == running.resolve():
         return
     master = context.master or ""
     if master.startswith("local"):

@@ -262,6 +262,15 @@ def test_a_value_that_is_too_deep_is_bad_and_does_not_end_the_worker() -> None:
     assert [(item.row, item.explanation) for item in bad] == [(2, "its types lie too deep in each other")]
 
 
+@pytest.mark.parametrize("value", [b"\x0e\1\2\0\0\0", b"\x0e\3\0", b"\x0e\0\1"])
+def test_no_branch_and_no_symbol_is_counted_from_the_end(value: bytes) -> None:
+    kind = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+    schema = record(field("id", "int"), field("next", ["null", "R"]), field("kind", kind))
+    structs, bad = framed({1: schema}, "id int").decode(pa.array([b"\0\0\0\0\1" + value], pa.binary()))
+    assert structs.to_pylist() == [None]
+    assert "negative" in bad[0].explanation
+
+
 @settings(max_examples=50, deadline=None)
 @given(_values)
 def test_looking_through_a_value_comes_to_its_end(value: dict[str, Any]) -> None:

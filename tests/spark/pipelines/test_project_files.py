@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,11 @@ def test_names_are_short_where_everything_is_in_one_database(folder: Path) -> No
         ("", "it must be a mapping"),
         ("- a", "it must be a mapping"),
         ("name: [", "line 1: this is not YAML"),
+        ("[" * 3000, "things in it lie too deep in each other"),
+        (SOUND + "configuration: {spark.x: 2024-13-45}", "line 6: '2024-13-45' is no timestamp: write it in quotes"),
+        ("name: !!bool foo", "line 1: 'foo' is no bool: write it in quotes"),
+        ("name: !!int ''", "line 1: '' is no int: write it in quotes"),
+        ("name: !!timestamp foo", "line 1: 'foo' is no timestamp: write it in quotes"),
         (SOUND + "libaries: []", "unknown key `libaries`: did you mean `libraries`?"),
         (SOUND + "zzz: x", "unknown key `zzz`: known are name, storage"),
         (SOUND.replace("name: toy", ""), "`name` is missing: write for example `name: clickstream`"),
@@ -91,10 +97,12 @@ def test_names_are_short_where_everything_is_in_one_database(folder: Path) -> No
         (SOUND.replace("storage: storage", ""), "`storage` is missing: write for example"),
         (SOUND.replace(": storage", ": file://storage"), "is no absolute path: write `file:///…`"),
         (SOUND.replace(": storage", ": 'file:storage'"), "is no absolute path"),
+        (SOUND.replace(": storage", ": 's3a://[::1'"), "`storage: s3a://[::1` is no address: Invalid IPv6 URL"),
         (SOUND + "database: a\nschema: b", "`database` and `schema` mean the same"),
         (SOUND + "configuration: [a]", "`configuration` must be a mapping"),
         (SOUND + "configuration: {spark.x: 2}", 'the value of spark.x must be text: write `spark.x: "2"`'),
         (SOUND + "configuration: {spark.x: true}", 'write `spark.x: "true"`'),
+        (SOUND + "configuration:\n  spark.x:\n", "spark.x has no value: write one in quotes, or remove it"),
         (SOUND + "configuration: {1: a}", "has the key 1, which is no text"),
         ("name: toy\nstorage: s", "`libraries` is missing"),
         ("name: toy\nstorage: s\nlibraries: a.py", "`libraries` must be a list"),
@@ -102,6 +110,8 @@ def test_names_are_short_where_everything_is_in_one_database(folder: Path) -> No
         ("name: toy\nstorage: s\nlibraries: [{glob: {exclude: a}}]", "has the entry"),
         (SOUND.replace("transformations/**", "other/**"), "`include: other/**` matches no file in DIR"),
         (SOUND.replace("transformations/**", "t*/*.py"), "Spark takes a file, or a folder with all below it"),
+        (SOUND.replace("transformations/**", "."), "`include: .`: Spark takes a file, or a folder with all below it"),
+        (SOUND.replace("transformations/**", "''"), "`include: `: Spark takes a file, or a folder with all below it"),
         (SOUND.replace("transformations/**", "/etc/**"), "write the path as it is seen from DIR"),
     ],
 )
@@ -109,6 +119,13 @@ def test_what_is_wrong_is_named(folder: Path, text: str, told: str) -> None:
     found = problem(folder, text)
     assert told in found
     assert found.startswith("DIR/spark-pipeline.yml")
+
+
+def test_a_folder_that_java_would_split_is_refused(folder: Path) -> None:
+    place = folder / f"run-14{os.pathsep}00"
+    place.mkdir()
+    with pytest.raises(ProjectError, match=r"run-14.00: a project cannot lie below a folder that has a . in its name"):
+        load_project(written(place, SOUND))
 
 
 def test_files_that_define_nothing_are_named(folder: Path) -> None:
@@ -128,3 +145,17 @@ def test_two_specifications_are_one_too_many(folder: Path) -> None:
     written(folder, SOUND, "spark-pipeline.yaml")
     with pytest.raises(ProjectError, match="remove one of them"):
         load_project(folder)
+
+
+def test_a_project_has_the_same_place_from_wherever_it_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(folder, SOUND)
+    monkeypatch.chdir(folder / "transformations")
+    for seen in (Path(".."), Path("../spark-pipeline.yml"), folder / "transformations" / ".."):
+        assert load_project(seen).folder == folder
+    # After a link, `..` leads elsewhere than its name says.
+    (folder / "away" / "deep").mkdir(parents=True)
+    (folder / "away" / "link").symlink_to(folder / "transformations", target_is_directory=True)
+    assert load_project(folder / "away" / "link" / "..").folder == folder
+    # Other links keep their names.
+    (folder / "away" / "home").symlink_to(folder, target_is_directory=True)
+    assert load_project(folder / "away" / "home").folder == folder / "away" / "home"

@@ -60,6 +60,19 @@ def test_java_home_counts_before_the_path(tmp_path: Path) -> None:
         check_java({"JAVA_HOME": str(tmp_path), "PATH": str(new.parent)})
 
 
+def test_a_java_that_will_do_is_asked_once_and_one_that_will_not_each_time(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    java = fake_java(tmp_path, f"echo call >>{calls}; echo 'openjdk version \"11.0.2\"' >&2")
+    for _ in range(2):
+        with pytest.raises(JavaError):
+            check_java({"PATH": str(java.parent)})
+    assert len(calls.read_text().splitlines()) == 2
+    java.write_text(java.read_text().replace("11.0.2", "17.0.2"))
+    for _ in range(2):
+        check_java({"PATH": str(java.parent)})
+    assert len(calls.read_text().splitlines()) == 3
+
+
 def test_what_the_user_has_set_stays() -> None:
     variables = {"PYSPARK_PYTHON": "python3.12"}
     environment.prepare(variables)
@@ -96,9 +109,21 @@ def test_workers_use_the_running_interpreter_unless_somebody_chose_another(
         monkeypatch.setenv("PYSPARK_PYTHON", "python3")
     elif chosen_by == "path":
         monkeypatch.setattr(sys, "executable", str(not_activated / "python"))
+        (not_activated / "python").symlink_to("python3")
     context = context_of(master, ["spark.pyspark.python"] if chosen_by == "setting" else ())
     environment.use_running_interpreter(context)
     assert context.pythonExec == expected
+
+
+def test_workers_use_the_running_interpreter_also_where_python3_beside_it_is_another(
+    not_activated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = not_activated / "python3.99"
+    running.touch()
+    monkeypatch.setattr(sys, "executable", str(running))
+    context = context_of("local[2]")
+    environment.use_running_interpreter(context)
+    assert context.pythonExec == str(running)
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])

@@ -52,7 +52,7 @@ def _is_empty(schema: Schema, named: dict[str, Schema], within: tuple[str, ...])
 def check_bounds(parsed: ParsedSchema, value: bytes, start: int) -> None:
     """Raise BadValueError if a value is too deep, or has more items than bytes and more than `MOST_EMPTY_ITEMS`.
 
-    Says nothing of bytes that are no Avro: whoever decodes them does.
+    Of bytes that are no Avro it tells only what whoever decodes them does not.
     """
     try:
         Walk(parsed.named, value, start).past(parsed.schema)
@@ -78,7 +78,7 @@ class Walk:
     def past(self, schema: Schema) -> None:
         schema = resolved(schema, self._named)
         if isinstance(schema, list):
-            self.past(schema[self._number()])
+            self.past(schema[self._index()])
             return
         kind = kind_of(schema)
         if kind == "record":
@@ -86,8 +86,10 @@ class Walk:
                 self.past(each["type"])
         elif kind in ("array", "map"):
             self._past_items(schema, kind)
-        elif kind in ("int", "long", "enum"):
+        elif kind in ("int", "long"):
             self._number()
+        elif kind == "enum":
+            self._index()
         elif kind in ("bytes", "string"):
             self._step(self._number())
         else:
@@ -109,6 +111,13 @@ class Walk:
         if not 0 <= size <= len(self._value) - self.place:
             raise IndexError
         self.place += size
+
+    def _index(self) -> int:
+        """Of a branch or a symbol. Python, and so fastavro, would count a negative one from the end."""
+        index = self._number()
+        if index < 0:
+            raise _bad(f"it names a branch of a union, or a symbol of an enum, by the negative number {index}")
+        return index
 
     def _number(self) -> int:
         """Seven bits a byte, the lowest first; the sign is the last of them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import glob
 import importlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,12 +64,31 @@ class Project:
 def load_project(folder: str | Path) -> Project:
     """Read and check a project. `folder` is the one that has the specification, or the specification itself."""
     spec = _spec_of(Path(folder))
+    check_path(spec.parent)
     return _Reading(spec, _parsed(spec)).project()
+
+
+def check_path(folder: Path) -> None:
+    """Raise if a project cannot lie there: `folder` is its absolute path."""
+    check_text(str(folder))
+    if os.pathsep in str(folder):
+        raise ProjectError(
+            f"{folder}: a project cannot lie below a folder that has a {os.pathsep} in its name, where Java splits "
+            "paths: choose another place"
+        )
+
+
+def check_text(text: str) -> None:
+    """Raise if it is none. What the system hands us may be in another encoding than UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as failure:
+        raise ProjectError(f"{text!a} is not UTF-8 text: choose another name") from failure
 
 
 def _spec_of(place: Path) -> Path:
     if place.is_file():
-        return place.absolute()
+        return _absolute(place)
     if not place.exists():
         raise ProjectError(f"{place} does not exist: `barnabas pipeline init {place}` writes an example project there")
     found = [place / name for name in SPEC_NAMES if (place / name).is_file()]
@@ -79,7 +99,14 @@ def _spec_of(place: Path) -> Path:
         )
     if len(found) > 1:
         raise ProjectError(f"{place} has both {SPEC_NAMES[0]} and {SPEC_NAMES[1]}: remove one of them")
-    return found[0].absolute()
+    return _absolute(found[0])
+
+
+def _absolute(path: Path) -> Path:
+    """Without `..`: the folder that it leads out of may be gone tomorrow. After a link it leads elsewhere than the names
+    say."""
+    named = Path(os.path.abspath(path))
+    return named if named.exists() and named.samefile(path) else path.resolve()
 
 
 def _parsed(spec: Path) -> Any:
@@ -87,8 +114,9 @@ def _parsed(spec: Path) -> Any:
         yaml: Any = importlib.import_module("yaml")
     except ImportError as failure:
         raise ProjectError(f"pipelines need PyYAML to read {spec.name}: {INSTALL}") from failure
+    scalars: list[Any] = []
     try:
-        return yaml.safe_load(spec.read_text(encoding="utf-8"))
+        return _loaded(yaml.SafeLoader(spec.read_text(encoding="utf-8")), scalars)
     except UnicodeDecodeError as failure:
         raise ProjectError(f"{spec} is not UTF-8 text: {failure.reason} at byte {failure.start}") from failure
     except yaml.YAMLError as failure:
@@ -96,6 +124,27 @@ def _parsed(spec: Path) -> Any:
         line = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(failure, "problem", None) or str(failure).replace("\n", " ")
         raise ProjectError(f"{spec}{line}: this is not YAML: {problem}") from failure
+    except RecursionError as failure:
+        raise ProjectError(f"{spec}: things in it lie too deep in each other") from failure
+    except (ValueError, LookupError, AttributeError) as failure:
+        # What PyYAML lets through, of 2024-13-45 say, which it takes for a date: the last that it looked at.
+        last = scalars[-1]
+        raise ProjectError(
+            f"{spec}, line {last.start_mark.line + 1}: {last.value[:50]!r} is no {last.tag.rpartition(':')[2]}: "
+            "write it in quotes if it is text"
+        ) from failure
+
+
+def _loaded(loader: Any, scalars: list[Any]) -> Any:
+    """What `yaml.safe_load` returns; `scalars` gets the places of the texts that values are made of."""
+    construct = loader.construct_scalar
+
+    def remembered(node: Any) -> Any:
+        scalars.append(node)
+        return construct(node)
+
+    loader.construct_scalar = remembered
+    return loader.get_single_data()
 
 
 class _Reading:
@@ -148,7 +197,10 @@ class _Reading:
     def _storage(self) -> str:
         """As a URI. A path counts from the folder of the specification, so that projects can be shared."""
         storage = self._text("storage")
-        parts = urlsplit(storage)
+        try:
+            parts = urlsplit(storage)
+        except ValueError as failure:
+            raise self._wrong(f"`storage: {storage}` is no address: {failure}") from failure
         # A single letter is a drive of Windows.
         if len(parts.scheme) < 2:
             return (self._spec.parent / storage).absolute().as_uri()
@@ -168,6 +220,8 @@ class _Reading:
         for key, value in configuration.items():
             if not isinstance(key, str):
                 raise self._wrong(f"`configuration` has the key {key!r}, which is no text")
+            if value is None:
+                raise self._wrong(f"`configuration`: {key} has no value: write one in quotes, or remove it")
             if not isinstance(value, str):
                 shown = str(value).lower() if isinstance(value, bool) else value
                 raise self._wrong(f'`configuration`: the value of {key} must be text: write `{key}: "{shown}"`')
@@ -192,7 +246,7 @@ class _Reading:
         if set(entry["glob"]) != {"include"} or not isinstance(pattern, str):
             raise self._wrong(f"`libraries` has the entry {entry!r}: write {_LIBRARIES}")
         folder = pattern.removesuffix("/**")
-        if glob.has_magic(folder):
+        if glob.has_magic(folder) or not Path(pattern).parts:
             raise self._wrong(f"`include: {pattern}`: Spark takes a file, or a folder with all below it: `folder/**`")
         if Path(pattern).is_absolute():
             raise self._wrong(f"`include: {pattern}`: write the path as it is seen from {self._spec.parent}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping
 from typing import Final
@@ -11,6 +12,8 @@ from barnabas.spark.pipelines.failures import PipelineError
 #: What settings of a project that hold the addresses of brokers end with, by custom.
 _SERVERS: Final = "bootstrap.servers"
 _TIMEOUT_S: Final = 3.0
+#: Python takes more for digits, and does not make a number of all of it.
+_PORT: Final = re.compile("[0-9]{1,5}")
 
 
 def check_brokers(configuration: Mapping[str, str]) -> None:
@@ -29,12 +32,12 @@ def _address(text: str) -> tuple[str, int] | None:
     host, _, port = text.strip().rpartition(":")
     # A client may be told the protocol of a listener in front of its address.
     host = host.rpartition("://")[2].strip("[]")
-    return (host, int(port)) if host and port.isdigit() and int(port) <= 65535 else None
+    return (host, int(port)) if host and _PORT.fullmatch(port) and int(port) <= 65535 else None
 
 
 def _is_there(host: str, port: int) -> bool:
     try:
         socket.create_connection((host, port), _TIMEOUT_S).close()
-    except OSError:
+    except (OSError, UnicodeError):  # the latter of a name that no host can have, as `kafka..local`
         return False
     return True

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
+from barnabas.spark.pipelines.project import check_path, check_text
 
 __all__ = ["EXAMPLE", "ProjectExistsError", "check_folder", "write_project"]
 
@@ -28,8 +29,10 @@ class ProjectExistsError(BarnabasError):
 
 
 def check_folder(folder: str | Path) -> None:
-    """Whether a project may be written there; `ProjectExistsError` if not."""
+    """Whether a project may be written there; `ProjectExistsError` if there is something already, `ProjectError` if it
+    could not be run there."""
     root = Path(folder).absolute()
+    check_path(root)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise ProjectExistsError(f"{root} is not empty: choose a folder that is, or one that does not exist yet")
 
@@ -43,6 +46,8 @@ def write_project(
     """
     check_folder(folder)
     root = Path(folder).absolute()
+    check_text(name or "")
+    check_text(bootstrap_servers)
     values = {
         "name": name or root.name,
         "bootstrap_servers": bootstrap_servers,
