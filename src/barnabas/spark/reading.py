@@ -36,8 +36,11 @@ _BATCH_BYTES: Final = 8 << 20
 _FETCH_BYTES: Final = 4 << 20
 #: When nothing comes for so long, somebody looks why.
 _LOOK_AFTER_S: Final = 1.0
+#: Who is asked why, and says nothing for so long, is asked again.
+_ANSWER_WITHIN_S: Final = 1.0
 #: A topic that was just created, or whose leader has just changed, may seem to be gone for a moment.
 _GONE_AFTER_S: Final = 5.0
+_CREATED_AGAIN: Final = "the topic was deleted and created again; a new checkpoint reads the new one from its beginning"
 
 
 @dataclass
@@ -105,7 +108,19 @@ def read_range(plan: ReadPlan, part: RangePartition) -> Iterator[pa.RecordBatch]
 
 class RangeReading:
     """One range on its way. Fetching goes on in the background while Spark is busy with a batch, up to a fetch or two
-    ahead."""
+    ahead.
+
+    The consumer comes from a pool, and what it knows of the cluster may be minutes older than the plan: the topic may
+    have got partitions since, or have been created again. Hence:
+
+    - Nothing is fetched, and nothing that came is given out, while the topic has another id than the plan's for the
+      consumer. A fetch by id (version 13 and later) then brings no other records than the plan's. One by name may,
+      until the consumer hears of the new topic: with such brokers that is noticed late.
+    - What the consumer knows is no proof that something is gone. It is gone if brokers say so that were asked after the
+      trouble began, and still say so when they are asked `_GONE_AFTER_S` later: one that lags behind the others knows
+      neither a new topic nor new partitions, and may tell the id of the topic before.
+    - When nobody answers, nothing is gone; the range fails when its time is over.
+    """
 
     def __init__(
         self, plan: ReadPlan, part: RangePartition, consumer: Consumer, now_s: Callable[[], float] = time.monotonic
@@ -118,10 +133,10 @@ class RangeReading:
         self._until_offset = LONG_MAX if part.until_offset == LATEST else part.until_offset
         self._has_begun = False
         self._topic_id = None if part.topic_id is None else Uuid.parse(part.topic_id)
-        self._consumer = consumer
-        self._reader = RangeReader(consumer, self._partition)
+        self._reader = RangeReader(consumer, self._partition, self._topic_id)
+        self._reader.position = max(0, part.from_offset)
         self._columns = RecordColumns()
-        # Since when nothing has come, and since when a look has found that nothing can come.
+        # Since when nothing has come, and since when brokers have said that nothing can come.
         self._idle_since_s = now_s()
         self._gone_since_s: float | None = None
 
@@ -158,11 +173,20 @@ class RangeReading:
     def _limits_at_last(self) -> tuple[int, int] | None:
         """Where the partition begins and ends, however long it takes to tell; None if it is given up as lost."""
         while True:
+            shorter: DataLossError | None = None
             try:
-                return self._told_limits()
+                first, end = self._reader.limits(_ANSWER_WITHIN_S)
+                if self._part.until_offset != LATEST or end >= self._part.from_offset:
+                    return first, end
+                # The plan was made when there was more. A range that seems to hold nothing must not pass for read.
+                shorter = errors.partition_offset_changed(self._partition, self._part.from_offset, end)
             except (ClientTimeoutError, NoBrokersError) as error:
                 log.info("the limits of %s: %s", self._partition, error)
-            self._look_why()
+            except BrokerError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                log.info("the limits of %s: %s", self._partition, error)
+            self._look_why(shorter)
             if self._reader.position == self._until_offset:
                 return None
 
@@ -170,28 +194,29 @@ class RangeReading:
         """Rows for one batch; fewer than make a good one only at the end, or if no more come for a while. None if the
         range has come to its end."""
         columns, reader = self._columns, self._reader
-        while True:
+        while reader.position < self._until_offset:
             before = reader.position
             runs: list[Run] = []
+            failure: OffsetOutOfRangeError | LogTruncatedError | None = None
             try:
                 runs = reader.fill(columns, max_rows=_BATCH_ROWS, max_bytes=_BATCH_BYTES, timeout_s=self._patience_s())
             except (OffsetOutOfRangeError, LogTruncatedError) as error:
-                self._out_of_range(error)
+                failure = error
             except (NoBrokersError, ClientTimeoutError, ChannelError) as error:
                 log.info("%s at offset %s: %s", self._partition, before, error)
             if self._is_another_topic():
-                columns.take()  # rows of the other topic, perhaps
-                reader.position = before
-                self._lose_the_rest(
-                    "the topic was deleted and created again; a new checkpoint reads the new one from its beginning"
-                )
-                return []
-            if columns.row_count or reader.position >= self._until_offset:
-                return runs
-            if reader.position != before:
+                # Whatever came may be of the other one. If that is a mistake of the view's, it is fetched again.
+                columns.take()
+                reader.seek(before)
+            elif failure is not None:
+                self._out_of_range(failure)
+            if columns.row_count or reader.position != before:
                 self._idle_since_s, self._gone_since_s = self._now_s(), None
             else:
                 self._look_why()
+            if columns.row_count:
+                return runs
+        return []
 
     def _patience_s(self) -> float:
         return min(_LOOK_AFTER_S, self._plan.poll_timeout_ms / 1000)
@@ -219,20 +244,36 @@ class RangeReading:
         else:
             self._lose(self._lost(self._until_offset, str(error)), position)
 
-    def _look_why(self) -> None:
-        """Nothing has come for a while."""
-        now_s = self._now_s()
-        if not self._seems_deleted():
+    def _look_why(self, shorter: DataLossError | None = None) -> None:
+        """Nothing has come for a while; `shorter` if that is because the partition ends before the range begins."""
+        asked_at_s = self._now_s()
+        is_told = self._has_news()
+        is_deleted = is_told and self._is_deleted()
+        # Another topic has limits, too; that it is another one shows when it is read, or here if it ends too soon.
+        is_another = is_told and self._is_another_topic() and (self._has_begun or shorter is not None)
+        if not is_deleted and not is_another:
             self._gone_since_s = None
         elif self._gone_since_s is None:
-            self._gone_since_s = now_s
-        elif now_s - self._gone_since_s >= _GONE_AFTER_S:
-            lost = errors.partitions_deleted([self._partition], {self._partition: self._reader.position})
+            self._gone_since_s = self._now_s()
+        elif asked_at_s - self._gone_since_s >= _GONE_AFTER_S:
+            if is_deleted:
+                lost = errors.partitions_deleted([self._partition], {self._partition: self._reader.position})
+            else:
+                lost = shorter or self._lost(self._until_offset, _CREATED_AGAIN)
             self._lose(lost, self._until_offset)
             return
-        self._check_time(None)
+        self._check_time(None, shorter)
 
-    def _seems_deleted(self) -> bool:
+    def _has_news(self) -> bool:
+        """Whether the view is what brokers say now."""
+        try:
+            self._reader.renew_view(_ANSWER_WITHIN_S)
+        except (ClientTimeoutError, NoBrokersError, ChannelError) as error:
+            log.info("%s: %s", self._partition, error)
+            return False
+        return True
+
+    def _is_deleted(self) -> bool:
         topic, number = self._partition
         view = self._reader.view
         count = view.partition_count(topic)
@@ -242,15 +283,10 @@ class RangeReading:
     def _limits(self) -> tuple[int, int] | None:
         """Where the partition begins and ends; None if nobody says."""
         try:
-            return self._told_limits()
+            return self._reader.limits(_ANSWER_WITHIN_S)
         except (ClientTimeoutError, NoBrokersError, ChannelError, BrokerError) as error:
             log.debug("the limits of %s: %s", self._partition, error)
             return None
-
-    def _told_limits(self) -> tuple[int, int]:
-        wanted = [self._partition]
-        first = self._consumer.beginning_offsets(wanted, _LOOK_AFTER_S)
-        return first[self._partition], self._consumer.end_offsets(wanted, _LOOK_AFTER_S)[self._partition]
 
     def _lost(self, until_offset: int, reason: str) -> DataLossError:
         return errors.could_not_read_offset_range(
@@ -271,11 +307,15 @@ class RangeReading:
         else:
             self._reader.position = self._until_offset
 
-    def _check_time(self, cause: Exception | None) -> None:
+    def _check_time(self, cause: Exception | None, shorter: DataLossError | None = None) -> None:
         timeout_s = self._plan.poll_timeout_ms / 1000
         if self._now_s() - self._idle_since_s < timeout_s:
             return
-        limits = self._limits() if self._has_begun else None
+        if shorter is not None:
+            self._lose(shorter, self._until_offset)
+            return
+        # Limits are asked for by name.
+        limits = self._limits() if self._has_begun and not self._is_another_topic() else None
         if limits is not None and self._reader.position >= limits[1]:
             # Not sooner: a new leader, too, shows less than there is until its followers have told what they have.
             self._lose_the_rest(f"the partition ends at offset {limits[1]} by now")

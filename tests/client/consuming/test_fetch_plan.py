@@ -82,6 +82,19 @@ def test_a_partition_without_a_leader_wants_metadata() -> None:
     assert planned.wants_metadata
 
 
+def test_a_topic_that_has_another_id_than_is_wanted_is_left_out_and_wants_metadata() -> None:
+    subscription, names = reading(2)
+    state = subscription.state(names[0])
+    state.topic_id = Uuid(bytes(15) + b"u")
+    planned = plan(subscription, view_of([1, 1]))
+    assert asked(planned) == {1: [1]}
+    assert planned.wants_metadata
+    state.topic_id = TOPIC_ID
+    planned = plan(subscription, view_of([1, 1]))
+    assert asked(planned) == {1: [0, 1]}
+    assert not planned.wants_metadata
+
+
 def test_a_partition_that_backs_off_is_left_out_until_then() -> None:
     subscription, names = reading(2)
     subscription.state(names[0]).retry_at_ms = 50

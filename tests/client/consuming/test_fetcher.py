@@ -10,6 +10,7 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
+from barnabas.client.admin.admin import Admin
 from barnabas.client.consumer.arrow_batches import empty_batch
 from barnabas.client.core.consuming.offsets import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.client.core.consuming.partition_state import Position
@@ -201,6 +202,16 @@ async def test_offsets_first_last_and_by_time() -> None:
             await fetcher.lookup.offsets_for_times({A: -1}, 5000)
         with pytest.raises(BrokerError, match="partitions 0 to 1"):
             await fetcher.lookup.end_offsets([TopicPartition("clicks", 7)], 5000)
+
+
+@on_loop
+async def test_offsets_of_a_partition_that_the_topic_just_got() -> None:
+    async with world() as it, it.reader(A) as reader:
+        assert await reader.fetcher.lookup.end_offsets([A], 5000) == {A: 0}
+        async with Admin(bootstrap_servers=it.broker.bootstrap_servers) as admin:
+            await admin.create_partitions({A.topic: 2})
+        assert reader.network.view.partition_count(A.topic) == 1
+        assert await reader.fetcher.lookup.end_offsets([A, B], 5000) == {A: 0, B: 0}
 
 
 @on_loop

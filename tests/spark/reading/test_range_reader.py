@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -82,6 +83,25 @@ def test_a_log_that_is_found_cut_while_rows_are_added_gives_none_twice(
 
     monkeypatch.setattr(reader, "_next_chunk", cut_once)
     assert read_on(reader, timeout_s) == [*range(COUNT)]
+
+
+def test_limits_are_waited_for_while_a_broker_may_hold_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are asked for together: behind the first answer the broker would hold the next fetch."""
+    with Consumer({"bootstrap.servers": "127.0.0.1:1", "fetch.max.wait.ms": "5000"}) as consumer:
+        timeouts_s: list[float] = []
+        both_are_asked = asyncio.Event()
+
+        async def told(partitions: list[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
+            timeouts_s.append(timeout_s)
+            if len(timeouts_s) == 2:
+                both_are_asked.set()
+            await asyncio.wait_for(both_are_asked.wait(), 30)
+            return dict.fromkeys(partitions, 7)
+
+        monkeypatch.setattr(consumer._consumer, "beginning_offsets", told)
+        monkeypatch.setattr(consumer._consumer, "end_offsets", told)
+        assert RangeReader(consumer, PARTITION).limits(1.0) == (7, 7)
+        assert timeouts_s == [6.0, 6.0]
 
 
 def test_a_connection_that_breaks_after_rows_leaves_them_whole(

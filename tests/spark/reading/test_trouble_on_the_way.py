@@ -15,12 +15,15 @@ import pytest
 from barnabas import Admin, Producer, TopicPartition
 from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.client.errors import ClientClosedError
+from barnabas.client.network import Network
 from barnabas.spark import reading
 from barnabas.spark.core.errors import DataLossError, SparkConnectorError
 from barnabas.spark.core.limits import EARLIEST, LATEST
 from barnabas.spark.reading import RangePartition, RangeReading, ReadPlan, consumer_settings, read_range
 from barnabas.testing import EmbeddedBroker
 from barnabas.wire import ApiKey
+from barnabas.wire.message import Request
+from barnabas.wire.messages.fetch import FetchRequest
 
 TOPIC = "clicks"
 COUNT = 400
@@ -185,26 +188,29 @@ def test_a_range_that_has_expired_as_a_whole(is_fatal: bool, broker: EmbeddedBro
 def test_a_range_beyond_the_end_is_lost_data(
     first: int, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_LOOK_AFTER_S", 10.0)  # a broker on a busy machine may take a second to tell its end
+    monkeypatch.setattr(reading, "_ANSWER_WITHIN_S", 10.0)  # on a busy machine a broker may take a second to tell it
     with pytest.raises(DataLossError, match=rf"offsets {first} to {first + 9} .* ends at offset {COUNT}"):
         list(read_range(plan(broker, poll_timeout_ms=500), RangePartition(TOPIC, 0, first, first + 10)))
 
 
-@pytest.mark.parametrize("is_fatal", [True, False])
-def test_a_leader_that_does_not_show_all_yet_is_waited_for(is_fatal: bool, broker: EmbeddedBroker) -> None:
+@pytest.mark.parametrize(("is_fatal", "is_open"), [(True, False), (False, False), (True, True)])
+def test_a_leader_that_does_not_show_all_yet_is_waited_for(
+    is_fatal: bool, is_open: bool, broker: EmbeddedBroker
+) -> None:
     """As after an election: what the driver was told of is there, but the new leader does not know that it counts."""
     patient = plan(broker, fail_on_data_loss=is_fatal, poll_timeout_ms=120_000)
     clock = itertools.count()
 
     def now_s() -> float:
         seconds = next(clock)
-        if seconds == 60:
+        if seconds == 30:
             fill(broker, 20)
         return float(seconds)
 
     with Consumer(consumer_settings(patient.client)) as consumer:
-        batches = RangeReading(patient, whole(until_offset=COUNT + 20), consumer, now_s).batches()
-        assert offsets(batches) == [*range(COUNT + 20)]
+        first, until = (COUNT + 10, LATEST) if is_open else (0, COUNT + 20)
+        batches = RangeReading(patient, RangePartition(TOPIC, 0, first, until), consumer, now_s).batches()
+        assert offsets(batches) == [*range(first, COUNT + 20)]
 
 
 def open_range(first: int = EARLIEST, until: int = LATEST) -> RangePartition:
@@ -246,7 +252,7 @@ def test_a_reader_that_cannot_be_put_away_is_not_kept(broker: EmbeddedBroker, mo
     lent: list[Consumer] = []
 
     def fail(reading: RangeReading) -> None:
-        lent.append(reading._consumer)
+        lent.append(reading._reader._consumer)
         raise ClientClosedError("the loop is gone")
 
     monkeypatch.setattr(RangeReading, "end", fail)
@@ -300,6 +306,105 @@ def test_a_plan_for_a_topic_that_is_another_one_by_now_reads_nothing(broker: Emb
     fill(broker, COUNT)
     with pytest.raises(DataLossError, match=r"offsets 0 to 399 of clicks-0 .*deleted and created again"):
         list(read_range(plan(broker), whole(planned)))
+
+
+# A consumer from the pool may know the cluster as it was minutes ago.
+
+
+def create_again(broker: EmbeddedBroker, count: int, partitions: int = 1) -> None:
+    delete_topic(broker)
+    broker.create_topic(TOPIC, partitions=partitions)
+    fill(broker, count)
+
+
+def fetch_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of brokers before Kafka 3.1."""
+    version_of = Network.version_of
+
+    def older(network: Network, node_id: int, request: type[Request]) -> int | None:
+        version = version_of(network, node_id, request)
+        return version if version is None or request is not FetchRequest else min(version, 12)
+
+    monkeypatch.setattr(Network, "version_of", older)
+
+
+@pytest.mark.parametrize("is_by_name", [False, True])
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_a_plan_for_the_new_topic_is_read_by_one_who_knew_the_old_one(
+    is_fatal: bool, is_by_name: bool, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_by_name:
+        fetch_by_name(monkeypatch)
+    shared = plan(broker, fail_on_data_loss=is_fatal)
+    assert offsets(read_range(shared, whole(topic_id(broker)))) == [*range(COUNT)]
+    create_again(broker, 20)
+    new = whole(topic_id(broker), until_offset=20)
+    broker.faults.fail_next(ApiKey.METADATA, delay_ms=500)
+    assert offsets(read_range(shared, new)) == [*range(20)]
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_a_new_partition_is_read_by_one_who_knew_fewer(is_fatal: bool, broker: EmbeddedBroker) -> None:
+    shared = plan(broker, fail_on_data_loss=is_fatal)
+    assert offsets(read_range(shared, whole())) == [*range(COUNT)]
+    add_partition(broker)
+    broker.faults.fail_next(ApiKey.METADATA, delay_ms=1000)
+    assert offsets(read_range(shared, RangePartition(TOPIC, 1, 0, 5))) == [*range(5)]
+
+
+def test_the_ends_of_a_new_partition_are_found_by_one_who_knew_fewer(broker: EmbeddedBroker) -> None:
+    shared = plan(broker)
+    assert offsets(read_range(shared, open_range())) == [*range(COUNT)]
+    add_partition(broker)
+    assert offsets(read_range(shared, RangePartition(TOPIC, 1, EARLIEST, LATEST))) == [*range(5)]
+
+
+def add_partition(broker: EmbeddedBroker) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_partitions({TOPIC: 2})
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(5):
+            producer.send(TOPIC, VALUE, partition=1)
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_a_partition_that_the_new_topic_does_not_have(is_fatal: bool, broker: EmbeddedBroker) -> None:
+    create_again(broker, 0, partitions=2)
+    shared = plan(broker, fail_on_data_loss=is_fatal)
+    kept = RangePartition(TOPIC, 1, EARLIEST, LATEST)
+    assert list(read_range(shared, kept)) == []
+    create_again(broker, 0)
+    if is_fatal:
+        with pytest.raises(DataLossError, match=r"These partitions were deleted: clicks-1\."):
+            list(read_range(shared, kept))
+    else:
+        assert list(read_range(shared, kept)) == []
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_a_topic_that_is_shorter_by_now_than_where_the_range_begins(
+    is_fatal: bool, broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = RangePartition(TOPIC, 0, 300, LATEST, topic_id(broker))
+    shared = plan(broker, fail_on_data_loss=is_fatal)
+    assert offsets(read_range(shared, kept)) == [*range(300, COUNT)]
+    create_again(broker, 20)
+    story = "clicks-0 was to be read from offset 300, but ends at 20"
+    if is_fatal:
+        with pytest.raises(DataLossError, match=story):
+            list(read_range(shared, kept))
+    else:
+        assert list(read_range(shared, kept)) == []
+        assert story in caplog.text
+
+
+def test_an_end_before_the_beginning_is_believed_when_the_time_is_over(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_ANSWER_WITHIN_S", 10.0)
+    beyond = RangePartition(TOPIC, 0, COUNT + 10, LATEST, topic_id(broker))
+    with pytest.raises(DataLossError, match=rf"was to be read from offset {COUNT + 10}, but ends at {COUNT}\."):
+        list(read_range(plan(broker, poll_timeout_ms=500), beyond))
 
 
 def test_what_spark_does_not_take_is_not_fetched(broker: EmbeddedBroker) -> None:

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, InputPartition, LessThan
 
 from barnabas import Admin, Producer
+from barnabas.spark import reading
 from barnabas.spark.core.errors import DataLossError, SparkConnectorError
 from barnabas.spark.core.limits import EARLIEST, LATEST
 from barnabas.spark.reading import RangePartition, ReadPlan
@@ -74,9 +75,11 @@ def test_a_partition_that_is_empty_when_it_is_planned_need_not_stay_so(
 
 
 def test_what_is_planned_as_a_whole_is_a_name_and_a_part_is_of_one_topic(
-    broker: EmbeddedBroker, new_topic: NewTopic
+    broker: EmbeddedBroker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As SQL has it with tables: who drops one and creates it again finds the new one in the view."""
+    monkeypatch.setattr(reading, "_LOOK_AFTER_S", 0.1)
+    monkeypatch.setattr(reading, "_GONE_AFTER_S", 0.3)
     topic = new_topic()
     send(broker, topic, 6)
     whole = batch_reader(broker, subscribe=topic)

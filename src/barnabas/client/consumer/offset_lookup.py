@@ -120,17 +120,32 @@ class OffsetLookup:
                 await asyncio.sleep(wait_ms / 1000)
 
     async def _know_topics(self, partitions: Iterable[TopicPartition], timeout_ms: int) -> None:
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        network, clock = self._network, self._clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
         for topic in dict.fromkeys(partition.topic for partition in partitions):
-            if self._network.view.partition_count(topic) is None:
-                await self._network.topic_metadata(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
-        for partition in partitions:
-            count = self._network.view.partition_count(partition.topic)
-            if count is not None and not 0 <= partition.partition < count:
-                raise BrokerError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"{partition}: the topic has the partitions 0 to {count - 1}",
-                )
+            if network.view.partition_count(topic) is None:
+                await network.topic_metadata(topic, max(1, deadline_ms - clock.monotonic_ms()))
+        beyond = self._beyond_the_last(partitions)
+        if not beyond:
+            return
+        # Topics grow, and what is known of them may be minutes old.
+        for partition in beyond:
+            network.metadata.want(partition.topic, clock.monotonic_ms())
+        await network.update_metadata(max(1, deadline_ms - clock.monotonic_ms()))
+        for partition, count in self._beyond_the_last(beyond).items():
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{partition}: the topic has the partitions 0 to {count - 1}",
+            )
+
+    def _beyond_the_last(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those that their topics do not have, as far as that is known, with how many there are instead."""
+        counts = {partition: self._network.view.partition_count(partition.topic) for partition in partitions}
+        return {
+            partition: count
+            for partition, count in counts.items()
+            if count is not None and not 0 <= partition.partition < count
+        }
 
     # For the upkeep of positions: one attempt
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client._kernel.receiving import Chunk
 from barnabas.client.consumer.consumer import Consumer as AsyncConsumer
 from barnabas.client.consumer.sync_consumer import Consumer
@@ -39,9 +39,11 @@ class RangeReader:
     The consumer's `auto.offset.reset` must be `none`: a range that has lost its beginning is for the caller to judge.
     """
 
-    def __init__(self, consumer: Consumer, partition: TopicPartition) -> None:
+    def __init__(self, consumer: Consumer, partition: TopicPartition, topic_id: Uuid | None = None) -> None:
+        """With a topic id nothing is fetched while the consumer knows the name as that of another topic."""
         self._consumer = consumer
         self._partition = partition
+        self._topic_id = topic_id
         self._until_offset = 0
         self._chunk: Chunk | None = None
         #: Of the last row, by which a log that was cut is noticed.
@@ -51,8 +53,24 @@ class RangeReader:
 
     @property
     def view(self) -> ClusterView:
-        """What the consumer knows of the cluster."""
+        """What the consumer knows of the cluster. It may be as old as `metadata.max.age.ms`."""
         return self._consumer._consumer._parts.network.view
+
+    def renew_view(self, timeout_s: float) -> None:
+        """Have the `view` made from what the brokers say from now on, or raise that they say nothing in time."""
+        settings = self._consumer._consumer._settings
+        # The question may have to wait behind a fetch that the broker holds, and after an answer without news.
+        timeout_s += (settings.fetch_max_wait_ms + settings.retry_backoff_max_ms) / 1000
+        self._consumer._wait(self._renewed_view(self._consumer._consumer, timeout_s))
+
+    def limits(self, timeout_s: float) -> tuple[int, int]:
+        """Where the partition begins and ends.
+
+        Both are asked for at once, and `fetch.max.wait.ms` does not count: a broker that holds a fetch answers what
+        came behind it on the same connection only after that, and then holds the next one.
+        """
+        timeout_s += self._consumer._consumer._settings.fetch_max_wait_ms / 1000
+        return self._consumer._wait(self._limits(self._consumer._consumer, timeout_s))
 
     def why_nothing_comes(self, timeout_s: float) -> Exception:
         """What is known about why the range gets no further."""
@@ -122,8 +140,23 @@ class RangeReader:
         consumer = self._consumer._consumer
         consumer.assign([])  # what an earlier range left behind
         consumer.assign([self._partition])
-        consumer._subscription.state(self._partition).until_offset = self._until_offset
+        state = consumer._subscription.state(self._partition)
+        state.until_offset, state.topic_id = self._until_offset, self._topic_id
         consumer.seek(self._partition, self.position)
+
+    async def _renewed_view(self, consumer: AsyncConsumer, timeout_s: float) -> None:
+        await consumer.start()
+        parts = consumer._parts
+        parts.metadata.want(self._partition.topic, parts.clock.monotonic_ms())
+        await parts.network.update_metadata(timeout_s * 1000)
+
+    async def _limits(self, consumer: AsyncConsumer, timeout_s: float) -> tuple[int, int]:
+        await consumer.start()
+        wanted = [self._partition]
+        first, end = await asyncio.gather(
+            consumer.beginning_offsets(wanted, timeout_s), consumer.end_offsets(wanted, timeout_s)
+        )
+        return first[self._partition], end[self._partition]
 
     def _next_chunk(self, timeout_s: float) -> Chunk | None:
         chunk, position = self._consumer._wait(self._chunk_within(self._consumer._consumer, timeout_s))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.core.cluster_view import ClusterView
 from barnabas.client.core.consuming.fetch_sessions import WantedFetch
 from barnabas.client.core.consuming.partition_state import PartitionState
@@ -57,7 +57,7 @@ class FetchPlan:
     by_node: dict[int, NodePlan] = field(default_factory=dict)
     #: How many bytes an answer may bring.
     max_bytes: int = 0
-    #: Whether some partition has no leader that is known.
+    #: Whether some partition has no leader that is known, or its topic is not the one that is wanted.
     wants_metadata: bool = False
     #: When the first partition is ready that was left out to back off.
     next_at_ms: int | None = None
@@ -71,6 +71,8 @@ class FetchPlanner:
     - A partition is asked for when it has a position, is not paused nor at the end that is wanted, does not back off,
       and no more than one answer's worth of it (`max.partition.fetch.bytes`) waits to be taken. So the next records
       are on their way while the program works on those before.
+    - It is not asked for while its name stands for another topic than the one that is wanted: the view may be old, and
+      the next one is asked for.
     - It is asked of its leader, or of the replica nearby that the leader has named.
     - A node has one fetch at a time, and gets none while `fetch.max.bytes` wait to be taken.
     - While enough waits of some partitions of a node, the others are asked for only if there is something new in one of
@@ -104,7 +106,9 @@ class FetchPlanner:
                     plan.next_at_ms = state.retry_at_ms
                 continue
             node_id = self.node_for(view, partition, state, now_ms)
-            if node_id < 0:
+            topic_id = view.topic_id(partition.topic)
+            is_another = state.topic_id is not None and topic_id not in (Uuid.ZERO, state.topic_id)
+            if node_id < 0 or is_another:
                 plan.wants_metadata = True
                 continue
             if node_id in busy:
@@ -118,7 +122,7 @@ class FetchPlanner:
                 continue
             node.has_data = node.has_data or self._has_data(state)
             node.wanted[partition] = WantedFetch(
-                view.topic_id(partition.topic),
+                topic_id,
                 state.fetch.offset,
                 state.leader_epoch,
                 state.fetch_bytes(limits.max_partition_fetch_bytes),

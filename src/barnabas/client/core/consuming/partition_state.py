@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
 
+from barnabas.base.ids import Uuid
 from barnabas.client.core.consuming.offsets import NO_EPOCH, ResetStrategy
 
 #: What records are taken to need before any were seen.
@@ -87,6 +88,7 @@ class PartitionState:
         "reset_strategy",
         "retry_at_ms",
         "retry_count",
+        "topic_id",
         "until_offset",
         "version",
     )
@@ -110,6 +112,8 @@ class PartitionState:
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
+        #: Nothing is fetched of a topic of the same name that has another id; None if any will do.
+        self.topic_id: Uuid | None = None
         #: Nothing is fetched from there on: who reads needs no more.
         self.until_offset: int | None = None
         #: Of the last answer, from which follows how much the rest may take. At first a guess.
