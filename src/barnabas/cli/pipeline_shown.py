@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -29,6 +29,12 @@ _COLOURS: Final = {
 _HEADINGS: Final = ("flow", "state", "in", "out", "rows/s", "lag", "batch", "bad")
 #: From this width on there is room for a bar.
 _BAR_COLUMNS: Final = 100
+#: Figures that are left out where there is no room for all, in this order. What came in always stays.
+_LEFT_OUT: Final = ("batch", "rows/s", "bad", "lag", "out")
+#: Names and states go on in the next line, but not for each letter: `completed` fits.
+_WORDS: Final = {"flow": 8, "state": 9}
+#: `rich` sets it aside for each column.
+_GAP: Final = 2
 
 
 class Shown:
@@ -192,6 +198,8 @@ class AsTable(Shown):
         self._console = console or Console()
         self._flows: dict[str, FlowState] = {}
         self._doing = ""
+        #: Why the last update failed, if it did.
+        self._failure: str | None = None
         self._live = Live(
             get_renderable=self.drawn,
             console=self._console,
@@ -214,46 +222,73 @@ class AsTable(Shown):
         self._doing = text
 
     def update_started(self, number: int) -> None:
+        from rich.text import Text
+
+        if self._failure is not None:
+            # The run goes on, so nobody else will tell it. Above the table it stays.
+            self._console.print(Text(f"update {number - 1} failed: {self._failure}"))
+            self._failure = None
         self._doing = f"update {number}"
 
     def flow_changed(self, flow: FlowState) -> None:
         self._flows[flow.name] = flow
 
     def update_ended(self, number: int, summary: Summary) -> None:
+        self._failure = summary.failure
         self._doing = f"update {number}: {summary.outcome.value} in {summary.seconds:.1f} s"
 
     def drawn(self) -> Any:
         from rich.console import Group
+        from rich.text import Text
 
         # A copy in one step: flows change on other threads.
         flows = list(self._flows.values())
         order = {name: number for number, name in enumerate(list(self.graph.flows))}
         flows.sort(key=lambda flow: order.get(flow.name, len(order)))
-        has_bar = self._console.width >= _BAR_COLUMNS
-        parts: list[Any] = [flow_table(flows, has_bar=has_bar)] if flows else []
-        self._spinner.update(text=self._doing)
+        parts: list[Any] = [flow_table(flows, self._console.width)] if flows else []
+        # As text, for brackets mean something else to `rich`.
+        self._spinner.update(text=Text(self._doing))
         return Group(*parts, self._spinner)
 
 
-def flow_table(flows: Sequence[FlowState], *, has_bar: bool = True) -> Table:
+def flow_table(flows: Sequence[FlowState], width: int = _BAR_COLUMNS) -> Table:
+    """One row per flow, in so many columns of a terminal."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
+    rows = [dict(zip(_HEADINGS, _cells(flow), strict=True)) for flow in flows]
+    needed = _needed_columns(rows, width)
     table = Table(header_style="bold", box=None, pad_edge=False)
-    for number, heading in enumerate(_HEADINGS):
+    for heading, columns in needed.items():
         # Where there is no room, words go on in the next line; figures are never cut.
-        is_figure = number >= 2
-        table.add_column(heading, justify="right" if is_figure else "left", no_wrap=is_figure, overflow="fold")
+        if heading in _WORDS:
+            table.add_column(heading, min_width=columns, overflow="fold")
+        else:
+            table.add_column(heading, justify="right", no_wrap=True, min_width=columns)
+    has_bar = width >= _BAR_COLUMNS
     if has_bar:
         table.add_column("", ratio=1, min_width=8, max_width=24)
-    for flow in flows:
+    for flow, row in zip(flows, rows, strict=True):
         share = flow.share_done
         bar = ProgressBar(total=1.0, completed=share or 0.0, pulse=share is None and flow.state is State.RUNNING)
-        name, state, *numbers = _cells(flow)
-        cells: list[Any] = [name, Text(state, style=_COLOURS.get(flow.state, "dim")), *numbers]
+        cells: list[Any] = [
+            Text(row[heading], style=_COLOURS.get(flow.state, "dim") if heading == "state" else "")
+            for heading in needed
+        ]
         table.add_row(*cells, *([bar] if has_bar else []))
     return table
+
+
+def _needed_columns(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
+    """The headings that there is room for, and what each needs at least."""
+    needed = {heading: max(len(text) for text in (heading, *(row[heading] for row in rows))) for heading in _HEADINGS}
+    for heading, shortest in _WORDS.items():
+        needed[heading] = min(needed[heading], shortest)
+    for heading in _LEFT_OUT:
+        if sum(needed.values()) + _GAP * len(needed) > width:
+            del needed[heading]
+    return needed
 
 
 def _cells(flow: FlowState) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +17,7 @@ from barnabas.spark.demo import running
 from barnabas.spark.demo.picture import Picture
 from barnabas.spark.demo.running import Demo, DemoOptions
 from barnabas.spark.pipelines import Project
+from barnabas.spark.pipelines.failures import PipelineError
 from barnabas.spark.pipelines.reporting import FlowState, Outcome, Reporter, State, Summary
 from barnabas.spark.pipelines.templates import ProjectExistsError
 
@@ -83,6 +86,35 @@ def test_what_an_update_had_written_when_it_was_broken_off_is_counted(
     assert outcome.picture.table_rows == outcome.distinct_clicks == 3
     # Who goes on with the project finds its tables.
     assert "spark.sql.catalogImplementation" not in spark.settings
+
+
+def test_a_log_that_the_failure_names_is_there_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def fails(project: Project, **_: Any) -> None:
+        log = project.working_folder / "spark.log"
+        log.parent.mkdir()
+        log.write_text("why")
+        raise PipelineError(f"Spark does not start (see {log}): it fails")
+
+    monkeypatch.setattr(running, "run_project", fails)
+    outcome = Demo(DemoOptions(), lambda picture: None).run(threading.Event())
+    found = re.search(r"\(see (.+)\)", str(outcome.failure))
+    assert found is not None
+    assert Path(found[1]).read_text() == "why"
+    # Nothing else is.
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [Path(found[1])]
+
+
+def test_nothing_is_there_afterwards_if_the_failure_says_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def fails(project: Project, **_: Any) -> None:
+        raise PipelineError("flow clicks failed: why")
+
+    monkeypatch.setattr(running, "run_project", fails)
+    assert Demo(DemoOptions(), lambda picture: None).run(threading.Event()).failure is not None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_with_something_in_it_is_refused_before_anything_starts(

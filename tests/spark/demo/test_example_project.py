@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.spark.pipelines.project import load_project
+from barnabas.spark.pipelines.project import ProjectError, load_project
 from barnabas.spark.pipelines.templates import ProjectExistsError, write_project
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def test_a_project_is_written_and_sound(tmp_path: Path) -> None:
     "name", ["2024", "my: shop", "no", "a 'quoted' \"name\"", "Gerstäcker 😀", "# {{ bootstrap_servers }}"]
 )
 def test_whatever_a_project_is_called_it_can_be_read(tmp_path: Path, name: str) -> None:
-    write_project(tmp_path / name)
-    project = load_project(tmp_path / name)
+    write_project(tmp_path, name=name)
+    project = load_project(tmp_path)
     assert project.name == name
     assert project.configuration["spark.clickstream.bootstrap.servers"] == "127.0.0.1:9092"
 
@@ -72,6 +73,24 @@ def test_a_folder_that_has_something_in_it_is_left_alone(tmp_path: Path) -> None
     with pytest.raises(ProjectExistsError, match="is not empty"):
         write_project(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "options"),
+    [("caf\udce9", {}), ("caf\udce9", {"name": "cafe"}), ("cafe", {"name": "caf\udce9"})],
+)
+def test_names_that_are_no_text_are_refused_before_anything_is_written(
+    tmp_path: Path, folder: str, options: dict[str, str]
+) -> None:
+    with pytest.raises(ProjectError, match=r"caf\\udce9.* is not UTF-8 text"):
+        write_project(tmp_path / folder, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_java_would_split_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError, match=r"run-14.00: a project cannot lie below a folder"):
+        write_project(tmp_path / f"run-14{os.pathsep}00")
+    assert not list(tmp_path.iterdir())
 
 
 def test_transforms_do_what_they_say(spark: SparkSession, transforms: ModuleType) -> None:

@@ -58,6 +58,36 @@ def test_records_that_were_written_twice_count_once(address: str) -> None:
     assert watch.sessions_trend == (2,)
 
 
+def test_records_that_are_none_of_the_pipelines_are_passed_over() -> None:
+    session = {"user": "u1", "began_at": "2026-11-16T12:34:56.789Z", "clicks": 3, "has_bought": True}
+    wrong: list[dict[str, object]] = [
+        {"user": 1}, {"began_at": "today"}, {"began_at": "2026-11-16T12:34"}, {"clicks": None}, {"name": {}},
+        {"plan": []},
+    ]  # fmt: skip
+    strange = [None, b"hello", b"null", b"5", b"[]", b"{}", b"\xff", b"[" * 100_000]
+    strange += [json.dumps({**session, **each}).encode() for each in (*wrong, {})]
+    with EmbeddedBroker() as broker:
+        create_topics(broker.bootstrap_servers)
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            sent = [producer.send(SESSIONS, value, key=b"k") for value in strange]
+            sent.append(producer.send(DEAD_LETTERS, b"x"))
+            for key, headers in (
+                (b"1", [(CAUSE_HEADER, b"\xff"), (CLASS_HEADER, None)]),
+                (b"2", [(CAUSE_HEADER, None)]),
+            ):
+                sent.append(producer.send(DEAD_LETTERS, b"x", key=key, headers=headers))
+            for each in sent:
+                each.result()
+        watch = TopicWatch(broker.bootstrap_servers)
+        read = 0
+        while read < len(sent):
+            read += watch.look(timeout_s=5)
+        watch.close()
+    assert (watch.sessions, watch.dead_letters) == (1, 3)
+    assert watch.sessions_trend == (1,)
+    assert watch.causes == {"unknown": 2, "\ufffd": 1}
+
+
 def test_a_writer_writes_what_the_story_tells(address: str) -> None:
     writer = ClickWriter(Story(seed=3, rate=2000, start_ms=0), address, rate=2000)
     writer.start()

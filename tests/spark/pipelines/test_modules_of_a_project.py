@@ -28,6 +28,38 @@ def test_what_was_changed_between_two_updates_is_seen(tmp_path: Path, monkeypatc
     assert "toy_helper" not in sys.modules
 
 
+def test_changes_are_seen_in_a_package_without_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "toy_package").mkdir()
+    found = []
+    for value in (1, 2):
+        (tmp_path / "toy_package" / "inner.py").write_text(f"VALUE = {value}")
+        importlib.invalidate_caches()
+        with _at_home(tmp_path):
+            scope: dict[str, int] = {}
+            exec("from toy_package import inner\nvalue = inner.VALUE", scope)
+            found.append(scope["value"])
+    assert found == [1, 2]
+    assert "toy_package" not in sys.modules
+
+
+def test_a_package_that_is_also_elsewhere_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("project", "elsewhere"):
+        (tmp_path / place / "toy_shared").mkdir(parents=True)
+        (tmp_path / place / "toy_shared" / f"of_{place}.py").write_text("VALUE = 1")
+    for name in ("toy_shared", "toy_shared.of_elsewhere"):
+        monkeypatch.setitem(sys.modules, name, sys)
+        del sys.modules[name]
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    for _ in range(2):
+        with _at_home(tmp_path / "project") as own_modules:
+            scope: dict[str, int] = {}
+            exec("import toy_shared.of_elsewhere, toy_shared.of_project\ntoy_shared.of_elsewhere.VALUE", scope)
+            assert own_modules() == ["toy_shared.of_project"]
+
+
 def test_a_python_that_is_installed_in_the_folder_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -256,6 +257,8 @@ def test_a_project_that_was_moved_is_refused(project: Project, update: FakeUpdat
     moved = tmp_path / "moved"
     moved.mkdir()
     shutil.copytree(project.working_folder, moved / ".pipeline")
+    (moved / "storage").mkdir()
+    (moved / "storage" / "offsets").write_text("5")
     there = replace(project, folder=moved, storage=(moved / "storage").as_uri())
     with pytest.raises(PipelineError, match=f"was run in {tmp_path}, and its tables and checkpoints belong there"):
         run_project(there)
@@ -268,6 +271,40 @@ def test_a_project_that_was_moved_is_refused(project: Project, update: FakeUpdat
     elsewhere = replace(there, storage="s3a://b/s", configuration={"spark.sql.warehouse.dir": "s3a://b/t"})
     assert run_project(elsewhere).outcome is Outcome.COMPLETED
     assert run_project(replace(elsewhere, storage=f"{moved.as_uri()}-storage")).outcome is Outcome.COMPLETED
+
+
+def test_a_note_that_was_not_written_to_its_end_says_nothing(project: Project, update: FakeUpdate) -> None:
+    note = project.working_folder / "place"
+    project.working_folder.mkdir()
+    note.write_text("")
+    assert run_project(project).outcome is Outcome.COMPLETED
+    assert note.read_text() == str(project.folder)
+    written = note.stat()
+    run_project(project)
+    assert note.stat().st_ino == written.st_ino
+    assert note.stat().st_mtime_ns == written.st_mtime_ns
+    assert sorted(path.name for path in project.working_folder.glob("place*")) == ["place"]
+
+
+def test_a_project_that_has_nothing_yet_may_move(project: Project, update: FakeUpdate, tmp_path: Path) -> None:
+    run_project(project, is_dry=True)
+    moved = tmp_path / "moved"
+    # As a dry run leaves it: the catalog leads into the old folder, and rows would be written there.
+    (moved / ".pipeline" / "catalog").mkdir(parents=True)
+    (moved / "tables" / "shop.db").mkdir(parents=True)
+    shutil.copy(project.working_folder / "place", moved / ".pipeline" / "place")
+    there = replace(project, folder=moved, storage=(moved / "storage").as_uri())
+    assert run_project(there).outcome is Outcome.COMPLETED
+    assert not (moved / ".pipeline" / "catalog").exists()
+    assert (moved / ".pipeline" / "place").read_text() == str(moved)
+
+
+def test_a_project_whose_brokers_were_not_there_may_still_move(project: Project, update: FakeUpdate) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(PipelineError, match="no broker answers"):
+        run_project(project, settings={"spark.toy.bootstrap.servers": address})
+    assert not (project.working_folder / "place").exists()
 
 
 def test_brokers_that_do_not_answer_are_told_before_spark_starts(project: Project, update: FakeUpdate) -> None:
@@ -322,6 +359,45 @@ def test_the_environment_is_as_before_afterwards(project: Project, monkeypatch: 
         assert os.environ["PYTHONPATH"].split(os.pathsep)[0] == str(project.folder)
         assert "SPARK_REMOTE" not in os.environ
     assert dict(os.environ) == before
+
+
+def test_a_proxy_is_not_asked_for_this_machine(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    grpc: Any = pytest.importorskip("grpc")
+    for name in ("no_grpc_proxy", "no_proxy", "grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, address)
+    echo = grpc.unary_unary_rpc_method_handler(lambda request, context: request)
+    served = grpc.server(ThreadPoolExecutor(1), handlers=[grpc.method_handlers_generic_handler("a", {"b": echo})])
+    port = served.add_insecure_port("127.0.0.1:0")
+    served.start()
+    try:
+        with server._environment(project, "local[2]"), grpc.insecure_channel(f"localhost:{port}") as channel:
+            assert channel.unary_unary("/a/b")(b"hello") == b"hello"
+    finally:
+        served.stop(None)
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ({"no_proxy": "intern.example"}, "intern.example,localhost"),
+        ({"no_proxy": "intern.example", "no_grpc_proxy": "other.example"}, "other.example,localhost"),
+        ({"no_proxy": "intern.example", "no_grpc_proxy": ""}, "localhost"),
+    ],
+)
+def test_what_goes_past_a_proxy_still_does(
+    project: Project, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], used: str
+) -> None:
+    for name in ("no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with server._environment(project, "local[2]"):
+        assert dict(os.environ)["no_grpc_proxy"] == used
 
 
 class FakeClient:

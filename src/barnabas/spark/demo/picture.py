@@ -152,7 +152,7 @@ def _flows(picture: Picture) -> Panel:
     for flow in picture.flows:
         sign, style = _STATES.get(flow.state, _WAITING)
         numbers = (_number(flow.rows_in), _number(flow.rows_out), _number(flow.lag))
-        table.add_row(Text(sign, style=style), flow.name, *numbers)
+        table.add_row(Text(sign, style=style), Text(flow.name), *numbers)
     title = f"the pipeline, update {picture.updates}" if picture.updates else "the pipeline"
     return _panel(title, table, lines=6)
 
@@ -227,6 +227,7 @@ def _panel(title: str, content: RenderableType, *, lines: int) -> Panel:
 def _bars(counts: Sequence[tuple[str, int]], style: str) -> RenderableType:
     from rich.bar import Bar
     from rich.table import Table
+    from rich.text import Text
 
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
@@ -234,7 +235,8 @@ def _bars(counts: Sequence[tuple[str, int]], style: str) -> RenderableType:
     table.add_column(justify="right", no_wrap=True)
     largest = max((count for _, count in counts), default=1)
     for name, count in counts:
-        table.add_row(name, Bar(largest, 0, count, color=style), f"{count:,}")
+        # As text, for brackets mean something else to `rich`.
+        table.add_row(Text(name), Bar(largest, 0, count, color=style), f"{count:,}")
     return table
 
 

@@ -82,6 +82,7 @@ class Demo:
         self._start_ms = story_start_ms()
         self._window: Window | None = None
         self._table_rows = 0
+        self._failure: BaseException | None = None
 
     def run(self, stop: threading.Event, enough: threading.Event | None = None) -> Outcome:
         """Return when the seconds are over (or `enough` is set) and all that was written is taken in; or soon after
@@ -93,7 +94,7 @@ class Demo:
             check_folder(self._options.keep)
         with ExitStack() as cleaning:
             temporary = Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
-            cleaning.callback(shutil.rmtree, temporary, ignore_errors=True)
+            cleaning.callback(self._clean, temporary)
             self._start_clicks(cleaning)
             spark = self._start_pipeline(cleaning, temporary)
             is_complete = self._watch(stop, enough or threading.Event(), spark)
@@ -105,6 +106,7 @@ class Demo:
             self._read_table(CLICKS)
             picture = self._picture("done" if is_complete else "stopped")
             self._show(picture)
+            self._failure = spark.failure or self._pipeline.failure
             return Outcome(
                 picture=picture,
                 written=self._writer.written,
@@ -113,8 +115,17 @@ class Demo:
                 distinct_clicks=self._clicks.count_distinct("id"),
                 broken_off=self._pipeline.broken_off,
                 sessions=dict(self._topics.found_sessions),
-                failure=spark.failure or self._pipeline.failure,
+                failure=self._failure,
             )
+
+    def _clean(self, temporary: Path) -> None:
+        """Leave nothing, but for files that the failure tells people to look into."""
+        named = [path for path in temporary.rglob("*") if path.is_file() and str(path) in str(self._failure)]
+        kept = {path: path.read_bytes() for path in named}
+        shutil.rmtree(temporary, ignore_errors=True)
+        for path, content in kept.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
 
     def _start_clicks(self, cleaning: ExitStack) -> None:
         """The node, the topics, and somebody who writes to them."""

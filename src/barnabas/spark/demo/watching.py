@@ -35,7 +35,7 @@ class TopicWatch:
     def __init__(self, bootstrap_servers: str) -> None:
         self.causes: Counter[str] = Counter()
         self.last_sessions: deque[Session] = deque(maxlen=_LAST_SESSIONS)
-        self._dead_letters: set[bytes] = set()
+        self._dead_letters: set[bytes | None] = set()
         #: By user and when it began: how many clicks it had.
         self.found_sessions: dict[tuple[str, str], int] = {}
         self._by_window: Counter[datetime] = Counter()
@@ -62,44 +62,62 @@ class TopicWatch:
         batch = self._consumer.poll_arrow(timeout=timeout_s)
         for row in batch.select(["topic", "key", "value", "headers"]).to_pylist():
             if row["topic"] == SESSIONS:
-                self._see_session(json.loads(row["value"]))
+                found = _session(row["value"])
+                if found is not None:
+                    self._see_session(*found)
             else:
-                self._see_dead_letter(row["key"], row["headers"])
+                self._see_dead_letter(row["key"], row["headers"] or ())
         rows: int = batch.num_rows
         return rows
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _see_session(self, fields: dict[str, Any]) -> None:
-        identity = (fields["user"], fields["began_at"])
+    def _see_session(self, session: Session, began: str, began_at: datetime) -> None:
+        identity = (session.user, began)
         if identity in self.found_sessions:
             return
-        self.found_sessions[identity] = fields["clicks"]
-        began_at = datetime.fromisoformat(fields["began_at"])
+        self.found_sessions[identity] = session.clicks
         self._by_window[
             began_at.replace(minute=began_at.minute // _WINDOW_MINUTES * _WINDOW_MINUTES, second=0, microsecond=0)
         ] += 1
-        self.last_sessions.appendleft(
-            Session(
-                user=fields["user"],
-                # Fields that are null are left out of the JSON that Spark writes.
-                name=fields.get("name"),
-                plan=fields.get("plan"),
-                clicks=fields["clicks"],
-                has_bought=fields["has_bought"],
-            )
-        )
+        self.last_sessions.appendleft(session)
 
-    def _see_dead_letter(self, key: bytes, headers: Iterable[dict[str, Any]]) -> None:
+    def _see_dead_letter(self, key: bytes | None, headers: Iterable[dict[str, Any]]) -> None:
         if key in self._dead_letters:
             return
         self._dead_letters.add(key)
         self.causes[_cause({header["key"]: header["value"] for header in headers})] += 1
 
 
-def _cause(headers: Mapping[str, bytes]) -> str:
-    message = headers.get(CAUSE_HEADER, b"unknown").decode()
+def _session(value: bytes | None) -> tuple[Session, str, datetime] | None:
+    """What a record tells, with its beginning as it is written and as a time. None if it is not the pipeline's: the
+    node is there for everybody, and people try it out."""
+    try:
+        fields = json.loads(value or b"")
+    except (ValueError, RecursionError):
+        return None
+    # Fields that are null are left out of the JSON that Spark writes.
+    match {"name": None, "plan": None, **fields} if isinstance(fields, dict) else None:
+        case {
+            "user": str(user),
+            "began_at": str(began),
+            "clicks": int(clicks),
+            "has_bought": bool(has_bought),
+            "name": str() | None as name,
+            "plan": str() | None as plan,
+        }:
+            try:
+                began_at = datetime.fromisoformat(began)
+            except ValueError:
+                return None
+            # Times with and without a zone cannot be put in order.
+            return None if began_at.tzinfo is None else (Session(user, name, plan, clicks, has_bought), began, began_at)
+    return None
+
+
+def _cause(headers: Mapping[str, bytes | None]) -> str:
+    message = (headers.get(CAUSE_HEADER) or b"unknown").decode(errors="replace")
     if headers.get(CLASS_HEADER) == BROKEN_RULE.encode():
         return f"breaks: {message}"
     return message.partition(":")[0]

@@ -35,21 +35,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def register(project: Project, spark: SparkSession, graph_id: str, *, has_other_machines: bool = False) -> Graph:
+def register(project: Project, spark: SparkSession, graph_id: str) -> Graph:
     """Run the definition files of a project, so that Spark knows what they define.
 
-    Machines other than this one do not have the project's folder: there, functions of its modules come with the plan.
+    Functions of its modules come with the plan, not as names by which to import them: other machines do not have the
+    folder, and a worker that has imported a module for an update before knows only what was in it then.
     """
     from pyspark.pipelines.graph_element_registry import graph_element_registration_context
 
     graph = Graph()
     with _at_home(project.folder) as own_modules, _pickled_by_value() as pickle_by_value:
-
-        def before_plan() -> None:
-            if has_other_machines:
-                pickle_by_value(own_modules())
-
-        registry = _registry(project, spark, graph_id, graph, before_plan)
+        registry = _registry(project, spark, graph_id, graph, lambda: pickle_by_value(own_modules()))
         with graph_element_registration_context(registry):
             _run_all(project, spark, graph_id, registry, graph)
     if not graph.datasets:
@@ -69,7 +65,7 @@ def _run_all(project: Project, spark: SparkSession, graph_id: str, registry: Any
                 _run(file, spark, graph_id)
         except PipelineError:
             raise
-        except Exception as failure:
+        except (Exception, SystemExit) as failure:
             raise of_definition(failure, file, project.folder) from failure
 
 
@@ -95,13 +91,17 @@ def _at_home(folder: Path) -> Iterator[Callable[[], list[str]]]:
     before, known = os.getcwd(), set(sys.modules)
     environments = [path for path in (sys.prefix, sys.base_prefix) if Path(path).is_relative_to(folder)]
 
+    def is_own(module: ModuleType) -> bool:
+        file = getattr(module, "__file__", None)
+        # A package without `__init__.py` has no file. It may be spread over several folders.
+        places = [Path(place) for place in ([file] if file else getattr(module, "__path__", ()))]
+        return bool(places) and all(
+            place.is_relative_to(folder) and not any(place.is_relative_to(each) for each in environments)
+            for place in places
+        )
+
     def own_modules() -> list[str]:
-        found = []
-        for name in sorted(sys.modules.keys() - known):
-            path = Path(getattr(sys.modules[name], "__file__", None) or "")
-            if path.is_relative_to(folder) and not any(path.is_relative_to(each) for each in environments):
-                found.append(name)
-        return found
+        return [name for name in sorted(sys.modules.keys() - known) if is_own(sys.modules[name])]
 
     os.chdir(folder)
     sys.path.insert(0, str(folder))
@@ -165,7 +165,7 @@ def _registry(
                 super().register_flow(type(flow)(**{**vars(flow), "func": remembered}))
             except PipelineError:
                 raise
-            except Exception as failure:
+            except (Exception, SystemExit) as failure:
                 error = of_definition(failure, project.folder / place(flow), project.folder)
                 raise PipelineError(f"flow {flow.name}: {error}", error.details) from failure
             inputs: tuple[str, ...] = ()

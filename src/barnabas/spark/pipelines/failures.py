@@ -65,8 +65,11 @@ _FORMATS: Final = {
 
 
 _DATA_LOSS: Final = "[KAFKA_DATA_LOSS"
-#: Whoever has made the topics anew wants this, and not to be lenient from now on.
-_START_ANEW: Final = " To forget what was read and take in what the topics have now: --full-refresh-all."
+#: Whoever has made the topics anew wants this, and not to be lenient from now on. Whoever was too late does not.
+_START_ANEW: Final = (
+    " To forget what was read and take in what the topics have now: --full-refresh-all. It empties all tables first: "
+    "rows whose records no topic has any more are gone then."
+)
 
 
 def is_data_loss(text: str) -> bool:
@@ -128,6 +131,9 @@ def _unknown_format(text: str) -> str | None:
 def of_definition(error: BaseException, file: Path, folder: Path) -> PipelineError:
     """Something is wrong in a definition file: the deepest line of the project that was being run."""
     where = _place(error, file, folder)
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else f": {error.code}"
+        return PipelineError(f"{where}: it ends Python (SystemExit{code}), and is only to say what there is")
     text = str(error) if isinstance(error, BarnabasError) else cause(str(error))
     if not _is_of_spark(error) and not isinstance(error, BarnabasError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__

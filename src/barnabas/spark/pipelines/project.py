@@ -103,7 +103,7 @@ def _spec_of(place: Path) -> Path:
 
 
 def _absolute(path: Path) -> Path:
-    """Without `..`: the folder that it leads out of may be gone tomorrow. After a link it leads elsewhere than the names
+    """Without `..`: the folder that it leads out of may be gone tomorrow. After a link it leads elsewhere than names
     say."""
     named = Path(os.path.abspath(path))
     return named if named.exists() and named.samefile(path) else path.resolve()

@@ -7,6 +7,7 @@ pipeline that follows its topics is one update after another, in one Spark that 
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -14,6 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from barnabas.spark.pipelines.failures import PipelineError, is_data_loss, of_run
 from barnabas.spark.pipelines.graph import VIEW, Graph
@@ -21,6 +24,7 @@ from barnabas.spark.pipelines.lagging import Lags
 from barnabas.spark.pipelines.project import Project
 from barnabas.spark.pipelines.reaching import check_brokers
 from barnabas.spark.pipelines.reporting import FlowState, Outcome, Reporter, Silent, State, Summary, Table, together
+from barnabas.spark.pipelines.server import catalog_folder
 from barnabas.spark.pipelines.tracking import Tracker
 
 if TYPE_CHECKING:
@@ -39,6 +43,8 @@ _STOPPING_S: Final = 20.0
 _KILLED_S: Final = 5.0
 _BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 60.0
+#: In the working folder: a note of where the project was when its catalog was made.
+_PLACE: Final = "place"
 _RETRIES: Final = ("spark.sql.pipelines.maxFlowRetryAttempts", "2")
 
 
@@ -98,6 +104,7 @@ def run_project(
         _check_place(project)
         if not is_dry:
             check_brokers({**project.configuration, **settings})
+        _note_place(project)
         log = None if is_verbose else project.working_folder / "spark.log"
         reporter.said(f"starting Spark at {master}")
         _tell_of_local_folders(project, master, settings, reporter)
@@ -128,19 +135,48 @@ def _alone(project: Project) -> Iterator[None]:
 def _check_place(project: Project) -> None:
     """The catalog, the checkpoints and the lists of a table's files hold whole paths: in a project that was moved or
     copied they lead into the old folder, and a run would write there."""
-    home = project.folder.as_uri() + "/"
-    if not any(place.startswith(home) for place in (project.tables, project.storage)):
+    noted, places = _noted_place(project), _places_inside(project)
+    if not noted or not places:
         return
-    note = project.working_folder / "place"
-    if note.exists():
-        before = Path(note.read_text(encoding="utf-8"))
-        if before != project.folder and not (before.exists() and before.samefile(project.folder)):
-            raise PipelineError(
-                f"the project in {project.folder} was run in {before}, and its tables and checkpoints belong there: "
-                f"move it back; or, to read everything anew here, remove {project.working_folder}, the tables "
-                f"({project.tables}) and the checkpoints ({project.storage}) first"
-            )
-    note.write_text(str(project.folder), encoding="utf-8")
+    before = Path(noted)
+    if before == project.folder or (before.exists() and before.samefile(project.folder)):
+        return
+    if len(places) == 2 and not any(map(_has_files, places)):
+        # A dry run makes the catalog and nothing else: it can be made again.
+        shutil.rmtree(catalog_folder(project), ignore_errors=True)
+        return
+    raise PipelineError(
+        f"the project in {project.folder} was run in {before}, and its tables and checkpoints belong there: "
+        f"move it back; or, to read everything anew here, remove {project.working_folder}, the tables "
+        f"({project.tables}) and the checkpoints ({project.storage}) first"
+    )
+
+
+def _note_place(project: Project) -> None:
+    """Before there is a catalog: a dry run makes one as well."""
+    place = str(project.folder)
+    if _places_inside(project) and _noted_place(project) != place:
+        note = project.working_folder / _PLACE
+        # Half a note would lead nowhere.
+        new = note.with_suffix(".new")
+        new.write_text(place, encoding="utf-8")
+        new.replace(note)
+
+
+def _noted_place(project: Project) -> str:
+    """Where the project was run before; empty if that is not known."""
+    note = project.working_folder / _PLACE
+    return note.read_text(encoding="utf-8") if note.exists() else ""
+
+
+def _places_inside(project: Project) -> list[str]:
+    """Those of tables and checkpoints that move along with the project."""
+    home = project.folder.as_uri() + "/"
+    return [place for place in (project.tables, project.storage) if place.startswith(home)]
+
+
+def _has_files(place: str) -> bool:
+    return any(path.is_file() for path in Path(url2pathname(urlsplit(place).path)).rglob("*"))
 
 
 def _tell_of_local_folders(project: Project, master: str, settings: Mapping[str, str], reporter: Reporter) -> None:
@@ -435,7 +471,7 @@ class _Run:
             default_database=self.project.database,
             sql_conf=self.server.changeable({**self.project.configuration, **self.settings}),
         )
-        graph = register(self.project, spark, graph_id, has_other_machines=self.server.has_other_machines)
+        graph = register(self.project, spark, graph_id)
         self._graph = self._lags.graph = graph
         with self._numbers.lock:
             tracker.defined(graph)

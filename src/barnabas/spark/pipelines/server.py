@@ -17,8 +17,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -36,6 +37,8 @@ _ENDING_S: Final = 20.0
 #: For what the JVM has started and left behind.
 _LEFT_BEHIND_S: Final = 1.0
 _LOOK_S: Final = 0.1
+#: What is not to be asked of a proxy. gRPC reads the second only where the first is not set.
+_NO_PROXY: Final = ("no_grpc_proxy", "no_proxy")
 _PLUGIN: Final = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
 
@@ -63,7 +66,7 @@ def server_settings(project: Project, master: str, given: Mapping[str, str]) -> 
         # them where their files are.
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.javax.jdo.option.ConnectionURL": (
-            f"jdbc:derby:;databaseName={project.working_folder / 'catalog'};create=true"
+            f"jdbc:derby:;databaseName={catalog_folder(project)};create=true"
         ),
         # Hive makes a folder for each session where it would keep jars, and leaves it there.
         "spark.hadoop.hive.downloaded.resources.dir": str(_scratch(project) / "resources"),
@@ -85,6 +88,11 @@ def server_settings(project: Project, master: str, given: Mapping[str, str]) -> 
     if wanted.get("spark.plugins"):
         fixed["spark.plugins"] = f"{wanted['spark.plugins']},{_PLUGIN}"
     return {**wanted, **fixed}
+
+
+def catalog_folder(project: Project) -> Path:
+    """Where it is written down which tables there are, and where."""
+    return project.working_folder / "catalog"
 
 
 def _scratch(project: Project) -> Path:
@@ -116,11 +124,6 @@ class Server:
         # A server on this machine that does not answer has ended: trying for ten minutes, as is usual, helps nobody.
         session.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=1000)])
         return cast("SparkSession", session)
-
-    @property
-    def has_other_machines(self) -> bool:
-        """Whether workers may run where the project's folder is not to be found."""
-        return not str(self._context.master).startswith("local")
 
     @property
     def has_ended(self) -> bool:
@@ -207,14 +210,14 @@ def started(
 
 
 def _launched(conf: Any, output: Any, log: Path | None, stop: threading.Event) -> Server:
-    import pyspark.java_gateway
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    launch: Any = pyspark.java_gateway.launch_gateway
     where = f" (see {log})" if log is not None else ""
     try:
-        gateway = launch(conf, popen_kwargs={"stdout": output, "stderr": output})
+        gateway = _gateway(conf, output, stop)
+    except StartStoppedError:
+        raise
     except Exception as failure:
         why = _last_words(log) or str(failure)
         raise PipelineError(f"Spark does not start{where}: {cause(why)}") from failure
@@ -226,14 +229,83 @@ def _launched(conf: Any, output: Any, log: Path | None, stop: threading.Event) -
         SparkSession(context)
         service = getattr(context._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
         port = getattr(service, "MODULE$").localPort()
-    except Exception as failure:
-        Server(context, process, "").end()
+    except BaseException as failure:
+        unfinished = Server(context, process, "")
+        if not isinstance(failure, Exception):
+            # Whoever breaks in does not want to wait.
+            unfinished.kill()
+        unfinished.end()
+        if not isinstance(failure, Exception):
+            raise
         if stop.is_set():
             raise StartStoppedError from failure
         raise PipelineError(f"Spark does not start{where}: {cause(_java_text(failure))}") from failure
     url = f"sc://localhost:{port}"
     os.environ.update({"SPARK_REMOTE": url, "SPARK_CONNECT_MODE_ENABLED": "1"})
     return Server(context, process, url)
+
+
+def _gateway(conf: Any, output: Any, stop: threading.Event) -> Any:
+    """A JVM that can be asked. It may take minutes to come up, for it loads packages before; waiting for it cannot be
+    broken off, so somebody else waits."""
+    import pyspark.java_gateway as pyspark_gateway
+
+    launch: Any = pyspark_gateway.launch_gateway
+    done: list[Any] = []
+    failed: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            done.append(launch(conf, popen_kwargs={"stdout": output, "stderr": output}))
+        except BaseException as failure:
+            failed.append(failure)
+
+    with _noted_processes(pyspark_gateway) as started:
+        thread = threading.Thread(target=body, name="pipeline-launch", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive() and not stop.is_set():
+                thread.join(_LOOK_S)
+            if stop.is_set():
+                raise StartStoppedError
+            if failed:
+                raise failed[0]
+        except BaseException:
+            _break_off(thread, started)
+            raise
+    return done[0]
+
+
+@contextmanager
+def _noted_processes(module: Any) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Those that a module of PySpark starts within the block. By itself it tells of one only when that is up."""
+    started: list[subprocess.Popen[bytes]] = []
+    usual = module.Popen
+
+    def noted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process: subprocess.Popen[bytes] = usual(*arguments, **options)
+        started.append(process)
+        return process
+
+    module.Popen = noted
+    try:
+        yield started
+    finally:
+        module.Popen = usual
+
+
+def _break_off(thread: threading.Thread, started: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End what the thread waits for, which may be just about to be started."""
+    give_up_at_s = time.monotonic() + _ENDING_S
+    while True:
+        for process in started:
+            if process.poll() is None:
+                Server(None, process, "").kill()
+            # Waits for it, and closes the pipe to it.
+            process.communicate()
+        if not thread.is_alive() or time.monotonic() > give_up_at_s:
+            return
+        thread.join(_LOOK_S)
 
 
 @contextmanager
@@ -320,6 +392,9 @@ def _set_variables(project: Project, before: Mapping[str, str]) -> None:
     # gRPC reports on standard error what is none of our users' business.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = secrets.token_hex(16)
+    # gRPC would ask a proxy even for this machine.
+    first, second = _NO_PROXY
+    os.environ[first] = ",".join(filter(None, [before.get(first, before.get(second)), "localhost"]))
     # Functions of the project that run on workers are looked for where the definitions find them.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(project.folder), before.get("PYTHONPATH")]))
     for name in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE"):
