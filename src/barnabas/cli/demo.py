@@ -65,7 +65,7 @@ def demo(
 
     A node starts inside this process and a stream of clicks is written to it; Spark takes about 15 seconds to start,
     then the example project that `barnabas pipeline init` writes runs again and again. Nothing is left behind, unless
-    --keep says where.
+    --keep says where; but for Spark's log, if the demo fails and names it.
 
     \b
     Examples:

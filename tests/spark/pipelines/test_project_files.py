@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from barnabas.spark.pipelines.project import ProjectError, load_project
+from barnabas.spark.pipelines.project import ProjectError, folder_of, load_project
 
 SOUND = """
 name: toy
@@ -65,6 +66,16 @@ def test_paths_count_from_the_project_so_that_it_can_be_moved(folder: Path) -> N
     assert project.tables == (folder / "tables").as_uri()
     elsewhere = load_project(written(folder, SOUND.replace("storage: storage", "storage: s3a://bucket/x")))
     assert elsewhere.storage == "s3a://bucket/x"
+
+
+def test_addresses_are_written_as_spark_takes_them(folder: Path) -> None:
+    place = folder / "my é shop"
+    shutil.copytree(folder / "transformations", place / "transformations")
+    written(place, SOUND)
+    project = load_project(place)
+    assert project.tables == f"file://{place}/tables"
+    assert project.storage == f"file://{place}/storage"
+    assert folder_of(project.tables) == place / "tables"
 
 
 def test_tables_may_lie_elsewhere(folder: Path) -> None:

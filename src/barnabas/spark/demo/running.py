@@ -11,8 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from barnabas.spark.demo.picture import Picture, Window
 from barnabas.spark.demo.progress import PipelineWatch
@@ -20,6 +18,7 @@ from barnabas.spark.demo.story import Story
 from barnabas.spark.demo.watching import TableWatch, TopicWatch, newest_window
 from barnabas.spark.demo.writing import CLICKS, ClickWriter, Written, create_topics, story_start_ms
 from barnabas.spark.pipelines import load_project, run_project
+from barnabas.spark.pipelines.project import folder_of
 from barnabas.spark.pipelines.templates import check_folder, write_project
 from barnabas.testing import EmbeddedBroker
 
@@ -145,7 +144,7 @@ class Demo:
         folder = options.keep.absolute() if options.keep is not None else temporary / "clickstream"
         write_project(folder, name="clickstream", bootstrap_servers=self._bootstrap_servers)
         project = load_project(folder)
-        tables = Path(url2pathname(urlsplit(project.tables).path))
+        tables = folder_of(project.tables)
         self._clicks, self._page_views = TableWatch(tables / CLICKS), TableWatch(tables / _PAGE_VIEWS)
         self._topics = TopicWatch(self._bootstrap_servers)
         cleaning.callback(self._topics.close)

@@ -22,6 +22,7 @@ SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _KEYS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 _SUFFIXES: Final = (".py", ".sql")
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
+_LOCAL: Final = "file://"
 #: How to get all that pipelines need.
 INSTALL: Final = "pip install 'barnabas[spark]'"
 
@@ -49,7 +50,7 @@ class Project:
     @property
     def tables(self) -> str:
         """Where tables lie that say nothing else, as a URI: `spark.sql.warehouse.dir`."""
-        return self.configuration.get(_WAREHOUSE) or (self.folder / "tables").as_uri()
+        return self.configuration.get(_WAREHOUSE) or address_of(self.folder / "tables")
 
     @property
     def working_folder(self) -> Path:
@@ -59,6 +60,16 @@ class Project:
     def short(self, name: str) -> str:
         """What people call a flow or a table: without the catalog and database that everything here is in."""
         return name.removeprefix(f"{self.catalog or 'spark_catalog'}.{self.database or 'default'}.")
+
+
+def address_of(folder: Path) -> str:
+    """As Spark takes it: to the letter, so that spaces must stay spaces."""
+    return f"{_LOCAL}{folder.as_posix()}"
+
+
+def folder_of(address: str) -> Path:
+    """The folder that `address_of` was asked for."""
+    return Path(address.removeprefix(_LOCAL))
 
 
 def load_project(folder: str | Path) -> Project:
@@ -203,7 +214,7 @@ class _Reading:
             raise self._wrong(f"`storage: {storage}` is no address: {failure}") from failure
         # A single letter is a drive of Windows.
         if len(parts.scheme) < 2:
-            return (self._spec.parent / storage).absolute().as_uri()
+            return address_of((self._spec.parent / storage).absolute())
         if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
             raise self._wrong(
                 f"`storage: {storage}` is no absolute path: write `file:///…`, or a path alone, which counts from "

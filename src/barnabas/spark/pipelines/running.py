@@ -15,13 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from barnabas.spark.pipelines.failures import PipelineError, is_data_loss, of_run
 from barnabas.spark.pipelines.graph import VIEW, Graph
 from barnabas.spark.pipelines.lagging import Lags
-from barnabas.spark.pipelines.project import Project
+from barnabas.spark.pipelines.project import Project, address_of, folder_of
 from barnabas.spark.pipelines.reaching import check_brokers
 from barnabas.spark.pipelines.reporting import FlowState, Outcome, Reporter, Silent, State, Summary, Table, together
 from barnabas.spark.pipelines.server import catalog_folder
@@ -171,12 +169,12 @@ def _noted_place(project: Project) -> str:
 
 def _places_inside(project: Project) -> list[str]:
     """Those of tables and checkpoints that move along with the project."""
-    home = project.folder.as_uri() + "/"
+    home = address_of(project.folder) + "/"
     return [place for place in (project.tables, project.storage) if place.startswith(home)]
 
 
 def _has_files(place: str) -> bool:
-    return any(path.is_file() for path in Path(url2pathname(urlsplit(place).path)).rglob("*"))
+    return any(path.is_file() for path in folder_of(place).rglob("*"))
 
 
 def _tell_of_local_folders(project: Project, master: str, settings: Mapping[str, str], reporter: Reporter) -> None:
