@@ -403,8 +403,8 @@ class Fetcher:
 
     def _pump(self) -> None:
         """Send what may be sent."""
-        if self._is_closed or self._loop is None:
-            return
+        if self._is_closed or self._loop is None or self._is_pumping_soon:
+            return  # the last: positions may have to be validated before, for a leader that has just changed
         now_ms = self._clock.monotonic_ms()
         plan = self._planner.plan(self._network.view, self._subscription.states(), self._flights, now_ms)
         for node_id, node_plan in plan.by_node.items():
