@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from barnabas.net import Connection
+from barnabas.net.pace import Standing
 
 
 class HandTimer:
@@ -75,6 +76,10 @@ class StubConnection:
         self.received_bytes = 0
         self.unsent_bytes = 0
         self.active_at_s = 0.0
+        #: What it holds of memory for requests, and how far its peer has come.
+        self.memory: object = None
+        self.held: dict[object, int] = {}
+        self.peer_standing: Standing | None = None
         self.log: list[str] = []
         self.on_abort: Callable[[], None] = lambda: None
 
@@ -86,9 +91,18 @@ class StubConnection:
         return self.name
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("hold_back", "read_on", "memory_granted", "admit", "finish_without_response"):
+        if name in ("hold_back", "read_on", "admit", "finish_without_response"):
             return lambda: self.log.append(name)
         raise AttributeError(name)
+
+    def held_of(self, share: object) -> int:
+        return self.held.get(share, 0)
+
+    def standing(self) -> Standing | None:
+        return self.peer_standing
+
+    def memory_granted(self, more_bytes: int) -> None:
+        self.log.append(f"granted {more_bytes}")
 
     def close(self, reason: str | None = None) -> None:
         self.is_closed = True

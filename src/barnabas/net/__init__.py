@@ -6,6 +6,7 @@
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.connection import Connection, Phase
 from barnabas.net.errors import (
+    AnswerTooLargeError,
     ChannelError,
     ConnectError,
     DisconnectedError,
@@ -19,6 +20,7 @@ from barnabas.net.listener import Listener, ListenerSpec
 from barnabas.net.server import Server
 
 __all__ = [
+    "AnswerTooLargeError",
     "Channel",
     "ChannelError",
     "ChannelLimits",

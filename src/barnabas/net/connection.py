@@ -18,11 +18,21 @@ from typing import Final, cast
 
 from barnabas.base.errors import check
 from barnabas.net.admission import Admission
+from barnabas.net.answer_room import AnswerRoom
 from barnabas.net.errors import address_text
 from barnabas.net.idle import IdleWatch
 from barnabas.net.lanes import Lanes
-from barnabas.net.limits import JOINED_BYTES, PROGRESS_BYTES, READ_AHEAD_BYTES, SMALL_FRAME_BYTES, ServerLimits
-from barnabas.net.memory import MemoryBudget
+from barnabas.net.limits import (
+    JOINED_BYTES,
+    ORDINARY_FRAME_BYTES,
+    PROGRESS_BYTES,
+    READ_AHEAD_BYTES,
+    SMALL_FRAME_BYTES,
+    TINY_FRAME_BYTES,
+    ServerLimits,
+)
+from barnabas.net.memory import RequestMemory, Share
+from barnabas.net.pace import Doing, Standing
 from barnabas.net.sockets import tune
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
@@ -56,9 +66,11 @@ class Surroundings:
     loop: asyncio.AbstractEventLoop
     limits: ServerLimits
     lanes: Lanes
-    memory: MemoryBudget
+    memory: RequestMemory
+    answers: AnswerRoom
     #: Of nodes of the cluster: what clients hold must not keep them waiting.
-    cluster_memory: MemoryBudget
+    cluster_memory: RequestMemory
+    cluster_answers: AnswerRoom
     idle: IdleWatch
     admission: Admission
     #: Where bytes arrive before it is known what they belong to. Emptied before anything else happens.
@@ -79,21 +91,26 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_admission",
         "_ahead",
+        "_ahead_bytes",
         "_answer",
+        "_answers",
         "_around",
         "_close_callbacks",
         "_ending",
+        "_frame_bytes",
         "_has_arrived",
-        "_holds_memory",
+        "_has_room",
         "_idle",
         "_is_half_closed",
         "_is_parked",
         "_lanes",
         "_loop",
-        "_memory",
         "_mutes",
+        "_partial_bytes",
+        "_partial_share",
         "_pauses",
         "_receiver",
+        "_small",
         "_throttle_timer",
         "_transport",
         "_unsent_seen_bytes",
@@ -103,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         "is_closed",
         "is_privileged",
         "listener",
+        "memory",
         "peer_host",
         "peer_port",
         "phase",
@@ -125,18 +143,28 @@ class Connection(asyncio.BufferedProtocol):
         self._around = around
         self._loop = around.loop
         self._lanes = around.lanes
-        self._memory = around.cluster_memory if is_privileged else around.memory
+        #: What its requests take of the memory of all.
+        self.memory = around.cluster_memory if is_privileged else around.memory
+        self._answers = around.cluster_answers if is_privileged else around.answers
+        self._small = self.memory.small
         self._idle = around.idle
         self._receiver = FrameReceiver(around.scratch, self._max_frame_bytes())
         self._transport = cast(asyncio.Transport, None)
         #: Whole frames that arrived while the connection was muted.
         self._ahead: deque[bytearray] = deque()
+        self._ahead_bytes = 0
+        #: The size of the request in process, which is charged to the share of its size.
+        self._frame_bytes = 0
+        #: What is charged for the frame that is being received: to the share of its size, or for its beginning alone
+        #: to that of the small ones.
+        self._partial_share = self._small
+        self._partial_bytes = 0
         #: A small response that leaves at the end of this turn of the lanes. Until then its request is in process.
         self._answer: bytes | None = None
         self._mutes = _NOT_ADMITTED
         self._pauses = 0
-        #: For a large request, or for the response that is being made to it.
-        self._holds_memory = False
+        #: Whether room was taken for the response that is being made.
+        self._has_room = False
         self._is_parked = False
         self._is_half_closed = False
         self._has_arrived = False
@@ -192,8 +220,24 @@ class Connection(asyncio.BufferedProtocol):
     def expect_response(self, size_bytes: int) -> None:
         """A large response to the request in process is being made: it counts as sent, so that others make less."""
         if self._mutes & _IN_PROCESS and size_bytes:
-            self._holds_memory = True
-            self._memory.expect_response(self, size_bytes)
+            self._has_room = True
+            self._answers.expect(self, size_bytes)
+
+    def ask_room(self, size_bytes: int, granted: Callable[[], None]) -> bool:
+        """The response to the request in process will take about this much memory: whether there is room now.
+
+        If not, `granted` is called in a later turn of the loop: when there is room, in the order of asking, or when the
+        connection has ended (`is_closed` tells; the request is to be finished all the same). Room is asked for once per
+        request. It is held until `respond`, `finish_without_response` or `close`; then what the peer has not taken of
+        the response counts in its place. Raises `AnswerTooLargeError` if there never can be so much.
+        """
+        if self.is_closed:
+            self._loop.call_soon(granted)
+            return False
+        check(self._mutes & _IN_PROCESS, "room was asked for without a request in process")
+        has_room = self._answers.ask(self, size_bytes, granted)
+        self._has_room = True
+        return has_room
 
     def park(self, give_up: Callable[[], object]) -> Callable[[], None]:
         """The request in process waits for what others do; `give_up` is called if its client is gone before that.
@@ -247,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close_after_response(self, reason: str) -> None:
         """Close once the request in process, if any, was answered; take up none of those behind it."""
-        self._ahead.clear()
+        self._drop_ahead()
         self._end(reason)
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
@@ -271,6 +315,27 @@ class Connection(asyncio.BufferedProtocol):
     def is_in_process(self) -> bool:
         """Whether a request waits for its turn or its answer."""
         return bool(self._mutes & _IN_PROCESS)
+
+    def held_of(self, share: Share) -> int:
+        """What its requests hold of one share."""
+        held_bytes = self._partial_bytes if self._partial_share is share else 0
+        if self._frame_bytes and self.memory.share_of(self._frame_bytes) is share:
+            held_bytes += self._frame_bytes
+        return held_bytes + self._ahead_bytes if share is self._small else held_bytes
+
+    def standing(self) -> Standing | None:
+        """How far the peer has come with what only it can bring to an end; None if it is our turn, or nobody's."""
+        if self.is_closed:
+            return None
+        if self._is_parked:
+            return Standing(Doing.WAITING, 0, 0)
+        if self._mutes & _IN_PROCESS:
+            return None
+        if self._mutes & _SENDING:
+            return Standing(Doing.TAKING_ANSWER, 0, -self.unsent_bytes)
+        if self._mutes or self._pauses or not self._receiver.announced_bytes:
+            return None
+        return Standing(Doing.SENDING_FRAME, self._receiver.announced_bytes, self.received_bytes)
 
     @property
     def received_bytes(self) -> int:
@@ -301,14 +366,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def hold_back(self) -> None:
         """Read nothing until `read_on`: too many requests wait."""
-        if not self._holds_memory:
+        if self._frame_bytes <= SMALL_FRAME_BYTES:
             self._pause(_HELD_BACK)
 
     def read_on(self) -> None:
         self._resume(_HELD_BACK)
 
-    def memory_granted(self) -> None:
-        self._holds_memory = True
+    def memory_granted(self, more_bytes: int) -> None:
+        self._charge(more_bytes)
         self._resume(_NO_MEMORY)
 
     def limits_changed(self) -> None:
@@ -333,7 +398,11 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(refusal)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.get_buffer()
+        receiver, small = self._receiver, self._small
+        buffer = receiver.get_buffer()
+        if small.held_bytes > small.tight_bytes and not receiver.announced_bytes:
+            return buffer[:TINY_FRAME_BYTES]
+        return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         receiver = self._receiver
@@ -343,20 +412,25 @@ class Connection(asyncio.BufferedProtocol):
         if not frames:
             # With frames the activity is noted when they are answered.
             self._idle.touch(self)
-        elif self._mutes:
-            self._ahead.extend(frames)
         else:
-            if len(frames) > 1:
-                self._ahead.extend(frames[1:])
-            self._mutes = _IN_PROCESS
-            self._lanes.submit(self, frames[0])
+            if self._partial_bytes:
+                # It was charged whole as it arrived, and came alone.
+                self._partial_bytes = 0
+            else:
+                self._small.held_bytes += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+            if self._mutes:
+                self._put_ahead(frames)
+            else:
+                if len(frames) > 1:
+                    self._put_ahead(frames[1:])
+                self._take_up(frames[0])
         if receiver.broken is not None:
             self._end(f"it sent what is no request: {receiver.broken}")
         elif self._mutes:
             if self._ahead or receiver.announced_bytes:
                 self._bound_read_ahead()
-        elif receiver.announced_bytes > SMALL_FRAME_BYTES and not self._holds_memory:
-            self._reserve()
+        elif receiver.announced_bytes > TINY_FRAME_BYTES:
+            self._ask_memory()
 
     def eof_received(self) -> bool:
         if self._is_parked or not (self._mutes & (_IN_PROCESS | _SENDING) or self._ahead):
@@ -369,10 +443,10 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._mutes |= _SENDING
         self._unsent_seen_bytes = self.unsent_bytes
-        self._memory.outgoing_began(self, self._unsent_seen_bytes)
+        self._answers.sent(self, self._unsent_seen_bytes)
 
     def resume_writing(self) -> None:
-        self._memory.outgoing_ended(self)
+        self._answers.taken(self)
         if not self.is_closed:
             self._idle.touch(self)
             self._unmute(_SENDING)
@@ -405,9 +479,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finish(self) -> None:
         self._mutes &= ~_IN_PROCESS
-        if self._holds_memory:
-            self._holds_memory = False
-            self._memory.release(self)
+        self._release_request()
         self._idle.touch(self)
         if not self._mutes:
             self._take_next()
@@ -415,29 +487,98 @@ class Connection(asyncio.BufferedProtocol):
     def _take_next(self) -> None:
         """The connection is no longer muted: hand over what arrived meanwhile, or read on."""
         if self._ahead:
-            self._mutes = _IN_PROCESS
-            self._lanes.submit(self, self._ahead.popleft())
+            frame = self._ahead.popleft()
+            self._ahead_bytes -= len(frame)
+            self._take_up(frame)
         elif self._ending is not None:
             self.close(self._ending)
-        elif self._receiver.announced_bytes > SMALL_FRAME_BYTES and not self._holds_memory:
-            self._reserve()
-            self._resume(_AHEAD)
-        elif self._pauses & _AHEAD:
-            self._resume(_AHEAD)
+        else:
+            if self._receiver.announced_bytes > TINY_FRAME_BYTES:
+                self._ask_memory()
+            if self._pauses & _AHEAD:
+                self._resume(_AHEAD)
+
+    def _take_up(self, frame: bytearray) -> None:
+        self._mutes = _IN_PROCESS
+        self._frame_bytes = len(frame)
+        self._lanes.submit(self, frame)
+
+    # What arrives, and the memory for it
+
+    def _put_ahead(self, frames: list[bytearray]) -> None:
+        self._ahead.extend(frames)
+        self._ahead_bytes += sum(map(len, frames))
+
+    def _drop_ahead(self) -> None:
+        self._ahead.clear()
+        if self._ahead_bytes:
+            ahead_bytes, self._ahead_bytes = self._ahead_bytes, 0
+            self.memory.give_back(self, self._small, ahead_bytes)
 
     def _bound_read_ahead(self) -> None:
-        receiver = self._receiver
-        if receiver.announced_bytes > SMALL_FRAME_BYTES:
-            # Its memory is reserved when its turn has come.
+        receiver, small = self._receiver, self._small
+        announced_bytes = receiver.announced_bytes
+        if announced_bytes > SMALL_FRAME_BYTES:
+            # It gets its memory when its turn has come.
+            self._charge_beginning()
             self._pause(_AHEAD)
-        elif receiver.buffered_bytes + sum(map(len, self._ahead)) > READ_AHEAD_BYTES:
+            return
+        if announced_bytes > TINY_FRAME_BYTES:
+            self._ask_memory()
+        allowed_bytes = READ_AHEAD_BYTES if small.held_bytes <= small.tight_bytes else 0
+        if receiver.buffered_bytes + self._ahead_bytes > allowed_bytes:
             self._pause(_AHEAD)
 
-    def _reserve(self) -> None:
-        if self._memory.reserve(self, self._receiver.announced_bytes):
-            self._holds_memory = True
+    def _ask_memory(self) -> None:
+        """See to it that there is memory for what arrives next of a frame; until there is, read nothing."""
+        if self._pauses & _NO_MEMORY:
+            return
+        receiver = self._receiver
+        announced_bytes, received_bytes = receiver.announced_bytes, receiver.buffered_bytes
+        share = self.memory.share_of(announced_bytes)
+        if self._partial_share is not share or not self._partial_bytes:
+            more_bytes = min(announced_bytes, received_bytes + ORDINARY_FRAME_BYTES)
+        elif received_bytes < self._partial_bytes:
+            return
         else:
+            more_bytes = min(announced_bytes - received_bytes, ORDINARY_FRAME_BYTES)
+        if self.memory.ask(self, share, more_bytes):
+            self._charge(more_bytes)
+        else:
+            self._charge_beginning()
             self._pause(_NO_MEMORY)
+
+    def _charge(self, more_bytes: int) -> None:
+        """Take note of memory that was granted for the frame that is being received."""
+        share = self.memory.share_of(self._receiver.announced_bytes)
+        if self._partial_share is share:
+            self._partial_bytes += more_bytes
+            return
+        beginning_bytes, self._partial_bytes = self._partial_bytes, more_bytes
+        self._partial_share = share
+        if beginning_bytes:
+            self.memory.give_back(self, self._small, beginning_bytes)
+
+    def _charge_beginning(self) -> None:
+        """Count what was read of a larger frame before there was memory for it."""
+        if self._receiver.announced_bytes > SMALL_FRAME_BYTES and not self._partial_bytes:
+            self._partial_share = self._small
+            self._partial_bytes = self._receiver.buffered_bytes
+            self._small.held_bytes += self._partial_bytes
+
+    def _release_request(self) -> None:
+        """The request in process is done with."""
+        size_bytes, self._frame_bytes = self._frame_bytes, 0
+        if size_bytes > SMALL_FRAME_BYTES:
+            self.memory.give_back(self, self.memory.share_of(size_bytes), size_bytes)
+        else:
+            small = self._small
+            small.held_bytes -= size_bytes
+            if small.waiters:
+                self.memory.grant_waiting(small)
+        if self._has_room:
+            self._has_room = False
+            self._answers.made(self)
 
     def _end(self, reason: str) -> None:
         """Read nothing more; close when what was asked is answered and the answers have left."""
@@ -472,12 +613,17 @@ class Connection(asyncio.BufferedProtocol):
         """Let go of everything; the transport is closed by the caller, and tells when it is done."""
         self.is_closed = True
         _log.debug("%r ends: %s", self, reason)
-        self._ahead.clear()
         self._idle.remove(self)
         self._lanes.forget(self)
+        self.memory.stop_waiting(self)
+        self._drop_ahead()
+        if self._partial_bytes:
+            partial_bytes, self._partial_bytes = self._partial_bytes, 0
+            self.memory.give_back(self, self._partial_share, partial_bytes)
         if not self._mutes & _IN_PROCESS:
             self._give_back()
-        self._memory.outgoing_ended(self)
+        self._answers.stop_waiting(self)
+        self._answers.taken(self)
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
             self._throttle_timer = None
@@ -485,5 +631,4 @@ class Connection(asyncio.BufferedProtocol):
     def _give_back(self) -> None:
         """The connection has ended, and nobody works on its request any more."""
         self._mutes &= ~_IN_PROCESS
-        self._holds_memory = False
-        self._memory.release(self)
+        self._release_request()

@@ -9,6 +9,15 @@ class ListenError(BarnabasError):
     """A listener cannot be opened."""
 
 
+class AnswerTooLargeError(BarnabasError):
+    """An answer would take more memory than any answer may."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+        super().__init__(f"an answer of {size_bytes} bytes was to be made; at most {limit_bytes} are possible")
+
+
 class ChannelError(BarnabasError):
     """Something failed between us and the node at `address`."""
 

@@ -15,13 +15,17 @@ INT_MAX: Final = 2**31 - 1
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-#: What is received at once, and the largest frame that needs no reservation: heartbeats live when memory is short.
+#: What is received at once, and the largest frame of the small ones (see `memory`).
 SMALL_FRAME_BYTES: Final = 64 * KIB
+#: Frames up to this size never wait for memory: heartbeats live when it is short.
+TINY_FRAME_BYTES: Final = 4 * KIB
+#: The largest frame of the ordinary ones, and how far the memory of a frame may be ahead of what arrived of it.
+ORDINARY_FRAME_BYTES: Final = MIB
 #: Responses up to this size are put in one piece and leave together at the end of a turn; larger ones are not copied.
 JOINED_BYTES: Final = 16 * KIB
 #: What may be read of later requests while one is in process.
 READ_AHEAD_BYTES: Final = 16 * KIB
-#: Fewer bytes than these in `stall_timeout_ms` are no progress: who trickles holds as much as who stands still.
+#: Whoever takes less of a response than this between two looks is idle.
 PROGRESS_BYTES: Final = 64 * KIB
 
 
@@ -53,10 +57,10 @@ class ServerLimits:
     socket_listen_backlog_size: int = 50
     listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
 
-    #: Responses that peers have not taken yet, over all connections.
+    #: Responses that are being made or that peers have not taken yet, over all connections.
     outgoing_max_bytes: int = 256 * MIB
-    #: How long a peer may make no progress with memory that others wait for.
-    stall_timeout_ms: int = 30_000
+    #: Over how long the pace of peers is measured who hold memory that others wait for: so long others wait.
+    stall_timeout_ms: int = 3000
     #: How long requests are dispatched before sockets are looked at again.
     dispatch_budget_ms: float = 2.0
     #: Connections that wait for a free place or their turn; more are closed.
@@ -71,7 +75,7 @@ class ServerLimits:
 
     @property
     def cluster_memory_bytes(self) -> int:
-        """The same for nodes of the cluster, who have a bound of their own: one request of the largest size."""
+        """The same for nodes of the cluster, who have a bound of their own: large requests come one at a time."""
         return self.socket_request_max_bytes
 
     def for_listener(self, name: str) -> ListenerLimits:

@@ -1,169 +1,227 @@
-"""The bound on what all connections together keep in memory, held by not reading.
+"""The bound on what the requests of all connections take, held by not reading.
 
-A frame above 64 KiB needs a reservation before more than its beginning is read; who gets none waits in line. Responses
-that are being made, or that peers are slow to take, are counted, so that those who make large ones can stop. Nobody
-holds either for ever: who makes no progress while memory is short is cut off.
+A frame is charged as it arrives, in steps of at most a mebibyte ahead of its bytes, and until it is done with. Frames
+of three sizes have shares of their own, so that large ones cannot keep small ones waiting:
+
+- *small*, up to 64 KiB: all that is kept of them counts, also the beginnings of larger frames whose turn has not come.
+- *ordinary*, up to 1 MiB, the largest that producers send by default: charged whole, in one step.
+- *large*: charged step by step, so that an announcement costs nothing.
+
+Whoever finds no room waits in line, and its socket is not read. Frames of up to 4 KiB never wait, so that heartbeats
+live: while the small share is used up, no more than that is read of a connection at a time.
+
+Why nobody waits for ever: whoever has its first step of a small or ordinary frame has all that it needs. Of large
+frames many may be half received and together hold all of their share. So memory for one frame of the largest size is
+kept apart, the *reserve*: the first in line moves into it with all that it holds, and needs nobody's leave to go on.
+It leaves the reserve when its request is done with, or as soon as the share has room for it. In that line, who holds
+something comes before who begins: else what is set free would go to ever more beginnings.
+
+And whoever is too slow while others wait for its share, be it in the reserve or not, is cut (see `pace`), and so is
+who waits for something with a large request in hand. All who are read are measured at the same time; who is not read
+because it waits itself is not measured, but each of those that are cut makes room for others who then are. So a crowd
+that has filled the memory with half-sent frames, and stops, is gone within a number of windows that grows as the
+logarithm of the crowd.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import check
-from barnabas.net.limits import PROGRESS_BYTES
+from barnabas.net.limits import MIB, ORDINARY_FRAME_BYTES, SMALL_FRAME_BYTES, TINY_FRAME_BYTES
+from barnabas.net.pace import Pace, Standing
 
 if TYPE_CHECKING:
     from barnabas.net.connection import Connection
 
-_CHECKS_PER_TIMEOUT: Final = 6
+_SMALL_PART: Final = 8
+_ORDINARY_PART: Final = 4
+_LEAST_SMALL_BYTES: Final = MIB
 
 
-class _Progress:
-    """How far a peer had come when it was last seen to move."""
+class Share:
+    """A part of the memory: how much of it is held, and who waits for more, each line in the order of asking."""
 
-    __slots__ = ("at_s", "done_bytes", "size_bytes")
+    __slots__ = ("beginning", "going_on", "held_bytes", "limit_bytes", "tight_bytes")
 
-    def __init__(self, size_bytes: int, done_bytes: int, at_s: float) -> None:
-        self.size_bytes = size_bytes
-        self.done_bytes = done_bytes
-        self.at_s = at_s
+    def __init__(self) -> None:
+        self.limit_bytes = 0
+        #: Once more is held, one read of full size might be too much.
+        self.tight_bytes = 0
+        self.held_bytes = 0
+        #: Who waits with something of a frame that it holds memory for, and before those with nothing is served.
+        self.going_on: dict[Connection, int] = {}
+        self.beginning: dict[Connection, int] = {}
 
-    def is_stalled(self, done_bytes: int, now_s: float, timeout_s: float) -> bool:
-        if done_bytes - self.done_bytes >= PROGRESS_BYTES:
-            self.done_bytes, self.at_s = done_bytes, now_s
-        return now_s - self.at_s >= timeout_s
+    @property
+    def waiters(self) -> dict[Connection, int]:
+        """The line that is served now."""
+        return self.going_on or self.beginning
 
 
-class MemoryBudget:
+class RequestMemory:
     """Who holds how much, and who waits.
 
-    Guarantees: reservations never exceed the limit, except for a single frame that is larger than the limit itself and
-    then is alone; they are granted in the order in which they were asked for.
+    Guarantees: no more is held than the limit, as long as that is at least 8/5 of the largest frame and 8 MiB; below
+    that, no more than the shares, or one frame of each size if that is more. On top of it comes what is never refused:
+    4 KiB of a request in process and as much of those behind it, per connection. Each share serves its lines in order.
     """
 
     __slots__ = (
-        "_expected",
-        "_holders",
+        "_connections",
+        "_favoured",
+        "_favoured_bytes",
         "_loop",
-        "_outgoing",
         "_timer",
-        "_waiters",
-        "limit_bytes",
-        "outgoing_bytes",
-        "outgoing_limit_bytes",
-        "reserved_bytes",
-        "stall_timeout_s",
+        "large",
+        "ordinary",
+        "pace",
+        "small",
     )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        connections: Mapping[int, Connection],
         limit_bytes: int,
-        outgoing_limit_bytes: int,
-        stall_timeout_s: float = 30.0,
+        largest_frame_bytes: int,
+        window_s: float,
     ) -> None:
-        self.limit_bytes = limit_bytes
-        self.outgoing_limit_bytes = outgoing_limit_bytes
-        self.stall_timeout_s = stall_timeout_s
-        self.reserved_bytes = 0
-        #: Responses that are being made, and what peers have not taken when they were handed over.
-        self.outgoing_bytes = 0
+        self.small = Share()
+        self.ordinary = Share()
+        self.large = Share()
+        self.pace = Pace(window_s)
         self._loop = loop
-        self._holders: dict[Connection, _Progress] = {}
-        self._waiters: dict[Connection, int] = {}
-        self._outgoing: dict[Connection, _Progress] = {}
-        self._expected: dict[Connection, int] = {}
+        self._connections = connections
+        #: Who is in the reserve, and with how much.
+        self._favoured: Connection | None = None
+        self._favoured_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self.set_limit(limit_bytes, largest_frame_bytes)
+
+    def set_limit(self, limit_bytes: int, largest_frame_bytes: int) -> None:
+        self.small.limit_bytes = max(limit_bytes // _SMALL_PART, _LEAST_SMALL_BYTES)
+        self.small.tight_bytes = self.small.limit_bytes - SMALL_FRAME_BYTES
+        self.ordinary.limit_bytes = limit_bytes // _ORDINARY_PART
+        left_bytes = limit_bytes - self.small.limit_bytes - self.ordinary.limit_bytes
+        self.large.limit_bytes = max(0, left_bytes - largest_frame_bytes)
+        for share in (self.small, self.ordinary, self.large):
+            self.grant_waiting(share)
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What frames above 64 KiB hold."""
+        return self.ordinary.held_bytes + self.large.held_bytes + self._favoured_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return self.small.held_bytes + self.reserved_bytes
 
     @property
     def waiter_count(self) -> int:
-        return len(self._waiters)
+        return sum(len(each.beginning) + len(each.going_on) for each in (self.small, self.ordinary, self.large))
 
-    def room_for_responses(self) -> int:
-        """How many bytes of responses fit before slow peers hold too much. Never negative."""
-        return max(0, self.outgoing_limit_bytes - self.outgoing_bytes)
+    def share_of(self, frame_bytes: int) -> Share:
+        if frame_bytes <= SMALL_FRAME_BYTES:
+            return self.small
+        return self.ordinary if frame_bytes <= ORDINARY_FRAME_BYTES else self.large
 
-    def reserve(self, connection: Connection, size_bytes: int) -> bool:
-        """Take memory for a frame. If there is none, `connection.memory_granted()` is called once there is."""
-        check(connection not in self._holders and connection not in self._waiters, "one frame at a time needs memory")
-        if not self._waiters and self._fits(size_bytes):
-            self._grant(connection, size_bytes)
+    def ask(self, connection: Connection, share: Share, more_bytes: int) -> bool:
+        """Take memory for what arrives next. If there is none, `connection.memory_granted` is called once there is.
+
+        Who waits must not ask again.
+        """
+        check(connection not in share.beginning and connection not in share.going_on, "who waits does not read")
+        if connection is self._favoured:
+            self._favoured_bytes += more_bytes
             return True
-        self._waiters[connection] = size_bytes
-        self._watch()
+        if not share.waiters and self._fits(share, more_bytes):
+            share.held_bytes += more_bytes
+            return True
+        (share.going_on if connection.held_of(share) else share.beginning)[connection] = more_bytes
+        if self._favour_first(share):
+            return True
+        self.pace.forget(connection)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self.pace.check_interval_s, self._cut_off_the_slow)
         return False
 
-    def release(self, connection: Connection) -> None:
-        """Give back what a connection holds or waits for; nothing happens if that is nothing."""
-        self._waiters.pop(connection, None)
-        held = self._holders.pop(connection, None)
-        if held is not None:
-            self.reserved_bytes -= held.size_bytes
-        self.outgoing_bytes -= self._expected.pop(connection, 0)
-        self.grant_waiting()
+    def give_back(self, connection: Connection, share: Share, size_bytes: int) -> None:
+        """Return what a connection held of a share."""
+        if connection is self._favoured and share is self.large:
+            self._favoured_bytes -= size_bytes
+            if not self._favoured_bytes:
+                self._favoured = None
+        else:
+            share.held_bytes -= size_bytes
+        self.grant_waiting(share)
 
-    def grant_waiting(self) -> None:
-        while self._waiters:
-            connection, size_bytes = next(iter(self._waiters.items()))
-            if not self._fits(size_bytes):
+    def stop_waiting(self, connection: Connection) -> None:
+        for share in (self.small, self.ordinary, self.large):
+            for line in (share.going_on, share.beginning):
+                if line.pop(connection, None) is not None:
+                    self.grant_waiting(share)
+
+    def grant_waiting(self, share: Share) -> None:
+        if share is self.large and self._favoured is not None:
+            self._empty_reserve()
+        while waiters := share.waiters:
+            connection, more_bytes = next(iter(waiters.items()))
+            if self._fits(share, more_bytes):
+                del waiters[connection]
+                share.held_bytes += more_bytes
+            elif not self._favour_first(share):
                 return
-            del self._waiters[connection]
-            self._grant(connection, size_bytes)
-            connection.memory_granted()
-
-    def expect_response(self, connection: Connection, size_bytes: int) -> None:
-        """Count a response that is being made, until `release`."""
-        self.outgoing_bytes += size_bytes
-        self._expected[connection] = self._expected.get(connection, 0) + size_bytes
-
-    def outgoing_began(self, connection: Connection, size_bytes: int) -> None:
-        """A peer has not taken a response at once."""
-        self.outgoing_bytes += size_bytes
-        self._outgoing[connection] = _Progress(size_bytes, 0, self._loop.time())
-        self._watch()
-
-    def outgoing_ended(self, connection: Connection) -> None:
-        """A peer has taken its response, or is gone; nothing happens if none was counted."""
-        outgoing = self._outgoing.pop(connection, None)
-        if outgoing is not None:
-            self.outgoing_bytes -= outgoing.size_bytes
+            connection.memory_granted(more_bytes)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _fits(self, size_bytes: int) -> bool:
-        return self.reserved_bytes + size_bytes <= self.limit_bytes or not self.reserved_bytes
+    def _fits(self, share: Share, more_bytes: int) -> bool:
+        if share.held_bytes + more_bytes <= share.limit_bytes:
+            return True
+        # A frame that is larger than its whole share gets it when it is alone; large ones have the reserve instead.
+        return not share.held_bytes and share is not self.large
 
-    def _grant(self, connection: Connection, size_bytes: int) -> None:
-        self.reserved_bytes += size_bytes
-        self._holders[connection] = _Progress(size_bytes, connection.received_bytes, self._loop.time())
+    def _favour_first(self, share: Share) -> bool:
+        """Let the first in line into the reserve, if that is free, with what it holds and what it waits for."""
+        if share is not self.large or self._favoured is not None:
+            return False
+        waiters = share.waiters
+        connection, more_bytes = next(iter(waiters.items()))
+        del waiters[connection]
+        held_bytes = connection.held_of(share)
+        share.held_bytes -= held_bytes
+        self._favoured, self._favoured_bytes = connection, held_bytes + more_bytes
+        return True
 
-    def _is_short(self) -> bool:
-        return bool(self._waiters) or self.outgoing_bytes > self.outgoing_limit_bytes // 2
+    def _empty_reserve(self) -> None:
+        """Let who is in the reserve hold its memory as others do, if that has become possible."""
+        large = self.large
+        if large.held_bytes + self._favoured_bytes <= large.limit_bytes:
+            large.held_bytes += self._favoured_bytes
+            self._favoured, self._favoured_bytes = None, 0
 
-    def _watch(self) -> None:
-        if self._timer is None and self._is_short():
-            self._timer = self._loop.call_later(self.stall_timeout_s / _CHECKS_PER_TIMEOUT, self._cut_off_the_stalled)
+    # While somebody waits
 
-    def _cut_off_the_stalled(self) -> None:
+    def _cut_off_the_slow(self) -> None:
         self._timer = None
-        if self._waiters:
-            self._cut_off(self._holders, lambda holder, _: holder.received_bytes)
-        if self.outgoing_bytes > self.outgoing_limit_bytes // 2:
-            self._cut_off(self._outgoing, lambda taker, progress: progress.size_bytes - taker.unsent_bytes)
-        self._watch()
+        for connection, reason in self.pace.too_slow(self._measured(), self._loop.time()):
+            connection.abort(reason)
+        if self.waiter_count:
+            self._timer = self._loop.call_later(self.pace.check_interval_s, self._cut_off_the_slow)
+        else:
+            self.pace.forget_all()
 
-    def _cut_off(self, table: dict[Connection, _Progress], done_bytes: Callable[[Connection, _Progress], int]) -> None:
-        now_s = self._loop.time()
-        stalled = [
-            connection
-            for connection, progress in table.items()
-            if not connection.is_in_process
-            and progress.is_stalled(done_bytes(connection, progress), now_s, self.stall_timeout_s)
-        ]
-        for connection in stalled:
-            connection.abort(f"no progress in {self.stall_timeout_s:g} s while others wait for memory")
+    def _measured(self) -> Iterator[tuple[Connection, Standing]]:
+        """Those who hold what others wait for, where it is for the peer to do something."""
+        short = [share for share in (self.small, self.ordinary, self.large) if share.waiters]
+        for connection in self._connections.values():
+            if connection.memory is self and any(connection.held_of(share) > TINY_FRAME_BYTES for share in short):
+                standing = connection.standing()
+                if standing is not None:
+                    yield connection, standing

@@ -9,12 +9,13 @@ from functools import partial
 
 from barnabas.base.errors import check
 from barnabas.net.admission import Admission
+from barnabas.net.answer_room import AnswerRoom
 from barnabas.net.connection import Connection, Surroundings
 from barnabas.net.idle import IdleWatch
 from barnabas.net.lanes import Dispatch, IsUrgent, Lanes
 from barnabas.net.limits import SMALL_FRAME_BYTES, ServerLimits
 from barnabas.net.listener import Listener, ListenerSpec
-from barnabas.net.memory import MemoryBudget
+from barnabas.net.memory import RequestMemory
 
 
 class Server:
@@ -71,12 +72,13 @@ class Server:
             return
         around.limits = limits
         around.lanes.max_waiting = limits.queued_max_requests
-        around.memory.limit_bytes = limits.request_memory_bytes
-        around.cluster_memory.limit_bytes = limits.cluster_memory_bytes
-        for memory in (around.memory, around.cluster_memory):
-            memory.outgoing_limit_bytes = limits.outgoing_max_bytes
-            memory.stall_timeout_s = limits.stall_timeout_ms / 1000
-            memory.grant_waiting()
+        largest_bytes, window_s = limits.socket_request_max_bytes, limits.stall_timeout_ms / 1000
+        around.memory.set_limit(limits.request_memory_bytes, largest_bytes)
+        around.cluster_memory.set_limit(limits.cluster_memory_bytes, largest_bytes)
+        around.memory.pace.window_s = around.cluster_memory.pace.window_s = window_s
+        for answers in (around.answers, around.cluster_answers):
+            answers.pace.window_s = window_s
+            answers.set_limit(limits.outgoing_max_bytes)
         around.idle.set_limit(limits.connections_max_idle_ms)
         around.admission.set_limits(limits)
         for connection in around.connections.values():
@@ -85,17 +87,23 @@ class Server:
     @property
     def outgoing_bytes(self) -> int:
         """Responses to clients that are being made or were not taken yet."""
-        return self._around.memory.outgoing_bytes if self._around else 0
+        return self._around.answers.held_bytes if self._around else 0
 
     def room_for_responses(self) -> int:
-        """How much large responses may take together before slow peers hold too much memory."""
-        return self._around.memory.room_for_responses() if self._around else self._limits.outgoing_max_bytes
+        """How much responses may take for which no room was asked."""
+        return self._around.answers.left_bytes() if self._around else self._limits.outgoing_max_bytes
 
     @property
     def reserved_bytes(self) -> int:
-        """Memory of large requests that are being received or processed."""
+        """Memory of requests above 64 KiB that are being received or processed."""
         around = self._around
         return around.memory.reserved_bytes + around.cluster_memory.reserved_bytes if around else 0
+
+    @property
+    def request_bytes(self) -> int:
+        """Memory of all requests that are being received or processed."""
+        around = self._around
+        return around.memory.held_bytes + around.cluster_memory.held_bytes if around else 0
 
     async def stop(self, timeout_ms: int = 5000) -> None:
         """Accept nothing more, let requests in process be answered for a while, then close all connections."""
@@ -112,24 +120,27 @@ class Server:
             connection.abort("the node stops")
         await self._wait_until_empty(timeout_s=1.0)
         around.idle.close()
-        around.memory.close()
-        around.cluster_memory.close()
+        for part in (around.memory, around.cluster_memory, around.answers, around.cluster_answers):
+            part.close()
 
     def _surroundings(self) -> Surroundings:
         loop, limits = asyncio.get_running_loop(), self._limits
-        outgoing_bytes, stall_timeout_s = limits.outgoing_max_bytes, limits.stall_timeout_ms / 1000
+        largest_bytes, window_s = limits.socket_request_max_bytes, limits.stall_timeout_ms / 1000
+        connections: dict[int, Connection] = {}
         return Surroundings(
             loop=loop,
             limits=limits,
             lanes=Lanes(
                 loop, self._dispatch, self._is_urgent, limits.queued_max_requests, limits.dispatch_budget_ms / 1000
             ),
-            memory=MemoryBudget(loop, limits.request_memory_bytes, outgoing_bytes, stall_timeout_s),
-            cluster_memory=MemoryBudget(loop, limits.cluster_memory_bytes, outgoing_bytes, stall_timeout_s),
+            memory=RequestMemory(loop, connections, limits.request_memory_bytes, largest_bytes, window_s),
+            cluster_memory=RequestMemory(loop, connections, limits.cluster_memory_bytes, largest_bytes, window_s),
+            answers=AnswerRoom(loop, limits.outgoing_max_bytes, window_s),
+            cluster_answers=AnswerRoom(loop, limits.outgoing_max_bytes, window_s),
             idle=IdleWatch(loop, limits.connections_max_idle_ms),
             admission=Admission(loop, limits, self._make_room),
             scratch=bytearray(SMALL_FRAME_BYTES),
-            connections={},
+            connections=connections,
             on_empty=self._on_empty,
             ids=itertools.count(1),
         )
