@@ -14,7 +14,7 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.outcome import Outcome
 from barnabas.wire.message import Request
-from tests.broker.connections import FakeConnection
+from tests.broker.connections import FakeConnection, handled, over_the_wire
 from tests.metadata.clusters import CLUSTER_ID, Cluster
 
 T = TypeVar("T")
@@ -67,11 +67,16 @@ class AdminNode:
     def ask(self, handler: ModuleType, request: Request, version: int) -> Any:
         """The handler's answer, after request and answer went through their bytes."""
         received = type(request).decode(request.encode(version), version)
-        context = RequestContext(handler.API_KEY, version, 1, "tests", cast(Any, FakeConnection()))
-        answer = handler.handle(cast(Services, self), context, received)
-        if isinstance(answer, Awaitable):
-            answer = asyncio.run(cast(Any, answer))
-        return type(answer).decode(answer.encode(version), version)
+        connection = FakeConnection()
+        context = RequestContext(handler.API_KEY, version, 1, "tests", cast(Any, connection))
+
+        async def handle() -> Any:
+            answer = handled(handler.handle(cast(Services, self), context, received), connection)
+            while isinstance(answer, Awaitable):
+                answer = await answer
+            return answer
+
+        return over_the_wire(asyncio.run(handle()), version)
 
     def _apply(self) -> None:
         self.metadata.image = self.cluster.image

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar, cast
 
+from barnabas.broker.turns import Turns, at_once
 from barnabas.wire.compiler import Buffer
+from barnabas.wire.message import Message
+
+M = TypeVar("M", bound=Message)
 
 
 class FakeConnection:
@@ -25,6 +30,18 @@ class FakeConnection:
         self._on_close: dict[object, Callable[[], object]] = {}
 
         self.expected_bytes = 0
+        self.asked_bytes = 0
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closed is not None
+
+    def ask_room(self, size_bytes: int, granted: Callable[[], None]) -> bool:
+        self.asked_bytes += size_bytes
+        return True
+
+    def go_on_later(self, slice_of_work: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(slice_of_work)
 
     def respond(self, parts: Sequence[Buffer]) -> None:
         self.answers.append(b"".join(bytes(part) for part in parts))
@@ -50,3 +67,16 @@ class FakeConnection:
         self.closed = reason or ""
         for callback in list(self._on_close.values()):
             callback()
+
+
+def handled(answer: Any, connection: FakeConnection) -> Any:
+    """What a handler returned, or a future of it, whether it works in steps or at once."""
+    if not isinstance(answer, Generator):
+        return answer
+    done = Turns().future(cast(Any, connection), answer)
+    return done.result() if done.done() else done
+
+
+def over_the_wire(message: M, version: int) -> M:
+    """The message after it went through its bytes, as it is sent: pieces of it may be encoded already."""
+    return type(message).decode(b"".join(at_once(message.encode_in_slices(version))), version)

@@ -21,6 +21,7 @@ from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.topic_settings import effective_topic_settings
+from barnabas.broker.turns import Turns
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import (
     BrokerEndpointImage,
@@ -51,7 +52,7 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.broker.connections import FakeConnection
+from tests.broker.connections import FakeConnection, handled, over_the_wire
 
 NODE = 1
 T = TypeVar("T")
@@ -107,6 +108,7 @@ class DataPlane:
             producer_ids=ProducerIdPool(self.allocate),
             endpoints={},
             advertised=lambda listener: [],
+            turns=Turns(),
             response_room=lambda: self.room_bytes,
         )
         self.connection = FakeConnection()
@@ -202,7 +204,7 @@ class DataPlane:
         context = RequestContext(key, version, 1, client_id, cast(Connection, connection or self.connection))
 
         async def call() -> Any:
-            answer = handler.handle(self.services, context, received)
+            answer = handled(handler.handle(self.services, context, received), connection or self.connection)
             return [answer if answer is None or isinstance(answer, Response) else asyncio.ensure_future(answer)]
 
         [answer] = self.run(call())
@@ -252,10 +254,6 @@ def with_topic(image: ClusterImage, topic: TopicImage, configs: Any = None) -> C
         topic_names={**image.topic_names, topic.topic_id: topic.name},
         configs=image.configs if configs is None else configs,
     )
-
-
-def over_the_wire(response: Response, version: int) -> Any:
-    return type(response).decode(response.encode(version), version)
 
 
 def batch(

@@ -11,6 +11,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.handlers import NAMES
+from barnabas.broker.turns import at_once
 from barnabas.net import Connection
 from barnabas.wire import Struct
 from barnabas.wire.apis import ApiKey, api
@@ -50,7 +51,7 @@ def test_every_api_can_tell_that_it_failed(key: ApiKey) -> None:
     for version in entry.served:
         for _ in range(20):
             request = build(entry.request, version, entry.is_flexible(version), random)
-            response = error_response(context(key, version), request, CODE, "it broke")
+            response = at_once(error_response(context(key, version), request, CODE, "it broke"))
             decoded = entry.response.decode(response.encode(version), version)
             assert set(codes(decoded, version)) <= {CODE}
             told += len(codes(decoded, version))
@@ -60,7 +61,7 @@ def test_every_api_can_tell_that_it_failed(key: ApiKey) -> None:
 def test_each_partition_that_was_to_be_written_gets_the_error() -> None:
     data = [PartitionProduceData(index=3, records=None), PartitionProduceData(index=5, records=None)]
     request = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="clicks", partition_data=data)])
-    response = error_response(context(ApiKey.PRODUCE, 9), request, CODE, None)
+    response = at_once(error_response(context(ApiKey.PRODUCE, 9), request, CODE, None))
     (topic,) = response.responses  # type: ignore[attr-defined]
     assert topic.name == "clicks"
     assert [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses] == [
@@ -71,6 +72,6 @@ def test_each_partition_that_was_to_be_written_gets_the_error() -> None:
 
 def test_an_old_offset_fetch_tells_the_error_per_partition() -> None:
     request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 4])])
-    response = error_response(context(ApiKey.OFFSET_FETCH, 1), request, CODE, None)
+    response = at_once(error_response(context(ApiKey.OFFSET_FETCH, 1), request, CODE, None))
     (topic,) = response.topics  # type: ignore[attr-defined]
     assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(0, CODE), (4, CODE)]

@@ -17,7 +17,7 @@ from barnabas.storage.log import PartitionLog
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.wire.messages.fetch import ForgottenTopic
-from tests.broker.connections import FakeConnection
+from tests.broker.connections import FakeConnection, over_the_wire
 from tests.broker.data_plane import (
     DataPlane,
     batch,
@@ -25,7 +25,6 @@ from tests.broker.data_plane import (
     code_of,
     fetch_request,
     only,
-    over_the_wire,
     partitions_of,
     values_of,
 )

@@ -15,14 +15,13 @@ from barnabas.records.batch import CRC_AT
 from barnabas.replication.partition import Partition
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.testing.sim.runtime import EPOCH_MS
-from tests.broker.connections import FakeConnection
+from tests.broker.connections import FakeConnection, over_the_wire
 from tests.broker.data_plane import (
     DataPlane,
     answers_of,
     batch,
     batches_of,
     code_of,
-    over_the_wire,
     produce_request,
     values_of,
 )

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.base.errors import RemoteProtocolError
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.turns import at_once
 from barnabas.coordinator.effects import Record
 from barnabas.coordinator.offsets import CommittedOffset
 from barnabas.coordinator.records import group_tombstone, offset_record, offset_tombstone
@@ -67,7 +68,7 @@ def offset_of(shard: GroupShard, group: str = "g") -> int | None:
 
 
 def stable_fetch(shard: GroupShard) -> tuple[int, int]:
-    shard.fetch_stable_offsets("g", [OffsetFetchRequestTopics(name="t", partition_indexes=[0])], "token")
+    at_once(shard.fetch_stable_offsets("g", [OffsetFetchRequestTopics(name="t", partition_indexes=[0])], "token"))
     (reply,) = shard.take_replies()
     (partition,) = reply.response.topics[0].partitions  # type: ignore[attr-defined]
     return partition.committed_offset, partition.error_code

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.broker.turns import at_once
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity
@@ -92,7 +93,8 @@ class Player:
                 yield "= " + self._shown(group_id)
             case ["list", *pairs]:
                 wanted = options(pairs)
-                groups = bench.shard.list_groups(listed(wanted.get("states")), listed(wanted.get("types")))
+                listing = bench.shard.list_groups(listed(wanted.get("states")), listed(wanted.get("types")))
+                groups = [each for each in listing if each is not None]
                 yield "= " + " ".join(
                     f"{each.group_id}:{each.group_state}:{each.protocol_type}:{each.group_type}" for each in groups
                 )
@@ -191,9 +193,9 @@ class Player:
                 for topic, partition in (each.split(":") for each in listed(given["topics"]))
             ]
         if "stable" in given:
-            self.bench.shard.fetch_stable_offsets(group_id_of(words), topics, token)
+            at_once(self.bench.shard.fetch_stable_offsets(group_id_of(words), topics, token))
             return None
-        return self.bench.shard.fetch_offsets(group_id_of(words), topics)
+        return at_once(self.bench.shard.fetch_offsets(group_id_of(words), topics))
 
     def _forget(self, token: str, words: list[str]) -> None:
         request = OffsetDeleteRequest(
@@ -211,7 +213,7 @@ class Player:
         self.bench.shard.delete_group(group_id_of(words), token, self.bench.now)
 
     def _describe(self, token: str, words: list[str]) -> str:
-        described = self.bench.shard.describe_group(group_id_of(words), tells_missing="old" not in words)
+        described = at_once(self.bench.shard.describe_group(group_id_of(words), tells_missing="old" not in words))
         members = ",".join(
             f"{each.member_id}@{each.client_id}{each.client_host}:{len(each.member_metadata)}b:"
             f"{each.member_assignment.decode()}"

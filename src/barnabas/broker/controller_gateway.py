@@ -11,15 +11,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.runtime import Clock
 from barnabas.broker.quorum_of_one import QuorumOfOne
+from barnabas.broker.turns import chunks
 from barnabas.metadata.controller import Controller, Outcome
 from barnabas.metadata.options import ControllerOptions
 from barnabas.storage.errors import LogDirectoryError
+from barnabas.wire.messages.create_topics import CreateTopicsResponse
 
 _log = logging.getLogger("barnabas.broker")
 
@@ -27,6 +30,12 @@ T = TypeVar("T")
 
 #: Kafka's timeout covers the way to the decision, not the commit: with 1 ms it still creates topics.
 _LEAST_COMMIT_WAIT_MS: Final = 1000
+#: How many topics the controller decides on without a break.
+_TOPICS_AT_ONCE: Final = 64
+
+
+def _create_missing(names: Sequence[str], controller: Controller) -> Outcome[CreateTopicsResponse]:
+    return controller.create_missing_topics(names)
 
 
 class ControllerGateway:
@@ -110,10 +119,11 @@ class ControllerGateway:
 
     async def _create(self, names: Sequence[str]) -> None:
         try:
-            response = await self.submit(lambda controller: controller.create_missing_topics(names))
-            for topic in response.topics:
-                if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    _log.warning("the topic %s was not created: %s", topic.name, topic.error_message)
+            for part in chunks(list(names), _TOPICS_AT_ONCE):
+                response = await self.submit(partial(_create_missing, part))
+                for topic in response.topics:
+                    if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                        _log.warning("the topic %s was not created: %s", topic.name, topic.error_message)
         except BrokerError as failure:
             _log.warning("topics were not created: %s", failure)
         except Exception:

@@ -1,7 +1,8 @@
 """The answer to a request that failed as a whole, for any API: the error wherever its response has room for one.
 
 Responses repeat the shape of their requests (topics, in them partitions), so they need not be written one by one: the
-lists of a request are mirrored down to the first level that carries an error code, and its names are taken over.
+lists of a request are mirrored down to the first level that carries an error code, and its names are taken over. An
+element a step, since there may be very many.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from typing import Any
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
+from barnabas.broker.turns import Steps
 from barnabas.wire.apis import api
 from barnabas.wire.message import Request, Response
 from barnabas.wire.schema import Array, Field, Struct, default_of
 from barnabas.wire.types import INT32, INT64, STRING
 
 
-def error_response(context: RequestContext, request: Request, code: ErrorCode, message: str | None) -> Response:
-    response: Response = _mirror(api(request.API_KEY).response, request, context.version, code, message)
+def error_response(context: RequestContext, request: Request, code: ErrorCode, message: str | None) -> Steps[Response]:
+    response: Response = yield from _mirror(api(request.API_KEY).response, request, context.version, code, message)
     return response
 
 
-def _mirror(cls: type[Struct], asked: object, version: int, code: ErrorCode, message: str | None) -> Any:
+def _mirror(cls: type[Struct], asked: object, version: int, code: ErrorCode, message: str | None) -> Steps[Any]:
     answer = default_of(cls)
     fields = {each.name: each for each in cls.FIELDS if version in each.versions}
     for name, each in fields.items():
@@ -43,7 +45,11 @@ def _mirror(cls: type[Struct], asked: object, version: int, code: ErrorCode, mes
             if _tells_errors(each, version):
                 wanted = _first_list(asked, version)
                 element: Any = each.type.element  # type: ignore[union-attr]
-                setattr(answer, name, [_mirror(element, item, version, code, message) for item in wanted])
+                mirrored: list[Any] = []
+                setattr(answer, name, mirrored)
+                for item in wanted:
+                    mirrored.append((yield from _mirror(element, item, version, code, message)))
+                    yield None
     return answer
 
 

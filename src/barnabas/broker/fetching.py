@@ -2,13 +2,14 @@
 
 Looking finds byte ranges and reads nothing. While a fetch waits it costs nothing: no task, one timer, and a note at
 each of its partitions. When enough was appended it looks again. The bytes are read once, at the end, and go to the
-socket as they lie in the file; what is not in the page cache is read away from the loop.
+socket as they lie in the file; what is not in the page cache is read away from the loop. Where there are many
+partitions or bytes, all of this is done in steps.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
@@ -16,6 +17,7 @@ from barnabas.base.ids import Uuid
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps, at_once, spent
 from barnabas.replication.fetch_sessions import SessionFetch, WantedPartition, replica_of
 from barnabas.replication.partition import Isolation, Partition, PartitionError, PartitionRead
 from barnabas.replication.waiting import FetchWait
@@ -47,8 +49,13 @@ _NOT_LOOKED_AT: Final = frozenset(
 )
 #: How long a fetch waits that finds no memory for its answer, before it tries again.
 _NO_ROOM_SECONDS: Final = 0.02
+#: A fetch with more partitions, or with more bytes to read, goes on in steps; one of them counts as so many bytes.
+_FEW_PARTITIONS: Final = 64
+_FEW_BYTES: Final = 4 * 1024 * 1024
+_BYTES_PER_STEP: Final = 64 * 1024
 
 Buffer = bytes | bytearray | memoryview
+FetchAnswer = FetchResponse | Awaitable[FetchResponse]
 
 
 class WaitingFetches:
@@ -85,7 +92,7 @@ class _Found(NamedTuple):
 class _Look:
     """What one look has found."""
 
-    __slots__ = ("at_least_one", "found", "has_room", "is_final", "left_bytes", "offsets", "size_bytes")
+    __slots__ = ("at_least_one", "found", "has_room", "is_final", "left_bytes", "offsets", "seen_bytes", "size_bytes")
 
     def __init__(self, max_bytes: int, room_bytes: int) -> None:
         self.found: list[_Found] = []
@@ -97,8 +104,13 @@ class _Look:
         self.at_least_one = self.has_room
         #: Whether waiting would bring nothing more: there is an error, or the rest lies in another segment.
         self.is_final = False
-        #: Where to wait, and from which offset on something is new there.
+        #: Where to wait, from which offset on something is new there, and how much had been appended.
         self.offsets: dict[Partition, int] = {}
+        self.seen_bytes: dict[Partition, int] = {}
+
+    def wait_at(self, partition: Partition, offset: int) -> None:
+        self.offsets[partition] = offset
+        self.seen_bytes[partition] = partition.appended_bytes
 
     def take(self, size_bytes: int) -> None:
         self.size_bytes += size_bytes
@@ -113,7 +125,8 @@ class Fetch:
         "_context",
         "_done",
         "_endpoints",
-        "_is_completing",
+        "_is_looking",
+        "_is_time_up",
         "_isolation",
         "_loop",
         "_max_bytes",
@@ -145,27 +158,42 @@ class Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._endpoints: dict[int, NodeEndpoint] = {}
         self._timers: list[asyncio.TimerHandle] = []
-        self._is_completing = False
+        #: Whether it looks, or has found enough and answers.
+        self._is_looking = False
+        self._is_time_up = False
 
-    def answer(self) -> FetchResponse | Awaitable[FetchResponse]:
-        look = self._look()
-        if self._is_enough(look) or self._request.max_wait_ms <= 0 or self._services.waiting_fetches.is_closed:
-            return self._respond(look)
-        return self._park(look)
+    def answer(self) -> FetchAnswer | Steps[FetchAnswer]:
+        if self._is_large:
+            return self._answer_in_steps()
+        look = at_once(self._look())
+        return self._park(look) if self._may_wait(look) else self._respond(look)
+
+    def _answer_in_steps(self) -> Steps[FetchAnswer]:
+        look = yield from self._look()
+        return self._park(look) if self._may_wait(look) else (yield from self._respond_in_steps(look))
+
+    @property
+    def _is_large(self) -> bool:
+        return len(self._session.wanted) > _FEW_PARTITIONS
+
+    def _may_wait(self, look: _Look) -> bool:
+        is_over = self._request.max_wait_ms <= 0 or self._services.waiting_fetches.is_closed
+        return not is_over and not self._is_enough(look)
 
     # Looking
 
     def _is_enough(self, look: _Look) -> bool:
         return look.is_final or look.size_bytes >= self._min_bytes or not self._session.wanted
 
-    def _look(self) -> _Look:
+    def _look(self) -> Steps[_Look]:
         """What is there now."""
         look = _Look(self._max_bytes, self._services.response_room())
         index = self._services.partitions.index
         session = self._session
         is_consumer = self._replica < 0
         allowed_topic: str | Uuid | None = None
-        for wanted in session.wanted:
+        for wanted in list(session.wanted) if self._is_large else session.wanted:
+            yield None
             key = wanted.key
             partition = index.get(key)
             if partition is None:
@@ -188,7 +216,7 @@ class Fetch:
                 and wanted.last_fetched_epoch < 0
             ):
                 # The reader has all there is: the usual case of most partitions in most fetches.
-                look.offsets[partition] = offset
+                look.wait_at(partition, offset)
                 if session.is_full or session.is_unknown(wanted, offset, log.log_start_offset):
                     look.found.append(_Found(wanted, partition, self._nothing_new(log)))
             else:
@@ -215,7 +243,7 @@ class Fetch:
         except LogError as failure:
             self._add_error(look, wanted, partition, failure)
             return
-        look.offsets[partition] = offset
+        look.wait_at(partition, offset)
         look.found.append(_Found(wanted, partition, read))
         if read.range is not None:
             look.take(read.range.size_bytes)
@@ -250,7 +278,7 @@ class Fetch:
 
     def _wait_on(self, look: _Look) -> None:
         if look.has_room:
-            self._wait.start(look.offsets, self._min_bytes - look.size_bytes)
+            self._wait.start(look.offsets, self._min_bytes - look.size_bytes, look.seen_bytes)
         else:
             self._timers[1:] = [self._loop.call_later(_NO_ROOM_SECONDS, self._look_again)]
 
@@ -259,31 +287,45 @@ class Fetch:
         self._loop.call_soon(self._look_again)
 
     def _look_again(self) -> None:
-        if self._done.done() or self._is_completing:
+        if self._done.done() or self._is_looking:
+            return
+        self._is_looking = True
+        if self._is_large:
+            connection = self._context.connection
+            self._services.turns.start(connection, self._look(), lambda look, _: self._looked(look), self._failed)
             return
         try:
-            look = self._look()
-            if self._is_enough(look):
-                self._complete(look)
-            else:
-                self._wait_on(look)
+            look = at_once(self._look())
         except Exception as failure:
-            self._done.set_exception(failure)
+            self._failed(failure)
+        else:
+            self._looked(look)
 
     def answer_now(self) -> None:
         """The time is up."""
-        if self._done.done() or self._is_completing:
-            return
+        self._is_time_up = True
         self._wait.stop()
+        self._look_again()
+
+    def _looked(self, look: _Look) -> None:
+        if self._done.done():
+            return
         try:
-            self._complete(self._look())
+            if self._is_time_up or self._is_enough(look):
+                self._complete(look)
+            else:
+                self._is_looking = False
+                self._wait_on(look)
         except Exception as failure:
+            self._failed(failure)
+
+    def _failed(self, failure: Exception) -> None:
+        if not self._done.done():
             self._done.set_exception(failure)
 
     def _complete(self, look: _Look) -> None:
         # From here on it is we who take time, not the client.
         self._unpark()
-        self._is_completing = True
         answer = self._respond(look)
         if isinstance(answer, FetchResponse):
             # It leaves in a later turn of the loop; others that look before that must know of it.
@@ -292,7 +334,13 @@ class Fetch:
         else:
             for timer in self._timers:
                 timer.cancel()
-            asyncio.ensure_future(answer).add_done_callback(self._hand_over)
+            asyncio.ensure_future(self._answered(answer)).add_done_callback(self._hand_over)
+
+    async def _answered(self, answer: Awaitable[FetchResponse] | Steps[FetchAnswer]) -> FetchResponse:
+        if isinstance(answer, Generator):
+            outcome = await self._services.turns.future(self._context.connection, answer)
+            return outcome if isinstance(outcome, FetchResponse) else await outcome
+        return await answer
 
     def _hand_over(self, read: asyncio.Future[FetchResponse]) -> None:
         if self._done.done():
@@ -313,21 +361,30 @@ class Fetch:
 
     # Answering
 
-    def _respond(self, look: _Look) -> FetchResponse | Awaitable[FetchResponse]:
+    def _respond(self, look: _Look) -> FetchAnswer | Steps[FetchAnswer]:
+        steps = self._respond_in_steps(look)
+        return steps if self._is_large or look.size_bytes > _FEW_BYTES else at_once(steps)
+
+    def _respond_in_steps(self, look: _Look) -> Steps[FetchAnswer]:
         buffers: list[Buffer | None] = []
         is_cold = False
+        if look.size_bytes > _FEW_BYTES:
+            self._context.connection.expect_response(look.size_bytes)
         for _, partition, outcome in look.found:
+            yield None
             buffer: Buffer | None = None
             if isinstance(outcome, PartitionRead) and outcome.range is not None and partition is not None:
                 try:
+                    yield from spent(outcome.range.size_bytes // _BYTES_PER_STEP)
                     buffer = outcome.range.read_now()
                     is_cold = is_cold or buffer is None
                 except (OSError, LogError):
                     is_cold = True  # it is read again there, and the error looked at
             buffers.append(buffer)
         if not is_cold:
-            return self._response(look, buffers)
-        self._context.connection.expect_response(look.size_bytes)
+            return (yield from self._response(look, buffers))
+        if look.size_bytes <= _FEW_BYTES:
+            self._context.connection.expect_response(look.size_bytes)
         return self._respond_cold(look, buffers)
 
     async def _respond_cold(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
@@ -341,7 +398,7 @@ class Fetch:
                 except (OSError, LogError) as failure:
                     outcome = self._read_failure(wanted, partition, log, outcome.range, failure)
                     look.found[place] = _Found(wanted, partition, outcome)
-        return self._response(look, buffers)
+        return await self._services.turns.future(self._context.connection, self._response(look, buffers))
 
     def _read_failure(
         self,
@@ -366,13 +423,14 @@ class Fetch:
             self._services.partitions.log_failed(partition, error)
             return error
 
-    def _response(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
+    def _response(self, look: _Look, buffers: list[Buffer | None]) -> Steps[FetchResponse]:
         session = self._session
         topics: list[FetchableTopicResponse] = []
         partitions: list[PartitionData] = []
         with_records: list[WantedPartition] = []
         last_topic: str | Uuid | None = None
         for (wanted, _, outcome), buffer in zip(look.found, buffers, strict=True):
+            yield None
             data = self._partition_data(wanted, outcome, b"" if buffer is None else buffer)
             if not session.is_news(wanted, data):
                 continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Generator, Iterator
 from random import Random
 from typing import TypeAlias, TypeVar
 
@@ -34,7 +35,7 @@ from barnabas.wire.messages.describe_groups import DescribedGroup
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity
-from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsResponse
+from barnabas.wire.messages.list_groups import ListedGroup
 from barnabas.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
@@ -235,16 +236,21 @@ class GroupService:
         runner.shard.commit_offsets(request, version, token, runner.now())
         return runner.finish(token)
 
+    def fetched_bytes(self, group_id: str) -> Generator[None, None, int]:
+        """About how much memory all offsets of a group take in an answer."""
+        runner = self._find(group_id)
+        return 0 if isinstance(runner, ErrorCode) else (yield from runner.shard.fetched_bytes(group_id))
+
     def fetch_offsets(
         self, group_id: str, topics: list[OffsetFetchRequestTopics] | None, *, require_stable: bool
-    ) -> Answer[OffsetFetchResponseGroup]:
+    ) -> Generator[None, None, Answer[OffsetFetchResponseGroup]]:
         runner = self._find(group_id)
         if isinstance(runner, ErrorCode):
             return fetch_failed(group_id, runner)
         if not require_stable:
-            return runner.shard.fetch_offsets(group_id, topics)
+            return (yield from runner.shard.fetch_offsets(group_id, topics))
         token = runner.begin()
-        runner.shard.fetch_stable_offsets(group_id, topics, token)
+        yield from runner.shard.fetch_stable_offsets(group_id, topics, token)
         return runner.finish(token)
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
@@ -259,23 +265,34 @@ class GroupService:
 
     # Groups
 
-    def list_groups(self, states: list[str], types: list[str]) -> ListGroupsResponse:
+    @property
+    def group_count(self) -> int:
+        return sum(len(runner.shard.groups) for runner in self._runners.values())
+
+    def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | ErrorCode | None]:
+        """The groups one after the other, None for each that was not asked for, or an error and no more."""
         if self._is_stopped:
-            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, groups=[])
-        groups: list[ListedGroup] = []
-        for runner in self._runners.values():
+            yield ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return
+        for runner in list(self._runners.values()):
             if runner.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 # A list with holes would look like deleted groups.
-                return ListGroupsResponse(error_code=runner.error, groups=[])
+                yield runner.error
+                return
             if runner.error is ErrorCode.NONE:
-                groups += runner.shard.list_groups(states, types)
-        return ListGroupsResponse(groups=groups)
+                yield from runner.shard.list_groups(states, types)
+            yield None
 
-    def describe_group(self, group_id: str, *, tells_missing: bool) -> DescribedGroup:
+    def described_bytes(self, group_id: str) -> int:
+        """About how much a description of a group has to say."""
+        runner = self._find(group_id)
+        return 0 if isinstance(runner, ErrorCode) else runner.shard.described_bytes(group_id)
+
+    def describe_group(self, group_id: str, *, tells_missing: bool) -> Generator[None, None, DescribedGroup]:
         runner = self._find(group_id)
         if isinstance(runner, ErrorCode):
             return describe_failed(group_id, runner)
-        return runner.shard.describe_group(group_id, tells_missing=tells_missing)
+        return (yield from runner.shard.describe_group(group_id, tells_missing=tells_missing))
 
     def delete_group(self, group_id: str) -> Answer[DeletableGroupResult]:
         runner = self._find(group_id)

@@ -199,6 +199,7 @@ class Node:
             waiting_fetches=WaitingFetches(),
             groups=GroupService(effective, runtime, identity.node_id, partitions),
             producer_ids=ProducerIdPool(gateway.allocate_producer_ids),
+            turns=self._router.turns,
             endpoints=self.endpoints,
             advertised=self._router.advertised,
             response_room=self._server.room_for_responses,

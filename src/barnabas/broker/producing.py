@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps, chunks, each_of, spent
 from barnabas.metadata.topic_names import is_internal
 from barnabas.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
 from barnabas.records.compression import Codec, DecompressionLimitError
@@ -25,7 +26,7 @@ from barnabas.replication.partition import Partition, PartitionError
 from barnabas.replication.waiting import CommitWait
 from barnabas.storage.errors import AppendRefusedError, LogError
 from barnabas.storage.settings import TopicSettings
-from barnabas.storage.validation import Buffer, PreparedAppend, prepare_from_client
+from barnabas.storage.validation import Buffer, PreparedAppend, TakesLongError, prepare_from_client
 from barnabas.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -58,7 +59,27 @@ _COSTLY_COMPRESSED_BYTES: Final = 64 * 1024
 _COSTLY_RECODED_BYTES: Final = 16 * 1024
 # What may come out of a compressed batch that is checked on the loop. Four kilobytes can hold a hundred megabytes.
 _INLINE_LIMIT_BYTES: Final = 1024 * 1024
+# Requests within these bounds are dealt with in one turn, as most are; of others a step counts as so many bytes.
+_FEW_PARTITIONS: Final = 8
+_FEW_BYTES: Final = 1024 * 1024
+_BYTES_PER_STEP: Final = 16 * 1024
+# How many batches of a request are on their way to be checked elsewhere.
+_CHECKS_AT_ONCE: Final = 4
 NO_TRANSACTIONS: Final = "transactions are not served by this node: its transaction coordinator is not built"
+
+
+ProduceAnswer = ProduceResponse | Awaitable[ProduceResponse | None] | None
+
+
+class _Costly(NamedTuple):
+    """A batch that is checked away from the loop, and the place of its answer."""
+
+    partition: Partition
+    records: Buffer
+    settings: TopicSettings
+    partition_index: int
+    answers: list[PartitionProduceResponse]
+    place: int
 
 
 class Produce:
@@ -86,29 +107,44 @@ class Produce:
         self.now_ms = services.runtime.clock.now_ms()
         self.error_count = 0
         self.endpoints: dict[int, NodeEndpoint] = {}
-        # Batches to be checked away from the loop, with the answers that wait for them.
-        self.costly: list[tuple[Partition, Buffer, TopicSettings, PartitionProduceResponse]] = []
+        # Batches to be checked away from the loop.
+        self.costly: list[_Costly] = []
         # What must be committed before the answer.
         self.uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
 
-    def run(self) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-        by_id = self.context.version >= _FIRST_BY_ID
-        response = ProduceResponse(responses=[self._topic(topic, by_id) for topic in self.request.topic_data])
-        if self.costly:
-            return self._finish_costly(response)
-        if self.uncommitted:
-            return self._wait(response)
-        return self._finish(response)
+    def run(self) -> ProduceAnswer | Steps[ProduceAnswer]:
+        if not _is_small(self.request.topic_data):
+            return self._run_in_steps()
+        response = ProduceResponse(responses=[])
+        for _ in self._append_all(response):
+            pass
+        return self._finish_costly(response) if self.costly else self._settle(response)
 
-    def _topic(self, topic: TopicProduceData, by_id: bool) -> TopicProduceResponse:
-        topic_key: str | Uuid = topic.topic_id if by_id else topic.name
-        refusal = self._why_not(topic_key)
-        if refusal is not None:
-            answers = [self._error(data.index, *refusal) for data in topic.partition_data]
-        else:
-            append = self._append
-            answers = [append(data, (topic_key, data.index)) for data in topic.partition_data]
-        return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+    def _run_in_steps(self) -> Steps[ProduceAnswer]:
+        response = ProduceResponse(responses=[])
+        for size_bytes in self._append_all(response):
+            yield from spent(1 + size_bytes // _BYTES_PER_STEP)
+        return self._finish_costly(response) if self.costly else self._settle(response)
+
+    def _append_all(self, response: ProduceResponse) -> Iterator[int]:
+        """Append the batches one after the other; yields how many bytes were looked at for each."""
+        by_id = self.context.version >= _FIRST_BY_ID
+        for topic in self.request.topic_data:
+            answers: list[PartitionProduceResponse] = []
+            told = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            response.responses.append(told)
+            topic_key: str | Uuid = topic.topic_id if by_id else topic.name
+            refusal = self._why_not(topic_key)
+            yield 0
+            for data in topic.partition_data:
+                if refusal is not None:
+                    answers.append(self._error(data.index, *refusal))
+                    yield 0
+                    continue
+                put_off = len(self.costly)
+                answers.append(self._append(data, (topic_key, data.index), answers))
+                was_put_off = len(self.costly) > put_off
+                yield _INLINE_LIMIT_BYTES // 4 if was_put_off else len(data.records or b"")
 
     def _why_not(self, topic_key: str | Uuid) -> tuple[ErrorCode, str] | None:
         """Why nobody, or not this client, may write to a topic."""
@@ -126,7 +162,9 @@ class Produce:
 
     # One partition
 
-    def _append(self, data: PartitionProduceData, key: PartitionKey) -> PartitionProduceResponse:
+    def _append(
+        self, data: PartitionProduceData, key: PartitionKey, answers: list[PartitionProduceResponse]
+    ) -> PartitionProduceResponse:
         partition = self.index.get(key)
         if partition is None:
             code = self.services.partitions.why_missing(self.services.metadata.image, key)
@@ -138,22 +176,26 @@ class Produce:
                 raise partition.unusable()
             settings = log.settings
             if len(records) > _COSTLY_RECODED_BYTES and _is_costly(records, settings):
-                return self._put_off(partition, records, settings, data.index)
+                return self._put_off(partition, records, settings, data.index, answers)
             prepared = prepare_from_client(records, settings, self.now_ms, limit_bytes=_INLINE_LIMIT_BYTES)
             return self._append_prepared(partition, prepared, data.index)
-        except DecompressionLimitError:
+        except (DecompressionLimitError, TakesLongError):
             # Little that becomes much.
-            return self._put_off(partition, records, settings, data.index)
+            return self._put_off(partition, records, settings, data.index, answers)
         except LogError as failure:
             return self._refused(partition, data.index, failure)
 
     def _put_off(
-        self, partition: Partition, records: Buffer, settings: TopicSettings, index: int
+        self,
+        partition: Partition,
+        records: Buffer,
+        settings: TopicSettings,
+        index: int,
+        answers: list[PartitionProduceResponse],
     ) -> PartitionProduceResponse:
-        """Have a batch checked away from the loop; the answer is replaced when that is done."""
-        answer = PartitionProduceResponse(index=index, base_offset=_NONE)
-        self.costly.append((partition, records, settings, answer))
-        return answer
+        """Have a batch checked away from the loop; the answer, which comes next in `answers`, is replaced then."""
+        self.costly.append(_Costly(partition, records, settings, index, answers, len(answers)))
+        return PartitionProduceResponse(index=index, base_offset=_NONE)
 
     def _append_prepared(self, partition: Partition, prepared: PreparedAppend, index: int) -> PartitionProduceResponse:
         attributes = prepared.batches[0].attributes
@@ -176,31 +218,30 @@ class Produce:
 
     async def _finish_costly(self, response: ProduceResponse) -> ProduceResponse | None:
         """Check what is large elsewhere, then append it here. Nobody else gets a turn between the two."""
-        offload, now_ms = self.services.runtime.offload, self.now_ms
-        checks = [
-            offload(partial(prepare_from_client, records, settings, now_ms)) for _, records, settings, _ in self.costly
-        ]
-        for (partition, _, _, answer), check in zip(self.costly, checks, strict=True):
-            try:
-                outcome = self._append_prepared(partition, await check, answer.index)
-            except LogError as failure:
-                outcome = self._refused(partition, answer.index, failure)
-            except Exception:
-                # The others may be in their logs already, and their clients must hear of it.
-                _log.exception("a batch for %s was not appended", partition.name)
-                code = ErrorCode.UNKNOWN_SERVER_ERROR
-                outcome = self._error(answer.index, code, code.text)
-            self._replace(response, answer, outcome)
-        if self.uncommitted:
-            return await self._wait(response)
-        return self._finish(response)
+        for some in chunks(self.costly, _CHECKS_AT_ONCE):
+            checks = [self._check_elsewhere(each) for each in some]
+            for each, check in zip(some, checks, strict=True):
+                each.answers[each.place] = await self._append_checked(each, check)
+        outcome = self._settle(response)
+        return await outcome if isinstance(outcome, asyncio.Future) else outcome
 
-    @staticmethod
-    def _replace(response: ProduceResponse, old: PartitionProduceResponse, new: PartitionProduceResponse) -> None:
-        for topic in response.responses:
-            for place, answer in enumerate(topic.partition_responses):
-                if answer is old:
-                    topic.partition_responses[place] = new
+    def _check_elsewhere(self, each: _Costly) -> asyncio.Future[PreparedAppend]:
+        work = partial(prepare_from_client, each.records, each.settings, self.now_ms)
+        return asyncio.ensure_future(self.services.runtime.offload(work))
+
+    async def _append_checked(self, each: _Costly, check: Awaitable[PreparedAppend]) -> PartitionProduceResponse:
+        try:
+            return self._append_prepared(each.partition, await check, each.partition_index)
+        except LogError as failure:
+            return self._refused(each.partition, each.partition_index, failure)
+        except Exception:
+            # The others may be in their logs already, and their clients must hear of it.
+            _log.exception("a batch for %s was not appended", each.partition.name)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            return self._error(each.partition_index, code, code.text)
+
+    def _settle(self, response: ProduceResponse) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+        return self._wait(response) if self.uncommitted else self._finish(response)
 
     def _wait(self, response: ProduceResponse) -> asyncio.Future[ProduceResponse | None]:
         """Until all is committed, or has failed, or the time is up."""
@@ -252,19 +293,14 @@ class Produce:
             response.node_endpoints = list(self.endpoints.values())
         return response
 
-    def refuse_all(self, code: ErrorCode, message: str) -> ProduceResponse | None:
-        return self._finish(
-            ProduceResponse(
-                responses=[
-                    TopicProduceResponse(
-                        name=topic.name,
-                        topic_id=topic.topic_id,
-                        partition_responses=[self._error(data.index, code, message) for data in topic.partition_data],
-                    )
-                    for topic in self.request.topic_data
-                ]
-            )
-        )
+    def refuse_all(self, code: ErrorCode, message: str) -> Steps[ProduceResponse | None]:
+        response = ProduceResponse(responses=[])
+        for topic in self.request.topic_data:
+            yield None
+            refused = yield from each_of(topic.partition_data, lambda data: self._error(data.index, code, message))
+            told = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=refused)
+            response.responses.append(told)
+        return self._finish(response)
 
     def _refused(self, partition: Partition, index: int, failure: LogError) -> PartitionProduceResponse:
         self.services.partitions.log_failed(partition, failure)
@@ -299,6 +335,13 @@ class Produce:
                         node_id=hint.leader_id, host=hint.endpoint.host, port=hint.endpoint.port, rack=hint.rack
                     )
         return answer
+
+
+def _is_small(topics: list[TopicProduceData]) -> bool:
+    if len(topics) > _FEW_PARTITIONS:
+        return False
+    batches = [data.records for topic in topics for data in topic.partition_data[: _FEW_PARTITIONS + 1]]
+    return len(batches) <= _FEW_PARTITIONS and sum(len(each) for each in batches if each is not None) <= _FEW_BYTES
 
 
 def _is_costly(records: Buffer, settings: TopicSettings) -> bool:

@@ -1,14 +1,16 @@
 """From a frame to a handler and back: versions, decoding, errors, encoding.
 
 Each connection has one request at a time here, so answers keep the order of the questions. A handler that knows its
-answer at once returns it; one that must wait returns an awaitable, and the connection stays silent until it is done.
+answer at once returns it; one that must wait returns an awaitable, and the connection stays silent until it is done. A
+handler whose work grows with what is asked is a generator, and yields after each item (`turns`): so are the decoding of
+all but small requests, and the encoding of answers that took longer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from struct import Struct
 from types import ModuleType
@@ -19,9 +21,11 @@ from barnabas.base.errors import BrokerError, RemoteProtocolError
 from barnabas.broker.context import RequestContext
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.services import Services
+from barnabas.broker.turns import HEAVY, Steps, Turns
 from barnabas.net import Connection
 from barnabas.wire.apis import Api, ApiKey, api
 from barnabas.wire.compiler import Buffer
+from barnabas.wire.decoder_source import MAX_ELEMENTS
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.message import Listeners, Request, Response
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -30,7 +34,9 @@ from barnabas.wire.messages.produce import ProduceRequest
 _log = logging.getLogger("barnabas.broker")
 
 Answer = Response | None
-Handler = Callable[[Services, RequestContext, Any], Answer | Awaitable[Answer]]
+#: What a handler returns; in its place a generator may return all but another generator.
+Handled = Answer | Awaitable[Answer] | Steps[Answer | Awaitable[Answer]]
+Handler = Callable[[Services, RequestContext, Any], Handled]
 #: Sees each request before its handler; what it returns, unless that is None, takes the handler's place.
 Interceptor = Callable[[RequestContext, Request], Answer | Awaitable[Answer]]
 
@@ -55,6 +61,10 @@ _KEY_AND_VERSION: Final = Struct(">hh")
 _SHORTEST_BYTES: Final = 8
 #: What is too short to ask for anything: no API has this key.
 _NO_REQUEST: Final = (-1, -1)
+#: Frames up to this size are decoded at once: they hold a few thousand elements at most.
+_AT_ONCE_BYTES: Final = 8192
+#: After so many steps of decoding, some ten thousand elements, a request is a heavy one.
+_HEAVY_AFTER_STEPS: Final = 625
 
 
 def is_urgent(frame: Buffer) -> bool:
@@ -78,6 +88,8 @@ class Route:
     handle: Handler
     #: By version, of all that are served.
     forms: dict[int, Form]
+    #: In the arrays of one request. Handlers that know that fewer make sense have a `MAX_ELEMENTS` of their own.
+    max_elements: int
 
     @classmethod
     def of(cls, module: ModuleType) -> Route:
@@ -88,7 +100,7 @@ class Route:
             )
             for version in served.served
         }
-        return cls(served, module.handle, forms)
+        return cls(served, module.handle, forms, getattr(module, "MAX_ELEMENTS", MAX_ELEMENTS))
 
     @property
     def advertised(self) -> ApiVersion:
@@ -109,6 +121,7 @@ class Router:
         self._served: dict[str, dict[int, Route]] = {}
         self._services: Services | None = None
         self._waiting: list[tuple[Connection, bytearray]] = []
+        self.turns = Turns()
         self.interceptor: Interceptor | None = None
 
     def open(self, services: Services) -> None:
@@ -148,6 +161,9 @@ class Router:
         if form is None:
             self._refuse_version(connection, route, version, frame)
             return
+        if len(frame) > _AT_ONCE_BYTES:
+            self._dispatch_large(services, route, form, version, connection, frame)
+            return
         try:
             header, start = RequestHeader.decode_prefix(frame, form.request_header_version)
             # Bytes after the last field are passed over, as Kafka does: librdkafka's Metadata v13 has some.
@@ -156,58 +172,116 @@ class Router:
             connection.close(f"its {route.api.key.camel_name} request v{version} cannot be read: {error}")
             return
         context = RequestContext(route.api.key, version, header.correlation_id, header.client_id, connection)
-        self._handle(services, route, context, request)
+        self._handle(services, route, context, request, is_long=False)
 
-    def _handle(self, services: Services, route: Route, context: RequestContext, request: Request) -> None:
+    def _dispatch_large(
+        self, services: Services, route: Route, form: Form, version: int, connection: Connection, frame: bytearray
+    ) -> None:
+        def handle(decoded: tuple[RequestHeader, Request], was_long: bool) -> None:
+            header, request = decoded
+            context = RequestContext(route.api.key, version, header.correlation_id, header.client_id, connection)
+            self._handle(services, route, context, request, is_long=was_long)
+
+        def refuse(failure: Exception) -> None:
+            if not isinstance(failure, RemoteProtocolError):
+                _log.error("a %s request could not be decoded", route.api.key.camel_name, exc_info=failure)
+            connection.close(f"its {route.api.key.camel_name} request v{version} cannot be read: {failure}")
+
+        self.turns.start(connection, _decode(route, form, version, frame), handle, refuse)
+
+    def _handle(
+        self, services: Services, route: Route, context: RequestContext, request: Request, *, is_long: bool
+    ) -> None:
+        answer: Handled
         try:
-            answer = self.interceptor(context, request) if self.interceptor is not None else None
-            if answer is None:
+            intercepted = self.interceptor(context, request) if self.interceptor is not None else None
+            if intercepted is None:
                 answer = route.handle(services, context, request)
-            elif not isinstance(answer, Response):
-                answer = _handled_after(answer, services, route, context, request)
-            if answer is None or isinstance(answer, Response):
-                self._answer(services, context, request, answer)
+            elif isinstance(intercepted, Response):
+                answer = intercepted
+            else:
+                answer = self._handled_after(intercepted, services, route, context, request)
+        except Exception as failure:
+            self._fail(services, context, request, failure)
+            return
+        if answer is None or isinstance(answer, Response):
+            self._answer(services, context, request, answer, is_long=is_long)
+        elif isinstance(answer, Generator):
+            self.turns.start(
+                context.connection,
+                answer,
+                lambda outcome, _: self._wait_for(services, context, request, outcome, is_long=True),
+                lambda failure: self._fail(services, context, request, failure),
+            )
+        else:
+            self._wait_for(services, context, request, answer, is_long=is_long)
+
+    def _wait_for(
+        self,
+        services: Services,
+        context: RequestContext,
+        request: Request,
+        answer: Answer | Awaitable[Answer],
+        *,
+        is_long: bool,
+    ) -> None:
+        if answer is None or isinstance(answer, Response):
+            self._answer(services, context, request, answer, is_long=is_long)
+            return
+        waiting = asyncio.ensure_future(answer)
+        waiting.add_done_callback(lambda done: self._finish(services, context, request, done, is_long))
+
+    def _finish(
+        self,
+        services: Services,
+        context: RequestContext,
+        request: Request,
+        done: asyncio.Future[Answer],
+        is_long: bool,
+    ) -> None:
+        if done.cancelled():
+            self._close(context.connection, "the request was given up")
+            return
+        failure = done.exception()
+        if failure is None:
+            self._answer(services, context, request, done.result(), is_long=is_long)
+        elif isinstance(failure, Exception):
+            self._fail(services, context, request, failure)
+        else:
+            self._close(context.connection, "the node is stopping")
+
+    def _answer(
+        self, services: Services, context: RequestContext, request: Request, response: Answer, *, is_long: bool
+    ) -> None:
+        """Send a response, or take note that there is none. `is_long`: it may have very many elements."""
+        connection = context.connection
+        if response is None:
+            self.turns.finished(connection)
+            connection.finish_without_response()
+            return
+        try:
+            throttle_ms = services.quotas.throttle_ms(context, request, response)
+            if throttle_ms:
+                response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
+                connection.mute_for(throttle_ms)
+            if not is_long:
+                self._respond(context, context.version, response.encode_parts(context.version))
                 return
         except Exception as failure:
             self._fail(services, context, request, failure)
             return
-        waiting = asyncio.ensure_future(answer)
-        waiting.add_done_callback(lambda done: self._finish(services, context, request, done))
+        self.turns.start(
+            connection,
+            response.encode_in_slices(context.version),
+            lambda parts, _: self._respond(context, context.version, parts),
+            lambda failure: self._fail(services, context, request, failure),
+        )
 
-    def _finish(
-        self, services: Services, context: RequestContext, request: Request, done: asyncio.Future[Answer]
-    ) -> None:
-        if done.cancelled():
-            context.connection.close("the request was given up")
-            return
-        failure = done.exception()
-        try:
-            if failure is None:
-                self._answer(services, context, request, done.result())
-                return
-        except Exception as error:
-            failure = error
-        if isinstance(failure, Exception):
-            self._fail(services, context, request, failure)
-        else:
-            context.connection.close("the node is stopping")
-
-    def _answer(self, services: Services, context: RequestContext, request: Request, response: Answer) -> None:
-        connection = context.connection
-        if response is None:
-            connection.finish_without_response()
-            return
-        throttle_ms = services.quotas.throttle_ms(context, request, response)
-        if throttle_ms:
-            response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
-            connection.mute_for(throttle_ms)
-        self._send(context, response)
-
-    def _send(self, context: RequestContext, response: Response, version: int | None = None) -> None:
-        version = context.version if version is None else version
+    def _respond(self, context: RequestContext, version: int, body: list[Buffer]) -> None:
         header_end = self._routes[context.api_key].forms[version].response_header_end
         header = context.correlation_id.to_bytes(4, "big", signed=True) + header_end
-        context.connection.respond([header, *response.encode_parts(version)])
+        self.turns.finished(context.connection)
+        context.connection.respond([header, *body])
 
     def _fail(self, services: Services, context: RequestContext, request: Request, failure: Exception) -> None:
         """An answer with an error wherever the response has room for one."""
@@ -218,13 +292,24 @@ class Router:
             _log.error("a %s request v%d failed", context.api_key.camel_name, context.version, exc_info=failure)
         if isinstance(request, ProduceRequest) and not request.acks:
             # It gets no answer, so the end of the connection is the only way to tell.
-            context.connection.close("its request with acks=0 failed")
+            self._close(context.connection, "its request with acks=0 failed")
             return
-        try:
-            self._answer(services, context, request, error_response(context, request, code, message))
-        except Exception:
-            _log.exception("the failure of a %s request could not be told", context.api_key.camel_name)
-            context.connection.close("its request failed")
+
+        def give_up(problem: Exception) -> None:
+            name = context.api_key.camel_name
+            _log.error("the failure of a %s request could not be told", name, exc_info=problem)
+            self._close(context.connection, "its request failed")
+
+        self.turns.start(
+            context.connection,
+            _encoded(error_response(context, request, code, message), context.version),
+            lambda body, _: self._respond(context, context.version, body),
+            give_up,
+        )
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        self.turns.finished(connection)
+        connection.close(reason)
 
     def _refuse_version(self, connection: Connection, route: Route, version: int, frame: bytearray) -> None:
         if route.api.key is not ApiKey.API_VERSIONS:
@@ -234,13 +319,39 @@ class Router:
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
         refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[route.advertised])
         context = RequestContext(route.api.key, 0, correlation_id, None, connection)
-        self._send(context, refusal, version=0)
+        self._respond(context, 0, refusal.encode_parts(0))
+
+    async def _handled_after(
+        self,
+        intercepted: Awaitable[Answer],
+        services: Services,
+        route: Route,
+        context: RequestContext,
+        request: Request,
+    ) -> Answer:
+        """What an interceptor took its time for; the handler's answer if it came to nothing."""
+        answer = await intercepted
+        handled: Handled = route.handle(services, context, request) if answer is None else answer
+        if isinstance(handled, Generator):
+            handled = await self.turns.future(context.connection, handled)
+        return handled if handled is None or isinstance(handled, Response) else await handled
 
 
-async def _handled_after(
-    intercepted: Awaitable[Answer], services: Services, route: Route, context: RequestContext, request: Request
-) -> Answer:
-    """What an interceptor took its time for; the handler's answer if it came to nothing."""
-    answer = await intercepted
-    handled = route.handle(services, context, request) if answer is None else answer
-    return handled if handled is None or isinstance(handled, Response) else await handled
+def _decode(route: Route, form: Form, version: int, frame: bytearray) -> Steps[tuple[RequestHeader, Request]]:
+    view = memoryview(frame)
+    header, start = yield from RequestHeader.decode_in_slices(view, form.request_header_version, 0, route.max_elements)
+    steps = route.api.request.decode_in_slices(view, version, start, route.max_elements)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            request, _ = end.value
+            return header, request
+        count += 1
+        yield HEAVY if count == _HEAVY_AFTER_STEPS else None
+
+
+def _encoded(making: Steps[Response], version: int) -> Steps[list[Buffer]]:
+    response = yield from making
+    return (yield from response.encode_in_slices(version))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.broker.partitions import PartitionSet
     from barnabas.broker.producer_ids import ProducerIdPool
     from barnabas.broker.quorum_of_one import QuorumOfOne
+    from barnabas.broker.turns import Turns
     from barnabas.replication.fetch_sessions import FetchSessionCache
 
 
@@ -51,6 +52,8 @@ class Services:
     waiting_fetches: WaitingFetches
     groups: GroupService
     producer_ids: ProducerIdPool
+    #: Work on requests that takes longer than a turn.
+    turns: Turns
     #: Where each listener is bound.
     endpoints: dict[str, tuple[str, int]]
     #: What ApiVersions tells on a listener.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator, Iterator
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -16,25 +16,46 @@ from barnabas.wire.messages.list_groups import ListedGroup
 CLASSIC: Final = "classic"
 
 
-def list_groups(shard: ShardState, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-    """The groups in one of these states and of one of these types; no filter passes all, an unknown one none."""
+#: Of memory for the answer that there is no such group.
+_MISSING_BYTES: Final = 192
+#: Of memory for a member that is described, beside what it says of itself.
+_MEMBER_BYTES: Final = 512
+
+
+def list_groups(shard: ShardState, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup | None]:
+    """The groups in one of these states and of one of these types; no filter passes all, an unknown one none.
+
+    For a group that is passed over there is None, so that whoever lists very many knows what it costs.
+    """
     if types and CLASSIC not in [each.lower() for each in types]:
-        return []
-    wanted = [each.strip().lower() for each in states]
-    return [
-        ListedGroup(
+        return
+    wanted = {each.strip().lower() for each in states}
+    for group in list(shard.groups.values()):
+        if not group.is_committed or (wanted and group.state.value.lower() not in wanted):
+            yield None
+            continue
+        yield ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state.value,
             group_type=CLASSIC,
         )
-        for group in shard.groups.values()
-        if group.is_committed and (not wanted or group.state.value.lower() in wanted)
-    ]
 
 
-def describe_group(shard: ShardState, group_id: str, *, tells_missing: bool) -> DescribedGroup:
-    """One group with its members. Older clients take a missing group for a dead one, which is no error to them."""
+def described_bytes(shard: ShardState, group_id: str) -> int:
+    """About how much memory a description takes while it is sent."""
+    group = shard.groups.get(group_id)
+    if group is None:
+        return _MISSING_BYTES + len(group_id)
+    return _MEMBER_BYTES + sum(
+        _MEMBER_BYTES + len(member.metadata(group.protocol)) + len(member.assignment)
+        for member in group.members.values()
+    )
+
+
+def describe_group(shard: ShardState, group_id: str, *, tells_missing: bool) -> Generator[None, None, DescribedGroup]:
+    """One group with its members, a member a step. Older clients take a missing group for a dead one, which is no error
+    to them."""
     group = shard.groups.get(group_id)
     if group is None or not group.is_committed:
         return describe_failed(
@@ -44,13 +65,17 @@ def describe_group(shard: ShardState, group_id: str, *, tells_missing: bool) -> 
             state=GroupState.DEAD.value,
         )
     is_stable = group.state is GroupState.STABLE
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol or "") if is_stable else "",
-        members=[_described(group, member, is_stable) for member in group.members.values()],
+        members=[],
     )
+    for member in list(group.members.values()):
+        described.members.append(_described(group, member, is_stable))
+        yield
+    return described
 
 
 def describe_failed(group_id: str, error: ErrorCode, message: str | None = None, *, state: str = "") -> DescribedGroup:

@@ -10,7 +10,7 @@ Whoever runs a shard
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator, Iterator
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.coordinator import commits, deletion, describe, fetches, join, loading, membership, responses, sync
@@ -135,16 +135,26 @@ class GroupShard:
     def delete_offsets(self, request: OffsetDeleteRequest, token: Token, now: Now) -> None:
         commits.delete(self.state, request, token, now)
 
-    def fetch_offsets(self, group_id: str, topics: list[OffsetFetchRequestTopics] | None) -> OffsetFetchResponseGroup:
+    def fetched_bytes(self, group_id: str) -> Generator[None, None, int]:
+        return fetches.fetched_bytes(self.state, group_id)
+
+    def fetch_offsets(
+        self, group_id: str, topics: list[OffsetFetchRequestTopics] | None
+    ) -> Generator[None, None, OffsetFetchResponseGroup]:
         return fetches.fetch(self.state, group_id, topics)
 
-    def fetch_stable_offsets(self, group_id: str, topics: list[OffsetFetchRequestTopics] | None, token: Token) -> None:
-        fetches.fetch_stable(self.state, group_id, topics, token)
+    def fetch_stable_offsets(
+        self, group_id: str, topics: list[OffsetFetchRequestTopics] | None, token: Token
+    ) -> Generator[None, None, None]:
+        return fetches.fetch_stable(self.state, group_id, topics, token)
 
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup | None]:
         return describe.list_groups(self.state, states, types)
 
-    def describe_group(self, group_id: str, *, tells_missing: bool) -> DescribedGroup:
+    def described_bytes(self, group_id: str) -> int:
+        return describe.described_bytes(self.state, group_id)
+
+    def describe_group(self, group_id: str, *, tells_missing: bool) -> Generator[None, None, DescribedGroup]:
         return describe.describe_group(self.state, group_id, tells_missing=tells_missing)
 
     def delete_group(self, group_id: str, token: Token, now: Now) -> None:

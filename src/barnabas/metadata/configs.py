@@ -31,6 +31,8 @@ from barnabas.wire.stored.cluster_metadata import ConfigRecord, MetadataRecord
 
 #: Longer values do not fit into a record.
 MAX_VALUE_BYTES: Final = 32_767
+#: Several times as many as there are settings.
+MAX_CONFIGS_PER_RESOURCE: Final = 1000
 
 _BROKER_ID: Final = re.compile(r"[0-9]{1,10}")
 _COMMA: Final = re.compile(r"\s*,\s*")
@@ -216,6 +218,10 @@ class _Alteration:
 
 
 def _check_configs(resource: ConfigResource, configs: list[AlterableConfig]) -> None:
+    if len(configs) > MAX_CONFIGS_PER_RESOURCE:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"{_shown(resource)}: more than {MAX_CONFIGS_PER_RESOURCE} settings are named"
+        )
     known = [operation.value for operation in ConfigOperation]
     for name, count in Counter(each.name for each in configs).items():
         if count > 1:
@@ -232,7 +238,9 @@ def _check_configs(resource: ConfigResource, configs: list[AlterableConfig]) -> 
 
 
 def _replacement(image: ClusterImage, asked: replacing.AlterConfigsResource) -> AlterConfigsResource:
-    named = {each.name for each in asked.configs}
+    # One too many is enough to be refused.
+    configs = asked.configs[: MAX_CONFIGS_PER_RESOURCE + 1]
+    named = {each.name for each in configs}
     current = image.configs.get(ConfigResource(asked.resource_type, asked.resource_name), {})
     return AlterConfigsResource(
         resource_type=asked.resource_type,
@@ -240,7 +248,7 @@ def _replacement(image: ClusterImage, asked: replacing.AlterConfigsResource) -> 
         configs=[
             *(
                 AlterableConfig(name=each.name, config_operation=ConfigOperation.SET, value=each.value)
-                for each in asked.configs
+                for each in configs
             ),
             *(
                 AlterableConfig(name=name, config_operation=ConfigOperation.DELETE, value=None)

@@ -12,6 +12,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
 from barnabas.metadata.assignments import assignment_of_new_topic, check_assignment, partition_records
+from barnabas.metadata.configs import MAX_CONFIGS_PER_RESOURCE
 from barnabas.metadata.image import ClusterImage, ResourceType
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST, ControllerOptions
 from barnabas.metadata.outcome import Outcome
@@ -166,6 +167,11 @@ class _Creation:
             )
 
     def _configs(self, topic: CreatableTopic) -> dict[str, str]:
+        if len(topic.configs) > MAX_CONFIGS_PER_RESOURCE:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"topic {topic.name}: more than {MAX_CONFIGS_PER_RESOURCE} settings are named",
+            )
         configs = {each.name: each.value for each in topic.configs if each.value is not None}
         empty = [each.name for each in topic.configs if each.value is None]
         if empty:

@@ -258,6 +258,10 @@ class Connection(asyncio.BufferedProtocol):
 
         return go_on
 
+    def go_on_later(self, slice_of_work: Callable[[], None]) -> None:
+        """Have the work on the request in process go on when others had their turn; also if the peer is gone then."""
+        self._lanes.go_on_later(self, slice_of_work)
+
     def mute_for(self, throttle_ms: int) -> None:
         """Take up no request for a while after the one in process. To be called before `respond`."""
         if self.is_closed or throttle_ms <= 0:

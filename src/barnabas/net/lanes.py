@@ -3,6 +3,9 @@
 Connections hand in whole frames. They are dispatched from one callback of the event loop, soon after the sockets were
 read, so that an urgent request overtakes all that arrived with it. After a few milliseconds the loop gets its turn, so
 that also an urgent request that arrives later waits no longer than that.
+
+Work on a request that takes longer is handed in slice by slice. Each turn ends with one of them: so nobody waits for
+more than one slice, and long work goes on however busy the lanes are.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ class Lanes:
         "_held_back",
         "_is_awake",
         "_is_urgent",
+        "_long",
         "_loop",
         "_normal",
         "_outbox",
@@ -57,6 +61,8 @@ class Lanes:
         self._budget_s = budget_s
         self._urgent: deque[tuple[Connection, bytearray]] = deque()
         self._normal: deque[tuple[Connection, bytearray]] = deque()
+        #: The next slices of requests that take longer, each in its turn.
+        self._long: deque[tuple[Connection, Callable[[], None]]] = deque()
         self._is_awake = False
         # Who was answered in this turn; None between turns.
         self._outbox: list[Connection] | None = None
@@ -76,6 +82,14 @@ class Lanes:
             if len(normal) > self.max_waiting:
                 self._held_back[connection] = None
                 connection.hold_back()
+        self._wake()
+
+    def go_on_later(self, connection: Connection, slice_of_work: Callable[[], None]) -> None:
+        """Have the next slice of the work on a request done when others had their turn; also if it was closed."""
+        self._long.append((connection, slice_of_work))
+        self._wake()
+
+    def _wake(self) -> None:
         if not self._is_awake:
             self._is_awake = True
             self._loop.call_soon(self._drain)
@@ -109,10 +123,19 @@ class Lanes:
                 except Exception:
                     _log.exception("an answer to %s could not be sent", connection.peer)
                     connection.abort("its answer could not be sent")
-        if self._urgent or self._normal:
+        if self._long:
+            self._do_a_slice(*self._long.popleft())
+        if self._urgent or self._normal or self._long:
             self._loop.call_soon(self._drain)
         else:
             self._is_awake = False
+
+    def _do_a_slice(self, connection: Connection, slice_of_work: Callable[[], None]) -> None:
+        try:
+            slice_of_work()
+        except Exception:
+            _log.exception("a request from %s could not be worked on", connection.peer)
+            connection.close("its request could not be worked on")
 
     def _dispatch_until(self, end_s: float) -> bool:
         """Dispatch what waits; false if the time was over before, or just when, all was done."""

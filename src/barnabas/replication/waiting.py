@@ -85,16 +85,26 @@ class FetchWait:
     def is_waiting(self) -> bool:
         return bool(self._offsets)
 
-    def start(self, offsets: dict[Partition, int], missing_bytes: int) -> None:
-        """Wait for `missing_bytes` more, from the given offsets of partitions on."""
+    def start(
+        self, offsets: dict[Partition, int], missing_bytes: int, seen_bytes: dict[Partition, int] | None = None
+    ) -> None:
+        """Wait for `missing_bytes` more, from the given offsets of partitions on.
+
+        `seen_bytes`: what was appended to each when the reader looked, if that was some time ago. If there is enough
+        more by now, `on_ready` is called at once.
+        """
         self._missing_bytes = missing_bytes
         self._offsets = offsets
         for partition in offsets:
             # Where a part of the log is hidden from the reader, what was appended does not tell what will be shown:
             # there the first progress has to do.
             hidden = 0 if partition.shows_all(self._isolation) else missing_bytes
-            self._seen_bytes[partition] = partition.appended_bytes - hidden
+            seen = partition.appended_bytes if seen_bytes is None else seen_bytes[partition]
+            self._seen_bytes[partition] = seen - hidden
             partition.watch(self)
+        for partition, seen in (seen_bytes or {}).items():
+            if self._offsets and partition.appended_bytes != seen:
+                self.progressed(partition)
 
     def progressed(self, partition: Partition) -> None:
         if partition.end_offset(self._isolation) <= self._offsets[partition]:

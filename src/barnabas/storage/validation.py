@@ -6,6 +6,7 @@ it can run away from the event loop. The second step, `PartitionLog.append`, giv
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
@@ -22,8 +23,16 @@ _NO_TIMESTAMP_MS: Final = -1
 # So that no offset delta leads beyond what 64 bits can tell.
 _LARGEST_OFFSET: Final = 2**63 - 2**32
 _MAGIC_AT: Final = 16
+# Looking at more records one by one takes too long where others wait.
+_FEW_RECORDS: Final = 1000
+# How many wrong records of a batch are named.
+_MOST_RECORD_ERRORS: Final = 100
 
 Buffer = bytes | bytearray | memoryview
+
+
+class TakesLongError(Exception):
+    """Checking a batch takes longer than whoever has little time may spend on it: it is to be checked elsewhere."""
 
 
 class PreparedAppend(NamedTuple):
@@ -48,8 +57,9 @@ def prepare_from_client(
 ) -> PreparedAppend:
     """Check the one batch that a producer may send at a time against the rules of its topic.
 
-    With a lower `limit_bytes` than usual, a batch that decompresses to more raises `DecompressionLimitError`: whoever
-    has little time now can have it checked elsewhere.
+    With a lower `limit_bytes` than usual, a batch that decompresses to more raises `DecompressionLimitError`, and one
+    whose many records must be looked at one by one `TakesLongError`: whoever has little time now can have it checked
+    elsewhere.
     """
     batch = _only_batch(records)
     if (summary := _summary_if_welcome(batch, settings, now_ms)) is not None:
@@ -130,12 +140,14 @@ def _only_batch(records: Buffer) -> BatchView:
         raise _invalid(f"only batches of format 2 are taken, not messages of format {view[_MAGIC_AT]}")
     try:
         walk = iter_batches(view)
-        count = len(list(walk))
+        # Two are enough to know, and there may be very many.
+        count = len(list(islice(walk, 2)))
     except RemoteProtocolError as error:
         raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     if count == 1 and not walk.truncated:
         raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, str(problem))
-    raise _invalid(f"exactly one batch is expected, these {len(view)} bytes hold {count}")
+    held = ("none", "one and a part of another", "more")[count]
+    raise _invalid(f"exactly one batch is expected, these {len(view)} bytes hold {held}")
 
 
 def _check_sizes(size_bytes: int, settings: TopicSettings) -> None:
@@ -189,14 +201,18 @@ def _apply_topic_rules(batch: BatchView, settings: TopicSettings, now_ms: int, l
     if problem is not None:
         # Not from within: the refusal would hold on to what was decompressed.
         raise _invalid(problem)
+    is_long = limit_bytes < DEFAULT_LIMIT_BYTES and batch.record_count > _FEW_RECORDS
     if summary.first_null_key >= 0 and "compact" in settings.cleanup_policy:
-        _refuse_null_keys(batch)
+        _check_time(is_long)
+        _refuse_null_keys(batch, summary.first_null_key)
     takes_append_time = settings.message_timestamp_type == "LogAppendTime"
     oldest_ms = now_ms - settings.message_timestamp_before_max_ms
     newest_ms = now_ms + settings.message_timestamp_after_max_ms
     if not takes_append_time and not oldest_ms <= summary.min_timestamp_ms <= summary.max_timestamp_ms <= newest_ms:
+        _check_time(is_long)
         _refuse_timestamps(batch, oldest_ms, newest_ms)
     if summary.first_gap >= 0 or settings.compression_type != "producer":
+        _check_time(is_long)
         batch = _in_topics_form(batch, settings, is_renumbered=summary.first_gap >= 0)
         _check_sizes(batch.size_bytes, settings)
     if takes_append_time:
@@ -250,20 +266,29 @@ def _renumbered(batch: BatchView, codec: Codec, settings: TopicSettings) -> Batc
     return BatchView(builder.build())
 
 
-def _refuse_null_keys(batch: BatchView) -> None:
-    errors = [
-        RecordError(index, "a compacted topic needs a key") for index, record in enumerate(batch) if record.key is None
-    ]
+def _check_time(is_long: bool) -> None:
+    if is_long:
+        raise TakesLongError
+
+
+def _refuse_null_keys(batch: BatchView, first: int) -> None:
+    wrong = (
+        RecordError(index, "a compacted topic needs a key")
+        for index, record in islice(enumerate(batch), first, None)
+        if record.key is None
+    )
+    errors = list(islice(wrong, _MOST_RECORD_ERRORS))
     raise AppendRefusedError(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without keys", errors)
 
 
 def _refuse_timestamps(batch: BatchView, oldest_ms: int, newest_ms: int) -> None:
     """Records without a timestamp are welcome; only if another one is out of range is the batch refused."""
-    errors = [
+    wrong = (
         RecordError(index, f"the timestamp {record.timestamp_ms} is not between {oldest_ms} and {newest_ms}")
         for index, record in enumerate(batch)
         if record.timestamp_ms != _NO_TIMESTAMP_MS and not oldest_ms <= record.timestamp_ms <= newest_ms
-    ]
+    )
+    errors = list(islice(wrong, _MOST_RECORD_ERRORS))
     if errors:
         raise AppendRefusedError(
             ErrorCode.INVALID_TIMESTAMP, "a record's timestamp is outside what the topic accepts", errors

@@ -11,6 +11,7 @@ from threading import Lock
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.error_responses import error_response
+from barnabas.broker.turns import at_once
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 
@@ -110,4 +111,4 @@ def _outcome(fault: _Fault, context: RequestContext, request: Request) -> Respon
         given_up.cancel()
         return given_up
     assert fault.error is not None
-    return error_response(context, request, fault.error, "planned by a test")
+    return at_once(error_response(context, request, fault.error, "planned by a test"))

@@ -27,7 +27,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Codec:
-    """The two functions of one version of one message, and how to explain why one of them failed."""
+    """The two functions, or generators, of one version of one message, and how to explain why one of them failed."""
 
     __slots__ = ("_name", "_places", "decode", "encode")
 
@@ -37,8 +37,8 @@ class Codec:
     def __init__(self, name: str, scope: dict[str, Any], places: dict[int, list[Place]]) -> None:
         self._name = name
         self._places = places
-        self.decode: Callable[[Buffer, int], Any] = scope["decode"]
-        self.encode: Callable[[Any, list[Buffer]], None] = scope["encode"]
+        self.decode: Callable[..., Any] = scope["decode"]
+        self.encode: Callable[[Any, list[Buffer]], Any] = scope["encode"]
 
     def explain_decode(self, failure: BaseException) -> RemoteProtocolError:
         frame, places = self._locate(failure, self.decode)
@@ -74,13 +74,13 @@ class Codec:
         return step.tb_frame, self._places[step.tb_lineno]
 
 
-def compile_codec(cls: type[Struct], version: int, flexible: bool) -> Codec:
-    """Compile both directions of `cls` in `version`."""
+def compile_codec(cls: type[Struct], version: int, flexible: bool, *, sliced: bool = False) -> Codec:
+    """Compile both directions of `cls` in `version`; `sliced`: as generators, which yield after every few elements."""
     from barnabas.wire.decoder_source import DecoderSource
     from barnabas.wire.encoder_source import EncoderSource
 
-    decoder = DecoderSource(cls, version, flexible, first_line=1)
-    encoder = EncoderSource(cls, version, flexible, first_line=decoder.next_line)
+    decoder = DecoderSource(cls, version, flexible, first_line=1, sliced=sliced)
+    encoder = EncoderSource(cls, version, flexible, first_line=decoder.next_line, sliced=sliced)
     scope: dict[str, Any] = {
         "Malformed": Malformed,
         "uvarint": decode_uvarint,

@@ -9,20 +9,29 @@ from contextlib import contextmanager
 from barnabas.base.errors import check
 from barnabas.base.ids import Uuid
 from barnabas.wire.schema import Array, Field, Struct
-from barnabas.wire.source import MAX_STRING_BYTES, READY_LENGTHS, Source
+from barnabas.wire.source import MAX_STRING_BYTES, NUMBERS_PER_STEP, READY_LENGTHS, Source
 from barnabas.wire.types import BYTES, RECORDS, STRING, UUID, Primitive
+
+#: What a message that is decoded in slices may hold, as Kafka 4.4 has it: elements of arrays, and tags.
+MAX_ELEMENTS = 1_000_000
+MAX_TAGS = 10_000
 
 
 class DecoderSource(Source):
-    """`decode(buf, p) -> (message, position after it)`."""
+    """`decode(buf, p) -> (message, position after it)`; in slices `decode(buf, p, most)`, with a bound on elements."""
 
-    def __init__(self, cls: type[Struct], version: int, flexible: bool, first_line: int) -> None:
-        super().__init__(version, flexible, first_line)
+    def __init__(
+        self, cls: type[Struct], version: int, flexible: bool, first_line: int, *, sliced: bool = False
+    ) -> None:
+        super().__init__(version, flexible, first_line, sliced=sliced)
         self.scope |= {"new": object.__new__, "Uuid": Uuid}
         # Ids within the run: where each belongs, and the variable that will hold its bytes.
         self._run_uuids: list[tuple[str, str]] = []
-        with self.block("def decode(buf, p):"):
+        with self.block("def decode(buf, p, most):" if sliced else "def decode(buf, p):"):
             self.emit("size = len(buf)")
+            self.begin_slices()
+            if sliced:
+                self.emit("elements = tags = 0")
             message = self._struct(cls)
             self._flush_run()
             self.emit(f"return {message}, p")
@@ -140,6 +149,10 @@ class DecoderSource(Source):
     def _array(self, place: str, element: Primitive | type[Struct], nullable: bool) -> None:
         length = self._length("i", self.flexible)
         with self._unless_null(place, length, nullable):
+            if self.sliced:
+                self.emit(f"elements += {length}")
+                with self.block("if elements > most:"):
+                    self.emit("raise Malformed(f'the message has more than {most} elements')")
             if isinstance(element, Primitive) and element.code and element is not UUID:
                 self._array_of_numbers(place, element, length)
             else:
@@ -153,7 +166,19 @@ class DecoderSource(Source):
         unpack = (
             f"({ready}[{length}] if {length} < {READY_LENGTHS} else Struct(f'>{{{length}}}{element.code}').unpack_from)"
         )
-        self.emit(f"{place} = list({unpack}(buf, p))")
+        if not self.sliced:
+            self.emit(f"{place} = list({unpack}(buf, p))")
+            self.emit(f"p += {element.size_bytes} * {length}")
+            return
+        items, step = self.name("a"), f"unpack_many_{element.name}"
+        self.scope[step] = struct.Struct(f">{NUMBERS_PER_STEP}{element.code}").unpack_from
+        self.emit(f"{items} = {place} = []")
+        with self.block(f"while {length} > {NUMBERS_PER_STEP}:"):
+            self.emit(f"{items} += {step}(buf, p)")
+            self.emit(f"p += {element.size_bytes * NUMBERS_PER_STEP}")
+            self.emit(f"{length} -= {NUMBERS_PER_STEP}")
+            self.emit("yield")
+        self.emit(f"{items} += {unpack}(buf, p)")
         self.emit(f"p += {element.size_bytes} * {length}")
 
     def _array_by_element(self, place: str, element: Primitive | type[Struct], length: str) -> None:
@@ -175,6 +200,7 @@ class DecoderSource(Source):
                 item = self._struct(element)
                 self._flush_run()
             self.emit(f"{items}.append({item})")
+            self.step()
 
     def _nullable_struct(self, place: str, cls: type[Struct], null_byte: str) -> None:
         """A struct that may be null is preceded by a byte; for null it is negative, but 0 within a tagged field."""
@@ -194,7 +220,12 @@ class DecoderSource(Source):
         with self.about("(tagged fields)"), self.block(f"if {count}:"):
             with self.block(f"if {count} > 127:"):
                 self.emit(f"{count}, p = uvarint(buf, p - 1)")
+            if self.sliced:
+                self.emit(f"tags += {count}")
+                with self.block(f"if tags > {MAX_TAGS}:"):
+                    self.emit(f"raise Malformed('the message has more than {MAX_TAGS} tags')")
             with self.block(f"for _ in range({count}):"):
+                self.step()
                 self.emit(f"{tag}, p = uvarint(buf, p)")
                 self.emit(f"{length}, p = uvarint(buf, p)")
                 self.emit(f"{end} = p + {length}")

@@ -17,14 +17,17 @@ from barnabas.wire.varint import encode_uvarint
 class EncoderSource(Source):
     """`encode(message, parts)` appends buffers to `parts`."""
 
-    def __init__(self, cls: type[Struct], version: int, flexible: bool, first_line: int) -> None:
-        super().__init__(version, flexible, first_line)
+    def __init__(
+        self, cls: type[Struct], version: int, flexible: bool, first_line: int, *, sliced: bool = False
+    ) -> None:
+        super().__init__(version, flexible, first_line, sliced=sliced)
         self.scope |= {"check_uuid": _check_uuid, "refuse": _refuse, "tagged_section": _tagged_section}
         self.scope["string_length"] = _string_length
         # The buffer that is being written: `w`, or within a tagged field one of its own.
         self._out = "w"
         with self.block("def encode(m, parts):"):
             self.emit("w = bytearray()")
+            self.begin_slices()
             self._struct(cls, "m")
             self._flush_run()
             self.emit("parts.append(w)")
@@ -149,9 +152,17 @@ class EncoderSource(Source):
                 self.emit(f"{self._out} += check_uuid({item})")
             elif isinstance(element, Primitive):
                 self._sized(item, element, nullable=False, compact=self.flexible)
+            elif self.sliced:
+                # A piece that was encoded before (`Message.piece`).
+                with self.block(f"if {item}.__class__ is bytes:"):
+                    self.emit(f"{self._out} += {item}")
+                with self.block("else:"):
+                    self._struct(element, item)
+                    self._flush_run()
             else:
                 self._struct(element, item)
                 self._flush_run()
+            self.step()
 
     def _nullable_struct(self, place: str, cls: type[Struct], null_byte: int) -> None:
         self._flush_run()

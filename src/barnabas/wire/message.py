@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from enum import Flag, auto
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError, check
 from barnabas.wire.compiler import Buffer, Codec, compile_codec
 from barnabas.wire.schema import NO_VERSIONS, Struct, Versions
+
+S = TypeVar("S", bound=Struct)
 
 
 class Message(Struct):
@@ -17,10 +20,14 @@ class Message(Struct):
     #: The versions that use compact lengths and end each struct with tagged fields.
     FLEXIBLE: ClassVar[Versions] = NO_VERSIONS
     _codecs: ClassVar[dict[int, Codec]]
+    _sliced_codecs: ClassVar[dict[int, Codec]]
+    _piece_codecs: ClassVar[dict[tuple[type[Struct], int], Codec]]
 
     def __init_subclass__(cls, versions: str | None = None, flexible: str = "none", **rest: Any) -> None:
         super().__init_subclass__(**rest)
         cls._codecs = {}
+        cls._sliced_codecs = {}
+        cls._piece_codecs = {}
         if versions is not None:
             cls.VERSIONS = Versions.parse(versions)
             cls.FLEXIBLE = Versions.parse(flexible)
@@ -29,16 +36,17 @@ class Message(Struct):
                 check(is_carried, f"{cls.__name__}: no version carries the field {each.name}")
 
     @classmethod
-    def codec(cls, version: int) -> Codec:
+    def codec(cls, version: int, *, sliced: bool = False) -> Codec:
         """The codec of one version, compiled when it is first asked for."""
+        codecs = cls._sliced_codecs if sliced else cls._codecs
         try:
-            return cls._codecs[version]
+            return codecs[version]
         except KeyError:
             if version not in cls.VERSIONS:
                 raise LocalProtocolError(
                     f"{cls.__name__} has versions {cls.VERSIONS}, and {version} is not one of them"
                 ) from None
-            codec = cls._codecs[version] = compile_codec(cls, version, version in cls.FLEXIBLE)
+            codec = codecs[version] = compile_codec(cls, version, version in cls.FLEXIBLE, sliced=sliced)
             return codec
 
     @classmethod
@@ -61,6 +69,19 @@ class Message(Struct):
             raise codec.explain_decode(failure) from None
         return decoded
 
+    @classmethod
+    def decode_in_slices(
+        cls, data: Buffer, version: int, start: int, max_elements: int
+    ) -> Generator[None, None, tuple[Self, int]]:
+        """As `decode_prefix`, for bytes that may hold very many elements: yields after every few of them, and refuses
+        more than `max_elements`."""
+        codec = cls.codec(version, sliced=True)
+        try:
+            decoded: tuple[Self, int] = yield from codec.decode(data, start, max_elements)
+        except codec.DECODE_FAILURES as failure:
+            raise codec.explain_decode(failure) from None
+        return decoded
+
     def encode(self, version: int) -> bytes:
         """The message as bytes."""
         return b"".join(self.encode_parts(version))
@@ -71,6 +92,31 @@ class Message(Struct):
         parts: list[Buffer] = []
         try:
             codec.encode(self, parts)
+        except codec.ENCODE_FAILURES as failure:
+            raise codec.explain_encode(failure) from None
+        return parts
+
+    @classmethod
+    def piece(cls, element: S, version: int) -> S:
+        """An element of one of the message's arrays, encoded: it takes the element's place in a message that is to be
+        encoded in slices, and much less memory."""
+        key = (type(element), version)
+        codec = cls._piece_codecs.get(key)
+        if codec is None:
+            codec = cls._piece_codecs[key] = compile_codec(type(element), version, version in cls.FLEXIBLE)
+        parts: list[Buffer] = []
+        try:
+            codec.encode(element, parts)
+        except codec.ENCODE_FAILURES as failure:
+            raise codec.explain_encode(failure) from None
+        return cast(S, b"".join(parts))
+
+    def encode_in_slices(self, version: int) -> Generator[None, None, list[Buffer]]:
+        """As `encode_parts`, yielding after every few elements."""
+        codec = self.codec(version, sliced=True)
+        parts: list[Buffer] = []
+        try:
+            yield from codec.encode(self, parts)
         except codec.ENCODE_FAILURES as failure:
             raise codec.explain_encode(failure) from None
         return parts

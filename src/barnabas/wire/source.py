@@ -16,6 +16,10 @@ MAX_STRING_BYTES = 0x7FFF
 #: Arrays of numbers up to this length use ready-made `struct` calls.
 READY_LENGTHS = 16
 
+#: How many elements, or how many plain numbers, functions that work in slices take between two `yield`s.
+ELEMENTS_PER_STEP = 16
+NUMBERS_PER_STEP = 256
+
 
 class Place(NamedTuple):
     """What a line is about: a field, and for one of several in a `struct` call its format and variable."""
@@ -26,11 +30,12 @@ class Place(NamedTuple):
 
 
 class Source:
-    """Collects the text of one function."""
+    """Collects the text of one function. `sliced`: of a generator, which yields after every few elements."""
 
-    def __init__(self, version: int, flexible: bool, first_line: int) -> None:
+    def __init__(self, version: int, flexible: bool, first_line: int, *, sliced: bool) -> None:
         self.version = version
         self.flexible = flexible
+        self.sliced = sliced
         self.scope: dict[str, Any] = {"Struct": struct.Struct}
         self.places: dict[int, list[Place]] = {}
         self._lines: list[str] = []
@@ -65,6 +70,20 @@ class Source:
         self._indent += 1
         yield
         self._indent -= 1
+
+    def begin_slices(self) -> None:
+        """What a function starts with to be a generator, also if it has no array."""
+        if self.sliced:
+            self.emit(f"left = {ELEMENTS_PER_STEP}")
+            self.emit("if not left: yield")
+
+    def step(self) -> None:
+        """One element is done."""
+        if self.sliced:
+            self.emit("left -= 1")
+            with self.block("if not left:"):
+                self.emit("yield")
+                self.emit(f"left = {ELEMENTS_PER_STEP}")
 
     @contextmanager
     def about(self, name: str) -> Iterator[None]:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from barnabas.broker.config_resources import BrokerRules, may_alter_configs
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps, awaited, parts_for_the_controller
+from barnabas.metadata.controller import Controller, Outcome
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 
 API_KEY = ApiKey.ALTER_CONFIGS
 
 
-async def handle(services: Services, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+def handle(services: Services, context: RequestContext, request: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
     rules = BrokerRules(services.settings.as_loaded, services.node_id)
     may_alter = may_alter_configs(services.authorizer, context)
-    return await services.controller.submit(
-        lambda controller: controller.alter_configs(request, rules, may_alter=may_alter)
-    )
+
+    def alter(part: list[AlterConfigsResource], controller: Controller) -> Outcome[AlterConfigsResponse]:
+        partial_request = AlterConfigsRequest(resources=part, validate_only=request.validate_only)
+        return controller.alter_configs(partial_request, rules, may_alter=may_alter)
+
+    response = AlterConfigsResponse(responses=[])
+    for part in (yield from parts_for_the_controller(request.resources, _key, lambda each: len(each.configs))):
+        response.responses += (yield from awaited(services.controller.submit(partial(alter, part)))).responses
+    return response
+
+
+def _key(resource: AlterConfigsResource) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name

@@ -10,6 +10,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps
 from barnabas.metadata.topic_names import is_internal
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
@@ -26,15 +27,16 @@ API_KEY = ApiKey.DELETE_RECORDS
 _UNKNOWN: Final = -1
 
 
-def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
     topics = []
     for topic in request.topics:
         refusal = _why_not(services, context, topic.name)
-        partitions = [
-            _delete(services, topic.name, each) if refusal is None else _error(each, refusal)
-            for each in topic.partitions
-        ]
+        partitions = []
+        for each in topic.partitions:
+            partitions.append(_delete(services, topic.name, each) if refusal is None else _error(each, refusal))
+            yield None
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+        yield None
     return DeleteRecordsResponse(topics=topics)
 
 

@@ -24,6 +24,7 @@ from barnabas.broker.config_resources import (
 from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BROKER_SETTINGS
+from barnabas.broker.turns import Room, Steps, each_of
 from barnabas.metadata.image import ResourceType
 from barnabas.metadata.options import ConfigSource
 from barnabas.metadata.topic_names import what_is_wrong_with_name
@@ -52,23 +53,48 @@ _TYPES: Final = {
     Type.PASSWORD: 9,
 }
 _UNKNOWN_TYPE: Final = 0
+#: About what a setting takes in the answer, without and with its documentation, and what a refusal does.
+_SETTING_BYTES: Final = 192
+_DOCUMENTED_BYTES: Final = 384
+_REFUSAL_BYTES: Final = 256
 
 
-def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def handle(
+    services: Services, context: RequestContext, request: DescribeConfigsRequest
+) -> Steps[DescribeConfigsResponse]:
     description = _Description(services, request)
+    resources = yield from _once_each(request.resources)
+    # Each is encoded as soon as it is described: as objects they would take many times the memory.
+    yield Room(sum((yield from each_of(resources, description.expected_bytes))))
     results = []
-    for asked in request.resources:
+    for asked in resources:
         result = DescribeConfigsResult(
             error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[]
         )
         try:
             _check_allowed(services, context, asked)
-            result.configs = description.of(asked)
+            result.configs = yield from description.of(asked)
         except BrokerError as failure:
             result.error_code = failure.code
             result.error_message = failure.message
-        results.append(result)
+        results.append(DescribeConfigsResponse.piece(result, context.version))
+        yield None
     return DescribeConfigsResponse(results=results)
+
+
+def _once_each(resources: list[DescribeConfigsResource]) -> Steps[list[DescribeConfigsResource]]:
+    """Each resource once, with all the keys that are wanted of it."""
+    found: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for each in resources:
+        yield None
+        known = found.setdefault((each.resource_type, each.resource_name), each)
+        if known is not each and known.configuration_keys:
+            # No keys at all mean all keys, as null does.
+            if each.configuration_keys:
+                known.configuration_keys += each.configuration_keys
+            else:
+                known.configuration_keys = None
+    return list(found.values())
 
 
 def _check_allowed(services: Services, context: RequestContext, asked: DescribeConfigsResource) -> None:
@@ -88,7 +114,14 @@ class _Description:
         self.node_id = services.node_id
         self.request = request
 
-    def of(self, asked: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    def expected_bytes(self, asked: DescribeConfigsResource) -> int:
+        """About how much is to be said of a resource."""
+        if asked.resource_type == ResourceType.TOPIC and asked.resource_name not in self.image.topics:
+            return _REFUSAL_BYTES + len(asked.resource_name)
+        count = len(TOPIC_SETTINGS if asked.resource_type == ResourceType.TOPIC else BROKER_SETTINGS)
+        return count * (_DOCUMENTED_BYTES if self.request.include_documentation else _SETTING_BYTES)
+
+    def of(self, asked: DescribeConfigsResource) -> Steps[list[DescribeConfigsResourceResult]]:
         match asked.resource_type:
             case ResourceType.TOPIC:
                 configs = self._topic(asked.resource_name)
@@ -107,7 +140,12 @@ class _Description:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"there is no resource type {asked.resource_type}")
         # No keys at all mean all keys, as null does.
         wanted = set(asked.configuration_keys or ())
-        return [each for each in configs if not wanted or each.name in wanted]
+        described = []
+        for each in configs:
+            yield None
+            if not wanted or each.name in wanted:
+                described.append(each)
+        return described
 
     def _check_this_node(self, name: str) -> None:
         if name != str(self.node_id):

@@ -5,10 +5,13 @@ v3 has an error for the whole answer, v4 the size of the disks, v5 whether a dis
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Room, Steps
 from barnabas.storage.directories import LogDirectory
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_log_dirs import (
@@ -21,21 +24,37 @@ from barnabas.wire.messages.describe_log_dirs import (
 
 API_KEY = ApiKey.DESCRIBE_LOG_DIRS
 
+#: Of memory for a partition in the answer.
+_PARTITION_BYTES: Final = 320
 
-def handle(services: Services, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+
+def handle(
+    services: Services, context: RequestContext, request: DescribeLogDirsRequest
+) -> Steps[DescribeLogDirsResponse]:
     if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
     asked: set[TopicPartition] | None = None
     if request.topics is not None:
-        asked = {TopicPartition(each.topic, number) for each in request.topics for number in each.partitions}
-    return DescribeLogDirsResponse(results=[_describe(each, asked) for each in services.logs.directories])
+        asked = set()
+        for each in request.topics:
+            yield None
+            for number in each.partitions:
+                asked.add(TopicPartition(each.topic, number))
+                yield None
+    count = sum(len(directory.logs) for directory in services.logs.directories)
+    yield Room(_PARTITION_BYTES * (count if asked is None else min(len(asked), count)))
+    response = DescribeLogDirsResponse(results=[])
+    for directory in services.logs.directories:
+        response.results.append((yield from _describe(directory, asked)))
+    return response
 
 
-def _describe(directory: LogDirectory, asked: set[TopicPartition] | None) -> DescribeLogDirsResult:
+def _describe(directory: LogDirectory, asked: set[TopicPartition] | None) -> Steps[DescribeLogDirsResult]:
     if not directory.is_online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[])
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition, log in sorted(directory.logs.items()):
+    for partition, log in list(directory.logs.items()):
+        yield None
         if asked is None or partition in asked:
             topics.setdefault(partition.topic, []).append(
                 DescribeLogDirsPartition(

@@ -24,6 +24,8 @@ from barnabas.wire.messages.describe_quorum import (
 )
 
 API_KEY = ApiKey.DESCRIBE_QUORUM
+#: There is one partition to ask for.
+MAX_ELEMENTS: Final = 1000
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _FIRST_WITH_NODES: Final = 2

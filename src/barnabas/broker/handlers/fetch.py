@@ -6,13 +6,13 @@ leader's; v13 names topics by id; v16 hints at the leader after a miss. Up to v5
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
-from barnabas.broker.fetching import Fetch
+from barnabas.broker.fetching import Fetch, FetchAnswer
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps
 from barnabas.replication.fetch_sessions import NO_SESSION, replica_of
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
@@ -22,9 +22,7 @@ API_KEY = ApiKey.FETCH
 _FIRST_BY_ID: Final = 13
 
 
-def handle(
-    services: Services, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Awaitable[FetchResponse]:
+def handle(services: Services, context: RequestContext, request: FetchRequest) -> FetchAnswer | Steps[FetchAnswer]:
     if replica_of(request) >= 0 and not services.authorizer.is_allowed(
         context, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
     ):

@@ -9,6 +9,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.producing import NO_TRANSACTIONS
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps, each_of, once_each
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -34,11 +35,13 @@ class _Found(NamedTuple):
     reason: str | None = None
 
 
-def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(
+    services: Services, context: RequestContext, request: FindCoordinatorRequest
+) -> Steps[FindCoordinatorResponse]:
     if context.version >= _FIRST_WITH_SEVERAL:
-        return FindCoordinatorResponse(
-            coordinators=[_answer(services, context, request.key_type, key) for key in request.coordinator_keys]
-        )
+        keys = yield from once_each(request.coordinator_keys)
+        found_all = yield from each_of(keys, lambda key: _answer(services, context, request.key_type, key))
+        return FindCoordinatorResponse(coordinators=found_all)
     found = _find(services, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error,

@@ -6,6 +6,7 @@ Levels of loggers belong to this process alone: they are changed here and forgot
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
@@ -13,7 +14,9 @@ from barnabas.broker import logger_levels
 from barnabas.broker.config_resources import BrokerRules, may_alter_configs
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.metadata.configs import ConfigOperation
+from barnabas.broker.turns import Steps, awaited, parts_for_the_controller
+from barnabas.metadata.configs import MAX_CONFIGS_PER_RESOURCE, ConfigOperation
+from barnabas.metadata.controller import Controller, Outcome
 from barnabas.metadata.image import ConfigResource, ResourceType
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.incremental_alter_configs import (
@@ -26,15 +29,19 @@ from barnabas.wire.messages.incremental_alter_configs import (
 API_KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
 
 
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
+) -> Steps[IncrementalAlterConfigsResponse]:
     rules = BrokerRules(services.settings.as_loaded, services.node_id)
     may_alter = may_alter_configs(services.authorizer, context)
-    loggers = [each for each in request.resources if each.resource_type == ResourceType.BROKER_LOGGER]
-    others = [each for each in request.resources if each.resource_type != ResourceType.BROKER_LOGGER]
+    loggers: list[AlterConfigsResource] = []
+    others: list[AlterConfigsResource] = []
+    for resource in request.resources:
+        (loggers if resource.resource_type == ResourceType.BROKER_LOGGER else others).append(resource)
+        yield None
     of_loggers = []
     for resource in loggers:
+        yield None
         answer = AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
@@ -48,12 +55,20 @@ async def handle(
             answer.error_code = failure.code
             answer.error_message = failure.message
         of_loggers.append(answer)
-    elsewhere = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
-    response = await services.controller.submit(
-        lambda controller: controller.incremental_alter_configs(elsewhere, rules, may_alter=may_alter)
-    )
+
+    def alter(part: list[AlterConfigsResource], controller: Controller) -> Outcome[IncrementalAlterConfigsResponse]:
+        partial_request = IncrementalAlterConfigsRequest(resources=part, validate_only=request.validate_only)
+        return controller.incremental_alter_configs(partial_request, rules, may_alter=may_alter)
+
+    response = IncrementalAlterConfigsResponse(responses=[])
+    for part in (yield from parts_for_the_controller(others, _key, lambda each: len(each.configs))):
+        response.responses += (yield from awaited(services.controller.submit(partial(alter, part)))).responses
     response.responses += of_loggers
     return response
+
+
+def _key(resource: AlterConfigsResource) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
 
 
 def _alter_loggers(services: Services, resource: AlterConfigsResource, validate_only: bool) -> None:
@@ -62,6 +77,8 @@ def _alter_loggers(services: Services, resource: AlterConfigsResource, validate_
             ErrorCode.INVALID_REQUEST,
             f"this is broker {services.node_id}: ask broker {resource.resource_name!r} itself to change its loggers",
         )
+    if len(resource.configs) > MAX_CONFIGS_PER_RESOURCE:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"more than {MAX_CONFIGS_PER_RESOURCE} loggers are named")
     counts = Counter(each.name for each in resource.configs)
     for each in resource.configs:
         if counts[each.name] > 1:

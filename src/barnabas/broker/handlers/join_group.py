@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.answers import once, parked
@@ -14,6 +15,8 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 API_KEY = ApiKey.JOIN_GROUP
+#: A member knows a handful of protocols.
+MAX_ELEMENTS: Final = 1000
 
 _FIRST_WITH_NO_PROTOCOL = 7
 

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Room, Steps
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 API_KEY = ApiKey.LIST_GROUPS
+#: Groups have a handful of states and types to ask for.
+MAX_ELEMENTS: Final = 1000
+#: Of memory for one group that is listed.
+_GROUP_BYTES: Final = 512
 
 
-def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    response = services.groups.list_groups(request.states_filter, request.types_filter)
+def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
+    yield Room(services.groups.group_count * _GROUP_BYTES)
     is_allowed = services.authorizer.is_allowed
-    if not is_allowed(context, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
-        response.groups = [
-            group
-            for group in response.groups
-            if is_allowed(context, Operation.DESCRIBE, Resource.GROUP, group.group_id)
-        ]
+    sees_all = is_allowed(context, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
+    response = ListGroupsResponse(groups=[])
+    for outcome in services.groups.list_groups(request.states_filter, request.types_filter):
+        yield None
+        if isinstance(outcome, ErrorCode):
+            return ListGroupsResponse(error_code=outcome, groups=[])
+        if outcome is not None and (
+            sees_all or is_allowed(context, Operation.DESCRIBE, Resource.GROUP, outcome.group_id)
+        ):
+            response.groups.append(outcome)
     return response

@@ -12,6 +12,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps
 from barnabas.replication.partition import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -36,8 +37,12 @@ _FIRST_WITH_NOT_AVAILABLE: Final = 5
 _FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
+    asked: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for each in topic.partitions:
+            asked[topic.name, each.partition_index] += 1
+            yield None
     isolation = Isolation.LOG_END
     if request.replica_id == _CONSUMER:
         isolation = Isolation.READ_COMMITTED if request.isolation_level else Isolation.READ_UNCOMMITTED
@@ -53,11 +58,14 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
                 # Asked for twice, it is refused once.
                 asked[topic.name, each.partition_index] = 0
                 if not count:
+                    yield None
                     continue
                 answer = _error(each, ErrorCode.INVALID_REQUEST)
             else:
                 answer = _look_up(services, context, topic.name, each, isolation)
             answers.append(answer)
+            yield None
+        yield None
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 

@@ -7,7 +7,8 @@ again.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
@@ -21,6 +22,7 @@ from barnabas.broker.context import (
     authorized_operations,
 )
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Room, Steps, each_of
 from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.topic_names import is_internal, what_is_wrong_with_name
 from barnabas.wire.apis import ApiKey
@@ -36,16 +38,19 @@ API_KEY = ApiKey.METADATA
 
 _FIRST_WITH_LISTENER_ERROR: Final = 6
 _FIRST_BY_ID: Final = 12
+#: How many missing topics one request may bring about; whoever asks again gets the next.
+_MOST_TO_CREATE: Final = 1000
+#: About what a topic and one of its partitions take in the answer.
+_TOPIC_BYTES: Final = 96
+_PARTITION_BYTES: Final = 48
+
+T = TypeVar("T")
 
 
-def handle(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    if context.version < _FIRST_BY_ID and any(
-        asked.name is None or asked.topic_id != Uuid.ZERO for asked in request.topics or ()
-    ):
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"Metadata v{context.version} asks by name, not by id")
+def handle(services: Services, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
     answer = _Answer(services, context, request)
     asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
-    topics = answer.all_topics() if asks_for_all else answer.asked_topics()
+    topics = yield from answer.all_topics() if asks_for_all else answer.asked_topics()
     if answer.to_create:
         services.controller.create_missing_topics(answer.to_create)
     cluster_operations = NOT_ASKED
@@ -87,47 +92,92 @@ class _Answer:
         """Any broker will do: it passes on what the controller must decide. Ours, since the client has found it."""
         return self.services.node_id if self.services.node_id in self.reachable else -1
 
-    def all_topics(self) -> list[MetadataResponseTopic]:
-        return [self._described(topic) for topic in self.image.topics.values() if self._may(Operation.DESCRIBE, topic)]
+    def all_topics(self) -> Steps[list[MetadataResponseTopic]]:
+        shown: list[TopicImage] = []
+        for topic in self.image.topics.values():
+            yield None
+            if self._may(Operation.DESCRIBE, topic):
+                shown.append(topic)
+        return (yield from self._in_pieces(shown, self._described, self._expected_bytes))
 
-    def asked_topics(self) -> list[MetadataResponseTopic]:
+    def asked_topics(self) -> Steps[list[MetadataResponseTopic]]:
         """Each once. As soon as one is asked for by id, all are, whatever names stand beside the ids."""
-        asked = self.request.topics or ()
-        ids = dict.fromkeys(each.topic_id for each in asked if each.topic_id != Uuid.ZERO)
+        ids: dict[Uuid, None] = {}
+        names: dict[str, None] = {}
+        for each in self.request.topics or ():
+            yield None
+            if self.context.version < _FIRST_BY_ID and (each.name is None or each.topic_id != Uuid.ZERO):
+                message = f"Metadata v{self.context.version} asks by name, not by id"
+                raise BrokerError(ErrorCode.INVALID_REQUEST, message)
+            if each.topic_id != Uuid.ZERO:
+                ids[each.topic_id] = None
+            names[each.name or ""] = None
+        topics = self.image.topics
         if ids:
-            return [self._by_id(topic_id) for topic_id in ids]
-        return [self._by_name(name) for name in dict.fromkeys(each.name or "" for each in asked)]
+            return (
+                yield from self._in_pieces(
+                    ids, self._by_id, lambda topic_id: self._expected_bytes(self.image.topic_by_id(topic_id))
+                )
+            )
+        return (
+            yield from self._in_pieces(
+                names, self._by_name, lambda name: self._expected_bytes(topics.get(name)) + len(name)
+            )
+        )
+
+    def _in_pieces(
+        self,
+        asked: Collection[T],
+        describe: Callable[[T], Steps[MetadataResponseTopic]],
+        expected_bytes: Callable[[T], int],
+    ) -> Steps[list[MetadataResponseTopic]]:
+        """Each is encoded as soon as it is described: as objects very many would take a lot of memory."""
+        yield Room(sum((yield from each_of(asked, expected_bytes))))
+        pieces = []
+        for each in asked:
+            topic = yield from describe(each)
+            pieces.append(MetadataResponse.piece(topic, self.context.version))
+            yield None
+        return pieces
+
+    @staticmethod
+    def _expected_bytes(topic: TopicImage | None) -> int:
+        if topic is None:
+            return _TOPIC_BYTES
+        replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+        return _TOPIC_BYTES + len(topic.name) + len(topic.partitions) * (_PARTITION_BYTES + 8 * replicas)
 
     def _may(self, operation: Operation, topic: TopicImage) -> bool:
         return self.services.authorizer.is_allowed(self.context, operation, Resource.TOPIC, topic.name)
 
-    def _by_id(self, topic_id: Uuid) -> MetadataResponseTopic:
+    def _by_id(self, topic_id: Uuid) -> Steps[MetadataResponseTopic]:
         topic = self.image.topic_by_id(topic_id)
         if topic is None or not self._may(Operation.DESCRIBE, topic):
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
             )
-        return self._described(topic)
+        return (yield from self._described(topic))
 
-    def _by_name(self, name: str) -> MetadataResponseTopic:
+    def _by_name(self, name: str) -> Steps[MetadataResponseTopic]:
         authorizer = self.services.authorizer
         if not authorizer.is_allowed(self.context, Operation.DESCRIBE, Resource.TOPIC, name):
             return self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         topic = self.image.topics.get(name)
         if topic is not None:
-            return self._described(topic)
+            return (yield from self._described(topic))
         if what_is_wrong_with_name(name) is not None:
             return self._missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if self.request.allow_auto_topic_creation and self.services.settings.auto_create_topics_enable:
             if not authorizer.is_allowed(self.context, Operation.CREATE, Resource.TOPIC, name):
                 return self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            self.to_create.append(name)
+            if len(self.to_create) < _MOST_TO_CREATE:
+                self.to_create.append(name)
         return self._missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _missing(self, name: str, code: ErrorCode) -> MetadataResponseTopic:
         return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name), partitions=[])
 
-    def _described(self, topic: TopicImage) -> MetadataResponseTopic:
+    def _described(self, topic: TopicImage) -> Steps[MetadataResponseTopic]:
         operations = NOT_ASKED
         if self.request.include_topic_authorized_operations:
             operations = authorized_operations(self.services.authorizer, self.context, Resource.TOPIC, topic.name)
@@ -135,11 +185,12 @@ class _Answer:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=is_internal(topic.name),
-            partitions=[self._partition(number, each) for number, each in enumerate(topic.partitions)],
+            partitions=(yield from each_of(enumerate(topic.partitions), self._partition)),
             topic_authorized_operations=operations,
         )
 
-    def _partition(self, number: int, partition: PartitionImage) -> MetadataResponsePartition:
+    def _partition(self, numbered: tuple[int, PartitionImage]) -> MetadataResponsePartition:
+        number, partition = numbered
         error = ErrorCode.NONE
         if partition.leader == NO_LEADER:
             error = ErrorCode.LEADER_NOT_AVAILABLE

@@ -1,17 +1,24 @@
-"""OffsetCommit: stores how far a group has read. Only partitions that exist are passed on."""
+"""OffsetCommit: stores how far a group has read. Only partitions that exist are passed on.
+
+A request with very many partitions is written in parts: between them others have their turn, so a rebalance may come
+in between, and the rest is then refused.
+"""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
+from copy import copy
+from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.answers import once
+from barnabas.base.ids import Uuid
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
-from barnabas.coordinator.commits import commit_failed
+from barnabas.broker.turns import Steps, each_of, settled, spent
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -21,77 +28,102 @@ from barnabas.wire.messages.offset_commit import (
 API_KEY = ApiKey.OFFSET_COMMIT
 
 _FIRST_WITH_TOPIC_IDS = 10
+#: How many are written in one part.
+_PARTITIONS_AT_ONCE: Final = 256
 
 
-def handle(
-    services: Services, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
-    if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
-        return commit_failed(request.topics, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    refused: list[OffsetCommitResponseTopic] = []
+def handle(services: Services, context: RequestContext, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
+    is_allowed = services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id)
+    answers: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
-        _sort_out(services, context, topic, accepted, refused)
-    if not accepted:
-        return OffsetCommitResponse(topics=refused)
-    request.topics = accepted
-    answer = services.groups.commit_offsets(request, context.version)
-    return answer if not refused else once(answer, lambda response: _merged(refused, response))
+        yield None
+        error = _why_not(services, context, topic) if is_allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if error is ErrorCode.NONE:
+            yield from _sort_out(services, topic, accepted, answers)
+        else:
+            answers.append((yield from _refused(topic, topic.partitions, error)))
+    waiting = []
+    for part in _parts(accepted):
+        partial = copy(request)
+        partial.topics = part
+        waiting.append(services.groups.commit_offsets(partial, context.version))
+        yield from spent(sum(len(topic.partitions) for topic in part))
+    for each in waiting:
+        answers += (yield from settled(each)).topics
+    return (yield from _each_topic_once(answers))
+
+
+def _why_not(services: Services, context: RequestContext, topic: OffsetCommitRequestTopic) -> ErrorCode:
+    """Why nothing of a topic is committed. If it can be, it gets its name or id from here: the log keeps both."""
+    image = services.metadata.image
+    uses_id = context.version >= _FIRST_WITH_TOPIC_IDS
+    known = image.topic_by_id(topic.topic_id) if uses_id else image.topics.get(topic.name)
+    if known is None and uses_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    name = known.name if known is not None else topic.name
+    if not services.authorizer.is_allowed(context, Operation.READ, Resource.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if known is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic.name, topic.topic_id = name, known.topic_id
+    return ErrorCode.NONE
 
 
 def _sort_out(
     services: Services,
-    context: RequestContext,
     topic: OffsetCommitRequestTopic,
     accepted: list[OffsetCommitRequestTopic],
-    refused: list[OffsetCommitResponseTopic],
-) -> None:
-    image = services.metadata.image
-    uses_id = context.version >= _FIRST_WITH_TOPIC_IDS
-    known = image.topic_by_id(topic.topic_id) if uses_id else image.topics.get(topic.name)
-    name = known.name if known is not None else topic.name
-    if known is None and uses_id:
-        refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-    elif not services.authorizer.is_allowed(context, Operation.READ, Resource.TOPIC, name):
-        refused.append(_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    elif known is None:
-        refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    else:
-        count = len(known.partitions)
-        unknown = [each for each in topic.partitions if not 0 <= each.partition_index < count]
-        if unknown:
-            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
-            missing = OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown)
-            refused.append(_refused(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        if topic.partitions:
-            # The log keeps both, whichever the client knows.
-            topic.name, topic.topic_id = name, known.topic_id
-            accepted.append(topic)
+    answers: list[OffsetCommitResponseTopic],
+) -> Steps[None]:
+    """Pass on the partitions that the topic has, refuse the others."""
+    count = len(services.metadata.image.topics[topic.name].partitions)
+    known: list[OffsetCommitRequestPartition] = []
+    unknown: list[OffsetCommitRequestPartition] = []
+    for each in topic.partitions:
+        (known if 0 <= each.partition_index < count else unknown).append(each)
+        yield None
+    if unknown:
+        answers.append((yield from _refused(topic, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+    if known:
+        topic.partitions = known
+        accepted.append(topic)
 
 
-def _refused(topic: OffsetCommitRequestTopic, error: ErrorCode) -> OffsetCommitResponseTopic:
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
-            for each in topic.partitions
-        ],
+def _refused(
+    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], error: ErrorCode
+) -> Steps[OffsetCommitResponseTopic]:
+    refused = yield from each_of(
+        partitions,
+        lambda each: OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error),
     )
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=refused)
 
 
-def _merged(refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
+def _parts(topics: list[OffsetCommitRequestTopic]) -> Iterator[list[OffsetCommitRequestTopic]]:
+    """The topics in parts of a bounded number of partitions."""
+    part: list[OffsetCommitRequestTopic] = []
+    room = _PARTITIONS_AT_ONCE
+    for topic in topics:
+        start = 0
+        while start < len(topic.partitions):
+            taken = topic.partitions[start : start + room]
+            part.append(OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=taken))
+            start += len(taken)
+            room -= len(taken)
+            if not room:
+                yield part
+                part, room = [], _PARTITIONS_AT_ONCE
+    if part:
+        yield part
+
+
+def _each_topic_once(answers: list[OffsetCommitResponseTopic]) -> Steps[OffsetCommitResponse]:
     """Each topic once: what was refused, and after it what was committed."""
-    topics = {(each.topic_id, each.name): each for each in refused}
-    for topic in response.topics:
-        known = next((each for each in refused if _is_same(each, topic)), None)
-        if known is None:
-            topics[topic.topic_id, topic.name] = topic
-        else:
-            known.partitions += topic.partitions
-    response.topics = list(topics.values())
-    return response
-
-
-def _is_same(refused: OffsetCommitResponseTopic, topic: OffsetCommitResponseTopic) -> bool:
-    return refused.name == topic.name if refused.name else refused.topic_id == topic.topic_id
+    topics: dict[tuple[Uuid, str], OffsetCommitResponseTopic] = {}
+    for answer in answers:
+        yield None
+        known = topics.setdefault((answer.topic_id, answer.name), answer)
+        if known is not answer:
+            known.partitions += answer.partitions
+    return OffsetCommitResponse(topics=list(topics.values()))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.answers import once
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps, chunks, settled, spent
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -19,43 +21,49 @@ from barnabas.wire.messages.offset_delete import (
 
 API_KEY = ApiKey.OFFSET_DELETE
 
+#: How many are deleted in one part; others have their turn between parts.
+_PARTITIONS_AT_ONCE: Final = 256
 
-def handle(
-    services: Services, context: RequestContext, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
+
+def handle(services: Services, context: RequestContext, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
     if not services.authorizer.is_allowed(context, Operation.DELETE, Resource.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[])
     answers: dict[str, OffsetDeleteResponseTopic] = {}
-    accepted: list[OffsetDeleteRequestTopic] = []
+    accepted: dict[TopicPartition, OffsetDeleteRequestPartition] = {}
     for topic in request.topics:
+        yield None
         known = services.metadata.image.topics.get(topic.name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not services.authorizer.is_allowed(context, Operation.READ, Resource.TOPIC, topic.name):
             known, error = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         count = len(known.partitions) if known is not None else 0
-        refused = [each for each in topic.partitions if not 0 <= each.partition_index < count]
-        if refused:
-            answers[topic.name] = OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
-                    for each in refused
-                ],
-            )
-            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
-        if topic.partitions:
-            accepted.append(topic)
-    request.topics = accepted
-    return once(services.groups.delete_offsets(request), lambda response: _merged(answers, response))
+        for each in topic.partitions:
+            yield None
+            if 0 <= each.partition_index < count:
+                accepted[TopicPartition(topic.name, each.partition_index)] = each
+                continue
+            answer = answers.setdefault(topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[]))
+            refused = OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
+            answer.partitions.append(refused)
+    # At least once, since the group may be the error.
+    for part in chunks(list(accepted.items()), _PARTITIONS_AT_ONCE) if accepted else [[]]:
+        partial = OffsetDeleteRequest(group_id=request.group_id, topics=_by_topic(part))
+        response = yield from settled(services.groups.delete_offsets(partial))
+        yield from spent(len(part))
+        if response.error_code:
+            return response
+        for deleted in response.topics:
+            known_answer = answers.setdefault(deleted.name, deleted)
+            if known_answer is not deleted:
+                known_answer.partitions += deleted.partitions
+    return OffsetDeleteResponse(topics=list(answers.values()))
 
 
-def _merged(answers: dict[str, OffsetDeleteResponseTopic], response: OffsetDeleteResponse) -> OffsetDeleteResponse:
-    if response.error_code:
-        return response
-    for topic in response.topics:
-        if topic.name in answers:
-            answers[topic.name].partitions += topic.partitions
-        else:
-            answers[topic.name] = topic
-    response.topics = list(answers.values())
-    return response
+def _by_topic(
+    partitions: list[tuple[TopicPartition, OffsetDeleteRequestPartition]],
+) -> list[OffsetDeleteRequestTopic]:
+    topics: dict[str, OffsetDeleteRequestTopic] = {}
+    for name, each in partitions:
+        topic = topics.setdefault(name.topic, OffsetDeleteRequestTopic(name=name.topic, partitions=[]))
+        topic.partitions.append(each)
+    return list(topics.values())

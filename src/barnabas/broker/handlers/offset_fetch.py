@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.answers import all_of, once
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
-from barnabas.coordinator.fetches import fetch_failed
+from barnabas.broker.turns import Room, Steps, each_of, settled
+from barnabas.coordinator.fetches import OFFSET_BYTES, fetch_failed
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -28,46 +26,92 @@ _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_TOPIC_IDS = 10
 
-_Group = OffsetFetchResponseGroup | asyncio.Future[OffsetFetchResponseGroup]
+
+def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+    if context.version < _FIRST_WITH_GROUPS:
+        return (yield from _fetch_of_one(services, context, request))
+    groups = yield from _once_each(request.groups)
+    room_bytes = 0
+    for group in groups:
+        room_bytes += yield from _expected_bytes(services, group)
+        yield None
+    yield Room(room_bytes)
+    answers = []
+    for group in groups:
+        answers.append((yield from _fetch(services, context, group, request.require_stable)))
+        yield None
+    return OffsetFetchResponse(groups=answers)
 
 
-def handle(
+def _fetch_of_one(
     services: Services, context: RequestContext, request: OffsetFetchRequest
-) -> OffsetFetchResponse | asyncio.Future[OffsetFetchResponse]:
-    if context.version >= _FIRST_WITH_GROUPS:
-        answers = [_fetch(services, context, group, request.require_stable) for group in request.groups]
-        return all_of(answers, lambda groups: OffsetFetchResponse(groups=groups))
-    topics = request.topics
-    group = OffsetFetchRequestGroup(
-        group_id=request.group_id,
-        topics=None
-        if topics is None
-        else [OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in topics],
-    )
-    answer = _fetch(services, context, group, request.require_stable)
-    return once(answer, lambda response: _for_one_group(response, group, context.version))
+) -> Steps[OffsetFetchResponse]:
+    topics: list[OffsetFetchRequestTopics] | None = None
+    if request.topics is not None:
+        topics = yield from each_of(
+            request.topics,
+            lambda each: OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes),
+        )
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    yield Room((yield from _expected_bytes(services, group)))
+    answer = yield from _fetch(services, context, group, request.require_stable)
+    return (yield from _for_one_group(answer, group, context.version))
 
 
-def _fetch(services: Services, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool) -> _Group:
+def _once_each(groups: list[OffsetFetchRequestGroup]) -> Steps[list[OffsetFetchRequestGroup]]:
+    """Each group once, with all topics that are asked of it."""
+    found: dict[str, OffsetFetchRequestGroup] = {}
+    for group in groups:
+        yield None
+        known = found.setdefault(group.group_id, group)
+        if known is not group and known.topics is not None:
+            if group.topics is None:
+                known.topics = None
+            else:
+                known.topics += group.topics
+    return list(found.values())
+
+
+def _expected_bytes(services: Services, group: OffsetFetchRequestGroup) -> Steps[int]:
+    """About how much memory the answer takes: what the group has committed, and an entry for whatever is asked."""
+    size_bytes = yield from services.groups.fetched_bytes(group.group_id)
+    for topic in group.topics or ():
+        size_bytes += len(topic.partition_indexes) * OFFSET_BYTES
+        yield None
+    return size_bytes
+
+
+def _fetch(
+    services: Services, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+) -> Steps[OffsetFetchResponseGroup]:
     if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.GROUP, group.group_id):
         return fetch_failed(group.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if group.topics is None:
-        answer = services.groups.fetch_offsets(group.group_id, None, require_stable=require_stable)
-        return once(answer, lambda response: _only_visible(services, context, response))
+        answer = yield from services.groups.fetch_offsets(group.group_id, None, require_stable=require_stable)
+        return (yield from _only_visible(services, context, (yield from settled(answer))))
     refused: list[OffsetFetchResponseTopics] = []
-    wanted: list[OffsetFetchRequestTopics] = []
+    # Each topic once, with all partitions that are asked of it.
+    wanted: dict[str, OffsetFetchRequestTopics] = {}
     for topic in group.topics:
+        yield None
         error = _name(services, topic) if context.version >= _FIRST_WITH_TOPIC_IDS else ErrorCode.NONE
         if error is ErrorCode.NONE and not _is_visible(services, context, topic.name):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if error is ErrorCode.NONE:
-            wanted.append(topic)
-        else:
-            refused.append(_refused(topic, error))
-    answer = services.groups.fetch_offsets(group.group_id, wanted, require_stable=require_stable)
-    if not refused and context.version < _FIRST_WITH_TOPIC_IDS:
-        return answer
-    return once(answer, lambda response: _merged(response, wanted, refused))
+        if error is not ErrorCode.NONE:
+            refused.append((yield from _refused(topic, error)))
+            continue
+        known = wanted.setdefault(topic.name, topic)
+        if known is not topic:
+            known.partition_indexes += topic.partition_indexes
+    asked = list(wanted.values())
+    answer = yield from services.groups.fetch_offsets(group.group_id, asked, require_stable=require_stable)
+    response = yield from settled(answer)
+    if response.error_code == ErrorCode.NONE:
+        for topic, told in zip(asked, response.topics, strict=True):
+            told.topic_id = topic.topic_id
+            yield None
+        response.topics += refused
+    return response
 
 
 def _name(services: Services, topic: OffsetFetchRequestTopics) -> ErrorCode:
@@ -85,64 +129,55 @@ def _is_visible(services: Services, context: RequestContext, topic: str) -> bool
 
 def _only_visible(
     services: Services, context: RequestContext, response: OffsetFetchResponseGroup
-) -> OffsetFetchResponseGroup:
-    shown = [topic for topic in response.topics if _is_visible(services, context, topic.name)]
-    if context.version >= _FIRST_WITH_TOPIC_IDS:
-        topics = services.metadata.image.topics
-        # A topic that is gone has no id to name it by.
-        shown = [topic for topic in shown if topic.name in topics]
-        for topic in shown:
-            topic.topic_id = topics[topic.name].topic_id
+) -> Steps[OffsetFetchResponseGroup]:
+    topics = services.metadata.image.topics
+    shown = []
+    for told in response.topics:
+        yield None
+        if not _is_visible(services, context, told.name):
+            continue
+        if context.version >= _FIRST_WITH_TOPIC_IDS:
+            if told.name not in topics:
+                # A topic that is gone has no id to name it by.
+                continue
+            told.topic_id = topics[told.name].topic_id
+        shown.append(told)
     response.topics = shown
     return response
 
 
-def _merged(
-    response: OffsetFetchResponseGroup,
-    wanted: list[OffsetFetchRequestTopics],
-    refused: list[OffsetFetchResponseTopics],
-) -> OffsetFetchResponseGroup:
-    if response.error_code == ErrorCode.NONE:
-        for asked, topic in zip(wanted, response.topics, strict=True):
-            topic.topic_id = asked.topic_id
-        response.topics += refused
-    return response
-
-
-def _refused(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="", error_code=error)
-            for index in topic.partition_indexes
-        ],
+def _refused(topic: OffsetFetchRequestTopics, error: ErrorCode) -> Steps[OffsetFetchResponseTopics]:
+    partitions = yield from each_of(
+        dict.fromkeys(topic.partition_indexes),
+        lambda index: OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=-1, metadata="", error_code=error
+        ),
     )
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def _for_one_group(
     group: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int
-) -> OffsetFetchResponse:
+) -> Steps[OffsetFetchResponse]:
     topics = group.topics
     if group.error_code and version < _FIRST_WITH_GROUP_ERROR:
         # There was no other place for the group's error than with each partition.
-        topics = [_refused(topic, ErrorCode.of(group.error_code)) for topic in asked.topics or []]
-    return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in topics
-        ],
+        topics = []
+        for topic in asked.topics or ():
+            topics.append((yield from _refused(topic, ErrorCode.of(group.error_code))))
+    response = OffsetFetchResponse(error_code=group.error_code, topics=[])
+    for each in topics:
+        yield None
+        partitions = yield from each_of(each.partitions, _in_old_shape)
+        response.topics.append(OffsetFetchResponseTopic(name=each.name, partitions=partitions))
+    return response
+
+
+def _in_old_shape(each: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=each.partition_index,
+        committed_offset=each.committed_offset,
+        committed_leader_epoch=each.committed_leader_epoch,
+        metadata=each.metadata,
+        error_code=each.error_code,
     )

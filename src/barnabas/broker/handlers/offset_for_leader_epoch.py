@@ -8,6 +8,7 @@ from __future__ import annotations
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_for_leader_epoch import (
@@ -23,15 +24,20 @@ API_KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 def handle(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+) -> Steps[OffsetForLeaderEpochResponse]:
     results = []
     for topic in request.topics:
-        if services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.TOPIC, topic.topic):
-            partitions = [_end_of_epoch(services, topic.topic, each) for each in topic.partitions]
-        else:
-            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            partitions = [EpochEndOffset(partition=each.partition, error_code=denied) for each in topic.partitions]
+        is_allowed = services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.TOPIC, topic.topic)
+        partitions = []
+        for each in topic.partitions:
+            if is_allowed:
+                partitions.append(_end_of_epoch(services, topic.topic, each))
+            else:
+                denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                partitions.append(EpochEndOffset(partition=each.partition, error_code=denied))
+            yield None
         results.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+        yield None
     return OffsetForLeaderEpochResponse(topics=results)
 
 

@@ -9,15 +9,15 @@ With one replica everything is known at once. Otherwise acks=-1 waits until the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
-from barnabas.broker.producing import NO_TRANSACTIONS, Produce
+from barnabas.broker.producing import NO_TRANSACTIONS, Produce, ProduceAnswer
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.wire.messages.produce import ProduceRequest
 
 API_KEY = ApiKey.PRODUCE
 
@@ -26,7 +26,7 @@ _ACKS: Final = (-1, 1, 0)
 
 def handle(
     services: Services, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+) -> ProduceAnswer | Steps[ProduceAnswer]:
     produce = Produce(services, context, request)
     if request.acks not in _ACKS:
         return produce.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: it must be -1, 0 or 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.answers import parked
@@ -13,6 +14,8 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 API_KEY = ApiKey.SYNC_GROUP
+#: No group with so many members would ever be stable.
+MAX_ELEMENTS: Final = 20_000
 
 #: From here on a member must say which protocol it believes to be in.
 _FIRST_WITH_PROTOCOL = 5

@@ -1,0 +1,262 @@
+"""Work on requests, cut into slices: whatever somebody asks for, the others get their turn every few milliseconds.
+
+A handler whose work grows with its request, or with what the node holds, is a generator. It yields after each item, and
+returns its answer. What it yields is None, or what it must have before it goes on:
+
+- a future: what others do for it.
+- `Room(size_bytes)`: memory for an answer that may be much larger than its question; once, before it is built.
+- `HEAVY`: the request holds so many elements that only one like it is worked on at a time. A few bytes of a request
+  become hundreds in memory; so the node holds one such heap, whoever sends how many of them.
+
+The number of items in a slice is fixed, and no clock is asked: a simulated node does the same in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
+from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST
+from barnabas.net import AnswerTooLargeError, Connection
+
+T = TypeVar("T")
+U = TypeVar("U")
+H = TypeVar("H", bound=Hashable)
+
+#: What the controller decides without a break: items, and settings or partitions of them.
+_ITEMS_PER_PART: Final = 64
+_COST_OF_PART: Final = 512
+#: An item takes a handler up to some 50 µs, so a slice stays below 10 ms.
+STEPS_PER_TURN: Final = 128
+
+
+class Room(NamedTuple):
+    """Yielded to have memory for an answer set aside: about as many bytes as it will take while it is built."""
+
+    size_bytes: int
+
+
+class Heavy:
+    """Yielded to become the one heavy request that is worked on."""
+
+
+HEAVY: Final = Heavy()
+
+Steps = Generator[Room | Heavy | asyncio.Future[Any] | None, None, T]
+
+
+class Turns:
+    """Drives the work on requests. `then` gets what came out, and whether it took more than one turn."""
+
+    def __init__(self) -> None:
+        self._heavy: Connection | None = None
+        self._forget_heavy: Callable[[], None] = _nothing
+        self._heavy_waiting: deque[_Work] = deque()
+
+    def start(
+        self,
+        connection: Connection,
+        steps: Steps[T],
+        then: Callable[[T, bool], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Do the first slice now, and the others in turns to come. If the peer is gone before, the rest is left undone.
+
+        Neither of the callbacks may raise.
+        """
+        _Work(self, connection, steps, then, failed).go_on()
+
+    def future(self, connection: Connection, steps: Steps[T]) -> asyncio.Future[T]:
+        """The same for those who wait."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def then(outcome: T, was_long: bool) -> None:
+            if not done.done():
+                done.set_result(outcome)
+
+        def failed(failure: Exception) -> None:
+            if not done.done():
+                done.set_exception(failure)
+
+        self.start(connection, steps, then, failed)
+        return done
+
+    def finished(self, connection: Connection) -> None:
+        """The request in process was answered, or is given up."""
+        if self._heavy is connection:
+            self._heavy = None
+            self._forget_heavy()
+            while self._heavy_waiting and self._heavy is None:
+                self._heavy_waiting.popleft().go_on_if_heavy()
+
+    def become_heavy(self, work: _Work) -> bool:
+        connection = work.connection
+        if self._heavy is connection:
+            return True
+        if self._heavy is not None:
+            self._heavy_waiting.append(work)
+            return False
+        self._heavy = connection
+        self._forget_heavy = connection.on_close(lambda: self.finished(connection))
+        return True
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Work:
+    """The work on one request."""
+
+    __slots__ = ("_failed", "_is_long", "_steps", "_then", "_turns", "connection")
+
+    def __init__(
+        self,
+        turns: Turns,
+        connection: Connection,
+        steps: Steps[T],
+        then: Callable[[T, bool], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.connection = connection
+        self._turns = turns
+        self._steps = steps
+        self._then = then
+        self._failed = failed
+        self._is_long = False
+
+    def go_on(self) -> None:
+        """One slice."""
+        if self._is_long and self.connection.is_closed:
+            self._give_up()
+            return
+        steps = self._steps
+        try:
+            for _ in range(STEPS_PER_TURN):
+                asked = next(steps)
+                if asked is not None and not self._gets(asked):
+                    self._is_long = True
+                    return
+        except StopIteration as end:
+            self._then(end.value, self._is_long)
+        except Exception as failure:
+            self._failed(failure)
+        else:
+            self._go_on_later()
+
+    def go_on_if_heavy(self) -> None:
+        """It is its turn to be the heavy one, if its peer is still there."""
+        if self.connection.is_closed:
+            self._give_up()
+        elif self._turns.become_heavy(self):
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        self._is_long = True
+        self.connection.go_on_later(self.go_on)
+
+    def _gets(self, asked: Room | Heavy | asyncio.Future[Any]) -> bool:
+        """Whether what it asks for is there. If not, the work goes on when it is."""
+        if isinstance(asked, asyncio.Future):
+            if not asked.done():
+                asked.add_done_callback(lambda _: self._go_on_later())
+            return asked.done()
+        if isinstance(asked, Heavy):
+            return self._turns.become_heavy(self)
+        try:
+            return self.connection.ask_room(asked.size_bytes, self._go_on_later)
+        except AnswerTooLargeError as refusal:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{refusal}: ask for less at a time") from None
+
+    def _give_up(self) -> None:
+        self._steps.close()
+        self._turns.finished(self.connection)
+        self.connection.finish_without_response()
+
+
+def at_once(steps: Steps[T]) -> T:
+    """All of it now; for work that is known to be small, and needs nothing."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        outcome: T = end.value
+        return outcome
+
+
+def each_of(items: Iterable[T], one: Callable[[T], U]) -> Steps[list[U]]:
+    """What `one` makes of each item, an item a step."""
+    made = []
+    for item in items:
+        made.append(one(item))
+        yield None
+    return made
+
+
+def chunks(items: list[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of at most `size`."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def parts_for_the_controller(
+    items: list[T], key: Callable[[T], Hashable], cost: Callable[[T], int]
+) -> Steps[list[list[T]]]:
+    """What the controller is asked to decide, in parts that it decides without a break.
+
+    Those with equal keys are in one part, so that it sees what is named twice; more than two of them say no more.
+    """
+    by_key: dict[Hashable, list[T]] = {}
+    total = 0
+    for item in items:
+        equal = by_key.setdefault(key(item), [])
+        if len(equal) < 2:
+            equal.append(item)
+            total += cost(item)
+        yield None
+    if len(items) <= _ITEMS_PER_PART and (total <= _COST_OF_PART or total > MAX_RECORDS_PER_REQUEST):
+        # As one, also if that is too much for one request: then it is refused as one.
+        return [items]
+    parts: list[list[T]] = []
+    room = 0
+    for equal in by_key.values():
+        yield None
+        room -= sum(map(cost, equal))
+        if room < 0 or len(parts[-1]) >= _ITEMS_PER_PART:
+            parts.append([])
+            room = _COST_OF_PART - sum(map(cost, equal))
+        parts[-1] += equal
+    return parts
+
+
+def once_each(items: Iterable[H]) -> Steps[list[H]]:
+    """The items without those that are named again."""
+    found: dict[H, None] = {}
+    for item in items:
+        found[item] = None
+        yield None
+    return list(found)
+
+
+def settled(answer: T | asyncio.Future[T]) -> Steps[T]:
+    """An answer, once it is there."""
+    return (yield from awaited(answer)) if isinstance(answer, asyncio.Future) else answer
+
+
+def awaited(answer: Awaitable[T]) -> Steps[T]:
+    """What others do, once it is done."""
+    deciding = asyncio.ensure_future(answer)
+    yield deciding
+    if deciding.cancelled():
+        raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, "what the request waited for was given up")
+    return deciding.result()
+
+
+def spent(items: int) -> Steps[None]:
+    """Several items were handled at once."""
+    for _ in range(items):
+        yield None
