@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.answers import all_of
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, once_each
+from barnabas.broker.turns import Steps, once_each, settled
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 API_KEY = ApiKey.DELETE_GROUPS
 
 
-def handle(
-    services: Services, context: RequestContext, request: DeleteGroupsRequest
-) -> Steps[DeleteGroupsResponse | asyncio.Future[DeleteGroupsResponse]]:
-    results: list[DeletableGroupResult | asyncio.Future[DeletableGroupResult]] = []
+def handle(services: Services, context: RequestContext, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:
+    deleting: list[DeletableGroupResult | asyncio.Future[DeletableGroupResult]] = []
     refused: list[DeletableGroupResult] = []
     for group_id in (yield from once_each(request.groups_names)):
         if services.authorizer.is_allowed(context, Operation.DELETE, Resource.GROUP, group_id):
-            results.append(services.groups.delete_group(group_id))
+            deleting.append(services.groups.delete_group(group_id))
         else:
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED
             refused.append(DeletableGroupResult(group_id=group_id, error_code=error))
         yield None
-    return all_of(results, lambda deleted: DeleteGroupsResponse(results=deleted + refused))
+    results = []
+    for each in deleting:
+        results.append((yield from settled(each)))
+        yield None
+    return DeleteGroupsResponse(results=results + refused)

@@ -1,0 +1,81 @@
+"""Counts what a node does in one callback of the event loop: calls of functions, whoever made them.
+
+The count does not rely on what the node's own parts say of their work: the interpreter reports every call. Work that
+was handed to another thread does not count, since nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from barnabas.testing.sim import loop as loop_module
+from barnabas.testing.sim.runtime import SimulatedRuntime
+
+
+class Meter:
+    """The most that was done in one callback since `reset`, and all of it together."""
+
+    def __init__(self) -> None:
+        self.most_calls = 0
+        self.total_calls = 0
+        self._calls = 0
+
+    def reset(self) -> None:
+        self.most_calls = self.total_calls = 0
+
+    def note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" or event == "c_call":
+            self._calls += 1
+
+    def run(self, callback: Callable[[], None]) -> None:
+        self._calls = 0
+        sys.setprofile(self.note)
+        try:
+            callback()
+        finally:
+            sys.setprofile(None)
+            self.most_calls = max(self.most_calls, self._calls)
+            self.total_calls += self._calls
+
+    @contextmanager
+    def pausing(self) -> Iterator[None]:
+        profile = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            yield
+        finally:
+            sys.setprofile(profile)
+
+
+@contextmanager
+def metered() -> Iterator[Meter]:
+    """Count every callback of simulated processes."""
+    meter = Meter()
+    offload = SimulatedRuntime.offload
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (loop_module._Handle, loop_module._TimerHandle):
+            run = kind._run
+
+            def counted(handle: Any, run: Callable[[Any], None] = run) -> None:
+                if handle.process is None:
+                    run(handle)
+                else:
+                    meter.run(lambda: run(handle))
+
+            patch.setattr(kind, "_run", counted)
+
+        def uncounted(runtime: SimulatedRuntime, work: Callable[[], Any]) -> Any:
+            def elsewhere() -> Any:
+                with meter.pausing():
+                    return work()
+
+            return offload(runtime, elsewhere)
+
+        patch.setattr(SimulatedRuntime, "offload", uncounted)
+        yield meter

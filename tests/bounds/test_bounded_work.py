@@ -1,0 +1,101 @@
+"""For every API and version: what is done in one turn of the loop is bounded, and all of it by what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from barnabas.broker.handlers import all_handlers
+from barnabas.testing.scripted_client import ScriptedClient
+from barnabas.testing.sim.network import Link
+from barnabas.testing.sim.world import World
+from barnabas.wire import Request, api
+from barnabas.wire.apis import Api
+from barnabas.wire.message import Listeners
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.bounds.meter import Meter, metered
+from tests.bounds.wide_requests import Known, wide_requests
+
+#: Calls of functions in one turn: some milliseconds.
+MOST_CALLS_IN_A_TURN = 25_000
+#: And for each byte of request and answer, beside what every request costs.
+MOST_CALLS_PER_BYTE = 24
+CALLS_OF_ANY_REQUEST = 20_000
+
+SERVED = [served for module in all_handlers() if (served := api(module.API_KEY)).listeners & Listeners.BROKER]
+
+
+async def prepared(client: ScriptedClient, name: str) -> Known:
+    """A topic and a group of this name, with an offset."""
+    topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[])
+    await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
+    await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[name]))
+    await asyncio.sleep(60)  # of virtual time, in which the groups are loaded
+    offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="m")
+    commit = OffsetCommitRequest(
+        group_id=name,
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequestTopic(name=name, partitions=[offset])],
+    )
+    assert (await client.ask(commit, 9)).topics[0].partitions[0].error_code == 0
+    metadata = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]))
+    return Known(name, metadata.topics[0].topic_id)
+
+
+async def ask_widely(world: World, served: Api, versions: list[int], count: int, meter: Meter) -> list[str]:
+    """Send all wide requests of an API; what was too much."""
+    node = await world.start_node(overrides={"auto.create.topics.enable": "false"})
+    known = await prepared(await world.client(node.bootstrap), "t")
+    too_much = []
+    for version in versions:
+        for request, path, saying in wide_requests(served.request, version, count, known):
+            meter.reset()
+            size_bytes = await _bytes_of(world, node.bootstrap, request, version)
+            allowed = CALLS_OF_ANY_REQUEST + MOST_CALLS_PER_BYTE * size_bytes
+            if meter.most_calls > MOST_CALLS_IN_A_TURN or meter.total_calls > allowed:
+                what = f"{served.key.camel_name} v{version} with {count} {saying} {path}"
+                too_much.append(
+                    f"{what}: {meter.most_calls} calls in a turn, {meter.total_calls} for {size_bytes} bytes"
+                )
+    return too_much
+
+
+async def _bytes_of(world: World, bootstrap: str, request: Request, version: int) -> int:
+    """Ask; how large request and answer were. It may be refused by closing the connection."""
+    client = await world.client(bootstrap, timeout_s=3600)
+    size_bytes = len(request.encode(version))
+    try:
+        answer: Any = await client.ask(request, version)
+        size_bytes += len(answer.encode(version))
+    except ConnectionError:
+        pass
+    await client.close()
+    return size_bytes
+
+
+def too_much_of(served: Api, versions: list[int], count: int) -> list[str]:
+    link = Link(min_delay_s=0.0001, max_delay_s=0.0002, window_bytes=1 << 30)
+    with metered() as meter, World(1, link=link, tolerates_logged_errors=True) as world:
+        return world.run(ask_widely(world, served, versions, count, meter))
+
+
+@pytest.mark.parametrize("served", SERVED, ids=lambda each: each.key.camel_name)
+def test_ten_thousand_elements_of_any_array_leave_others_their_turn(served: Api) -> None:
+    newest_old = next((version for version in reversed(list(served.served)) if not served.is_flexible(version)), None)
+    versions = sorted({served.served.high, served.served.low if newest_old is None else newest_old})
+    assert too_much_of(served, versions, 10_000) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("served", SERVED, ids=lambda each: each.key.camel_name)
+def test_a_million_elements_of_any_array_leave_others_their_turn(served: Api) -> None:
+    assert too_much_of(served, [served.served.high], 1_000_000) == []
