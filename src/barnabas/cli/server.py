@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -54,9 +55,8 @@ def start(properties: str, overrides: Sequence[str], daemon: bool, quiet: bool) 
 def _start_daemon(properties: str, overrides: Sequence[str]) -> None:
     """As Kafka's script: the output goes to a file below LOG_DIR. But wait until the node answers, or has failed."""
     log_file = Path(os.environ.get("LOG_DIR", "logs")) / "server.out"
-    log_file.parent.mkdir(parents=True, exist_ok=True)
     arguments = [each for text in overrides for each in ("--override", text)]
-    with log_file.open("ab") as log:
+    with _private_file(log_file) as log:
         start = log.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", "barnabas", "server", "start", os.path.abspath(properties), *arguments],
@@ -77,6 +77,14 @@ def _start_daemon(properties: str, overrides: Sequence[str]) -> None:
         text.seek(start)
         lines = text.read().strip().splitlines()
     raise BarnabasError(f"the node did not start: {lines[-1] if lines else 'it said nothing'} (see {log_file})")
+
+
+def _private_file(path: Path) -> BinaryIO:
+    """To be appended to. Like the node's own files, it is this user's alone, unless it is there already."""
+    from barnabas.storage.real_files import PRIVATE_FILE, RealFileSystem
+
+    RealFileSystem().make_directory(str(path.parent))
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE), "ab")
 
 
 @server.command()
