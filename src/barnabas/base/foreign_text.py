@@ -1,4 +1,4 @@
-"""Text that somebody else chose, made fit for a terminal or a log: nothing in it is obeyed, nothing in it is endless."""
+"""Text that somebody else chose, made fit for a terminal or a log: nothing in it is obeyed, nothing is endless."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONG_WORD: Final = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
 
 
 def escaped(text: str) -> str:
-    """One line without anything that is not shown as itself: `\\x1b` for the character that begins an escape sequence."""
+    """One line without anything that is not shown as itself: `\\x1b` for what begins an escape sequence."""
     return text if text.isprintable() else _ANYWHERE.sub(_escape, text)
 
 

@@ -1,7 +1,7 @@
 """What a node logs stays short and readable, whatever its clients send.
 
-A client chooses its id, its group's, topics, settings; all of it may end up in a line of the log, as often as the client
-likes. `LimitedHandler` stands before any handler of Python's `logging`:
+A client chooses its id, its group's, topics, settings; all of it may end up in a line of the log, as often as the
+client likes. `LimitedHandler` stands before any handler of Python's `logging`:
 - of each place in the code so many lines pass at once, and then one in a second; of those that do not, a line tells how
   many they were. What is critical always passes;
 - a line has a bounded length, endless ids in it are shortened, and control characters are escaped, so that nobody can
@@ -57,8 +57,8 @@ class _Allowance:
 
 
 class LimitedHandler(logging.Handler):
-    """See the module. `later(after_ms, action)` calls `action`, in whatever thread; without it, what was left out is told
-    with the next line that comes, or at the end."""
+    """See the module. `later(after_ms, action)` calls `action`, in whatever thread; without it, what was left out is
+    told with the next line that comes, or at the end."""
 
     def __init__(
         self, target: logging.Handler, monotonic_ms: Callable[[], int], later: Later = lambda after_ms, action: None
@@ -138,8 +138,8 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _trace_lines(text: str) -> str | None:
-    """A traceback ends with the text of an exception, which may be a client's. The first and the last lines of a long one
-    are kept: where it came from, and what it was."""
+    """A traceback ends with the text of an exception, which may be a client's. The first and the last lines of a long
+    one are kept: where it came from, and what it was."""
     if not text:
         return None
     lines = [_INDENT + one_line(each, MAX_LINE_BYTES) for each in text.splitlines()]

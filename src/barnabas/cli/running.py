@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import click
-
 from barnabas.base.errors import BarnabasError
 from barnabas.base.log_lines import LimitedHandler
 from barnabas.base.runtime import SystemClock
 from barnabas.broker.node import Node
 from barnabas.broker.settings import BrokerSettings
+from barnabas.cli.output import say
 from barnabas.net.runtime import SystemRuntime, run
 from barnabas.storage.files import FileSystem
 
@@ -68,7 +67,7 @@ async def _serve(node: Node) -> None:
         await node.stop()
         return
     starting.result()
-    click.echo(f"ready: bootstrap {node.bootstrap}")
+    say(f"ready: bootstrap {node.bootstrap}")
     sys.stdout.flush()
     failing = loop.create_task(node.failed())
     await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)

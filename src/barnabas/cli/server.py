@@ -15,6 +15,7 @@ from typing import BinaryIO
 import click
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.output import say
 
 
 @click.group()
@@ -70,7 +71,7 @@ def _start_daemon(properties: str, overrides: Sequence[str]) -> None:
             log.seek(start)
             ready = next((line for line in log if line.startswith(b"ready: ")), None)
         if ready is not None and ready.endswith(b"\n"):
-            click.echo(f"{ready.decode().strip()} (process {process.pid}, output in {log_file})")
+            say(f"{ready.decode().strip()} (process {process.pid}, output in {log_file})")
             return
         time.sleep(0.05)
     with log_file.open(encoding="utf-8", errors="replace") as text:
@@ -103,7 +104,7 @@ def stop(properties: str | None, timeout_s: float) -> None:
             if time.monotonic() > deadline:
                 raise BarnabasError(f"process {process_id} has not stopped after {timeout_s:g} s; it is still stopping")
             time.sleep(0.05)
-        click.echo(f"stopped: process {process_id}")
+        say(f"stopped: process {process_id}")
 
 
 def _running_nodes(properties: str | None) -> list[int]:

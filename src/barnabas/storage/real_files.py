@@ -35,7 +35,7 @@ T = TypeVar("T")
 # Leaves room for sockets under the usual limit of 1,024.
 DEFAULT_MAX_OPEN_FILES = 512
 
-#: What the logs hold is nobody's business but the node's. A umask may take more away; what is there already keeps its mode.
+#: What logs hold is nobody's business but the node's. A umask may take more away; what is there keeps its mode.
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
 
