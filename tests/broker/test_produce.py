@@ -336,7 +336,7 @@ def test_a_failed_disk_takes_its_partitions_offline_and_no_others() -> None:
     assert code_of(plane.fetch("t", version=5)) == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_a_full_disk_can_be_waited_for() -> None:
+def test_a_full_disk_can_be_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     disk = SimulatedDisk(Random(1))
     plane = DataPlane(disk)
     plane.create_topic("t")
@@ -347,6 +347,8 @@ def test_a_full_disk_can_be_waited_for() -> None:
     assert "the disk is full" in (refused.error_message or "")
     disk.capacity_bytes = None
     assert plane.append("t", b"y").base_offset == 1
+    assert [each.levelname for each in caplog.records] == ["ERROR", "WARNING"]
+    assert "log directory /one: the disk is full" in caplog.messages[0]
 
 
 def test_after_a_restart_the_log_of_another_topic_with_the_same_name_is_not_used() -> None:

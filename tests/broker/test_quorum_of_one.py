@@ -242,7 +242,7 @@ def test_an_owner_that_cannot_follow_ends_the_quorum() -> None:
     run(story())
 
 
-def test_a_full_disk_refuses_a_change_and_the_next_one_goes_through() -> None:
+def test_a_full_disk_refuses_a_change_and_the_next_one_goes_through(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         disk = formatted_disk()
         running = await started(disk)
@@ -256,6 +256,9 @@ def test_a_full_disk_refuses_a_change_and_the_next_one_goes_through() -> None:
         await running.quorum.stop()
 
     run(story())
+    full, over = (each.getMessage() for each in caplog.records)
+    assert "__cluster_metadata-0: the disk is full; refused" in full
+    assert "__cluster_metadata-0 works again" in over
 
 
 def test_stopping_commits_what_was_appended_and_takes_nothing_more() -> None:

@@ -62,6 +62,11 @@ def test_it_is_formatted_started_and_stopped_as_kafka_is(folder: Path) -> None:
     assert stopped.startswith("stopped: process ")
     assert (folder / "logs-a/.kafka_cleanshutdown").exists()
     assert (folder / "logs-b/.kafka_cleanshutdown").exists()
+    made = [folder / name for name in ("logs", "logs-a", "logs-b")]
+    made += [each for directory in made for each in directory.rglob("*")]
+    assert (folder / "logs/server.out") in made
+    assert (folder / "logs-a/__cluster_metadata-0/00000000000000000000.log") in made
+    assert not [(each, oct(each.stat().st_mode)) for each in made if each.stat().st_mode & 0o077]
 
 
 def test_overrides_stand_over_the_file(folder: Path) -> None:

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from barnabas.base.log_lines import LINES_AT_ONCE
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.cli.processes import TIMEOUT_S, refused, running
+from tests.compat.mock_cluster import Connection
 
 ANYWHERE = ("up", "--listen", "127.0.0.1:0")
 
@@ -129,3 +132,19 @@ def test_wrong_calls_are_explained(tmp_path: Path, arguments: tuple[str, ...]) -
     assert code in (1, 2)
     assert told.startswith("barnabas: ")
     assert not list(tmp_path.iterdir())
+
+
+def test_clients_neither_fill_nor_forge_the_log(tmp_path: Path) -> None:
+    with running(*ANYWHERE, "--ephemeral", folder=tmp_path) as (_, bootstrap):
+        host, _, port = bootstrap.rpartition(":")
+        client = Connection(host, int(port))
+        for number in range(300):
+            name = f"{number} CRITICAL\n\x1b[2J" + "i" * 32_000
+            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000)
+            client.call(request, InitProducerIdResponse, 4)
+        client.close()
+    *lines, last = (tmp_path / "node.log").read_text().splitlines()
+    assert LINES_AT_ONCE <= len(lines) < 2 * LINES_AT_ONCE
+    assert max(map(len, lines)) < 1000
+    assert all(" WARNING barnabas.broker: " in line and line.isprintable() for line in lines)
+    assert f"… and {300 - len(lines)} more like it (init_producer_id.py:" in last

@@ -150,7 +150,7 @@ def test_a_corrupt_log_is_not_compacted_but_stays_readable() -> None:
     fill(log, 120)
     file = log.segments[0].file
     file.write_at(80, b"\xff\xff")
-    directory = LogDirectory(disk, "/data")
+    directory = LogDirectory(disk, "/data", lambda: 0)
     directory.open()
     directory.logs[PARTITION] = log
     cleaner = LogCleaner(InlineRuntime(), CleanerOptions())

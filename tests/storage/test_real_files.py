@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.storage.files import read_file
+from barnabas.storage.files import read_file, replace_file
 from barnabas.storage.real_files import RealFile, RealFileSystem
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
@@ -295,3 +296,55 @@ def test_what_is_not_in_memory_is_not_waited_for(tmp_path: Path, monkeypatch: py
 def test_a_disk_has_a_size(tmp_path: Path) -> None:
     space = RealFileSystem().space(str(tmp_path))
     assert 0 < space.usable_bytes <= space.total_bytes
+
+
+def mode(path: Path) -> str:
+    return oct(path.stat().st_mode & 0o777)
+
+
+@pytest.fixture
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("umask", [0o000, 0o022], indirect=True)
+def test_what_is_made_is_its_owners_alone(tmp_path: Path) -> None:
+    files = RealFileSystem()
+    files.make_directory(f"{tmp_path}/above/below")
+    files.open(f"{tmp_path}/above/below/file", create=True).close()
+    files.lock(f"{tmp_path}/above/below/.lock").release()
+    replace_file(files, f"{tmp_path}/above/checkpoint", b"text")
+    assert [mode(tmp_path / each) for each in ("above", "above/below")] == ["0o700", "0o700"]
+    made = ("above/below/file", "above/below/.lock", "above/checkpoint")
+    assert [mode(tmp_path / each) for each in made] == ["0o600"] * 3
+    files.make_read_only(f"{tmp_path}/above/checkpoint")
+    assert mode(tmp_path / "above/checkpoint") == "0o400"
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("umask", [0o277], indirect=True)
+def test_a_umask_may_take_more_away(tmp_path: Path) -> None:
+    files = RealFileSystem()
+    files.open(f"{tmp_path}/file", create=True).close()
+    files.make_directory(f"{tmp_path}/directory")
+    assert (mode(tmp_path / "file"), mode(tmp_path / "directory")) == ("0o400", "0o500")
+
+
+def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "directory/file").touch()
+    for path, wide in ((tmp_path / "directory", 0o755), (tmp_path / "directory/file", 0o644)):
+        path.chmod(wide)
+    files = RealFileSystem()
+    files.make_directory(f"{tmp_path}/directory")
+    files.open(f"{tmp_path}/directory/file", create=True).close()
+    assert (mode(tmp_path / "directory"), mode(tmp_path / "directory/file")) == ("0o755", "0o644")
+
+
+def test_a_file_in_the_place_of_a_directory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        RealFileSystem().make_directory(f"{tmp_path}/file")

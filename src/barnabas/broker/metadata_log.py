@@ -39,6 +39,7 @@ from barnabas.storage.checkpoints import read_topic_id, write_topic_id
 from barnabas.storage.directories import METADATA_PARTITION
 from barnabas.storage.files import FileSystem, directory_of, join, read_file, replace_file
 from barnabas.storage.log import FlushJob
+from barnabas.storage.passing_trouble import PassingTrouble
 from barnabas.storage.recovery import load_log
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import PreparedAppend
@@ -134,6 +135,7 @@ class MetadataLog:
             now_ms=runtime.clock.now_ms(),
             randomness=runtime.randomness,
         )
+        self._log.trouble = PassingTrouble(directory, runtime.clock.monotonic_ms)
         self._snapshots = find_snapshots(files, directory)
         self._facts = {each: self._facts_of(each) for each in self._snapshots}
         # Snapshots that were retired, and when their files may go.

@@ -11,7 +11,7 @@ import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.main import FAILED
-from barnabas.cli.output import is_terminal, print_json, print_table
+from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 
 if TYPE_CHECKING:
     from barnabas.client.settings import AdminSettings
@@ -172,13 +172,13 @@ def offers(offered: dict[int, tuple[int, int]]) -> list[Offer]:
 
 def _show(broker: Broker, answer: list[Offer] | BarnabasError) -> None:
     if isinstance(answer, BarnabasError):
-        click.echo(f"{broker} -> ERROR: {answer}")
+        say(shown(f"{broker} -> ERROR: {answer}"))
     elif is_terminal():
         rows = [(each.name, each.key, each.range_text or "not supported", each.usable.strip(" []")) for each in answer]
         print_table(("request", "key", "versions", ""), rows, title=str(broker))
     else:
         lines = ",\n".join(f"\t{each}" for each in answer)
-        click.echo(f"{broker} -> (\n{lines}\n)")
+        say(f"{shown(broker)} -> (\n{lines}\n)")
 
 
 def _values(broker: Broker, answer: list[Offer] | BarnabasError) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import click
 
 from barnabas.base.properties import load_properties_file
 from barnabas.cli.kafka_options import Given, KafkaTool
+from barnabas.cli.output import say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,7 +25,7 @@ class ParserTool(KafkaTool):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
-            click.echo(ctx.get_help())
+            say(ctx.get_help())
             ctx.exit(0)
         return super().parse_args(ctx, list(self._spread(args)))
 
@@ -45,7 +46,7 @@ def deprecated(given: Given, old: str, new: str) -> None:
     """An option that has a new name: both at once are one too many, and the old one is told about."""
     given.exclude(new, old)
     if old in given:
-        click.echo(f"Warning: {old} is deprecated; use {new}", err=True)
+        say(f"Warning: {old} is deprecated; use {new}", err=True)
 
 
 def old_name(name: str, parameter: str, new: str, **more: Any) -> Callable[[F], F]:

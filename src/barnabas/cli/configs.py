@@ -10,6 +10,7 @@ import click
 
 from barnabas.cli.admin_options import Cluster
 from barnabas.cli.kafka_options import Given, KafkaTool, action, connection, flag
+from barnabas.cli.output import say
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
@@ -247,6 +248,6 @@ def _tell_done(wanted: Wanted) -> None:
         ]
         print_json({"entities": entities, "set": sorted(wanted.add), "deleted": list(wanted.delete)})
     elif name:
-        click.echo(f"Completed updating config for {kind[:-1]} {name}.")
+        say(f"Completed updating config for {kind[:-1]} {name}.")
     else:
-        click.echo(f"Completed updating default config for {kind} in the cluster.")
+        say(f"Completed updating default config for {kind} in the cluster.")

@@ -9,7 +9,7 @@ import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.configs import CLIENTS, DEFAULT, IPS, USERS, Wanted
-from barnabas.cli.output import is_terminal, print_json, print_table
+from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin, QuotaEntity, QuotaName, ScramMechanism
@@ -139,12 +139,12 @@ async def describe(admin: Admin, wanted: Wanted) -> None:
         for user, found in credentials.items()
     ]
     if is_terminal():
-        print_table(("entity", "settings"), [(who, "\n".join(what)) for who, what in (*rows, *secrets)])
+        print_table(("entity", "settings"), [(who, what) for who, what in (*rows, *secrets)])
         return
     for who, what in rows:
-        click.echo(f"Quota configs for {who} are {', '.join(what)}")
+        say(shown(f"Quota configs for {who} are {', '.join(what)}"))
     for who, what in secrets:
-        click.echo(f"SCRAM credential configs for {who} are {', '.join(what)}")
+        say(shown(f"SCRAM credential configs for {who} are {', '.join(what)}"))
 
 
 async def _credentials(admin: Admin, wanted: Wanted) -> dict[str, list[tuple[str, int]]]:

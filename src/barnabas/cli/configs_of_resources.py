@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.configs import BROKER_LOGGERS, BROKERS, CLIENT_METRICS, DEFAULT, GROUPS, TOPICS, Wanted
-from barnabas.cli.output import is_terminal, print_json, print_table
+from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 from barnabas.cli.progress import progress
 from barnabas.net.errors import UnsupportedRequestError
 
@@ -61,7 +59,7 @@ async def describe(admin: Admin, wanted: Wanted) -> None:
         if wanted.as_json:
             print_json([])
         else:
-            click.echo(f"The {kind[:-1]} '{names[0]}' doesn't exist and doesn't have dynamic config.")
+            say(f"The {kind[:-1]} '{names[0]}' doesn't exist and doesn't have dynamic config.")
         return
     found: list[dict[str, Any]] = []
     with progress(f"asking for {kind}", len(names)) as step:
@@ -122,10 +120,11 @@ def _show(kind: str, name: str, entries: list[ConfigEntry], with_all: bool) -> N
         rows = [(entry.name, _text(entry.value), entry.source.name.lower(), _synonyms(entry)) for entry in entries]
         print_table(("name", "value", "source", "otherwise"), rows, title=title)
         return
-    click.echo(title)
+    say(shown(title))
     for entry in entries:
         sensitive = str(entry.is_sensitive).lower()
-        click.echo(f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{_synonyms(entry)}}}")
+        line = f"{entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{_synonyms(entry)}}}"
+        say(f"  {shown(line)}")
 
 
 def _synonyms(entry: ConfigEntry) -> str:

@@ -7,17 +7,17 @@ import random
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.client_options import deprecated, file_settings, key_values, merged, old_name
-from barnabas.cli.formatters import DefaultFormatter, Formatter, formatter
+from barnabas.cli.formatters import DefaultFormatter, Formatter, VisibleOutput, formatter
 from barnabas.cli.kafka_options import Given, KafkaTool, version_option
 from barnabas.cli.main import FAILED, tell
-from barnabas.cli.output import is_terminal
+from barnabas.cli.output import is_terminal, is_watched, say
 from barnabas.cli.stopping import Stop
 from barnabas.cli.topic_filters import topic_pattern
 
@@ -52,6 +52,7 @@ _CLIENT_ID: Final = "console-consumer"
 @click.option("--command-config", metavar="FILE", help="A file of settings of the consumer.")
 @old_name("--consumer.config", "old_config", "--command-config", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Each record as a line of JSON.")
+@click.option("--raw", is_flag=True, help="Send the bytes of records to a terminal as they are.")
 @version_option()
 @click.pass_context
 def console_consumer(ctx: click.Context, /, **options: Any) -> int:
@@ -70,6 +71,9 @@ def console_consumer(ctx: click.Context, /, **options: Any) -> int:
       null.literal=null        what is shown for null
       key.deserializer, value.deserializer, headers.deserializer
 
+    A terminal obeys control characters, whoever wrote them. So there, those of records are shown as \\x1b; with --raw
+    they are sent as they are. Into files and pipes the bytes always go unchanged, as Kafka's tool writes them.
+
     \b
     Examples:
       barnabas console-consumer --bootstrap-server 127.0.0.1:9092 --topic clicks --from-beginning
@@ -87,7 +91,10 @@ def console_consumer(ctx: click.Context, /, **options: Any) -> int:
         with Consumer(settings) as consumer:
             stop.react(consumer.wakeup)
             _begin(consumer, options, where)
-            showing = _Showing(consumer, shown, stop, skips_errors=options["skip_message_on_error"])
+            output = sys.stdout.buffer
+            if _is_careful(options) and not isinstance(shown, DefaultFormatter):
+                output = cast(BinaryIO, VisibleOutput(output))
+            showing = _Showing(consumer, shown, stop, output, skips_errors=options["skip_message_on_error"])
             try:
                 showing.run(options["max_messages"], options["timeout_ms"])
             except BarnabasError as problem:
@@ -95,9 +102,9 @@ def console_consumer(ctx: click.Context, /, **options: Any) -> int:
                 showing.has_failed = True
         if hasattr(shown, "close"):
             shown.close()
-        click.echo(f"Processed a total of {showing.count} messages", err=True)
+        say(f"Processed a total of {showing.count} messages", err=True)
         if options["enable_systest_events"]:
-            click.echo("shutdown_complete")
+            say("shutdown_complete")
         return FAILED if showing.has_failed else stop.exit_code
 
 
@@ -161,7 +168,12 @@ def _formatter(given: Given, options: dict[str, Any]) -> Formatter:
     shown = formatter("json" if options["as_json"] else options["formatter_name"], settings)
     if isinstance(shown, DefaultFormatter):
         shown.is_coloured = is_terminal()
+        shown.is_careful = _is_careful(options)
     return shown
+
+
+def _is_careful(options: dict[str, Any]) -> bool:
+    return is_watched() and not options["raw"]
 
 
 def _begin(consumer: Consumer, options: dict[str, Any], where: str | int) -> None:
@@ -184,14 +196,16 @@ def _begin(consumer: Consumer, options: dict[str, Any], where: str | int) -> Non
 class _Showing:
     """Shows records until there were enough of them, none come any more, or somebody wants it to end."""
 
-    def __init__(self, consumer: Consumer, shown: Formatter, stop: Stop, *, skips_errors: bool) -> None:
+    def __init__(
+        self, consumer: Consumer, shown: Formatter, stop: Stop, output: BinaryIO, *, skips_errors: bool
+    ) -> None:
         self.count = 0
         self.has_failed = False
         self._consumer = consumer
         self._formatter = shown
         self._stop = stop
         self._skips_errors = skips_errors
-        self._output = sys.stdout.buffer
+        self._output = output
 
     def run(self, limit: int, timeout_ms: int | None) -> None:
         from barnabas.client.errors import WakeupError
@@ -224,7 +238,7 @@ class _Showing:
         except BrokenPipeError:
             # Nobody knows how much of this was still read, so all of it is given back.
             self._give_back(records)
-            click.echo("nobody reads standard output any more: the consumer ends", err=True)
+            say("nobody reads standard output any more: the consumer ends", err=True)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return False
         except BaseException:

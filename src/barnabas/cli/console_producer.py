@@ -14,6 +14,7 @@ from barnabas.cli.client_options import deprecated, file_settings, key_values, m
 from barnabas.cli.kafka_options import Given, KafkaTool, version_option
 from barnabas.cli.line_readers import ReadRecord, RecordReader, StandardInput, record_reader
 from barnabas.cli.main import FAILED, tell
+from barnabas.cli.output import say
 from barnabas.cli.stopping import Stop, StoppedError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def console_producer(ctx: click.Context, /, **options: Any) -> int:
     deprecated(given, "--producer-property", "--command-property")
     deprecated(given, "--property", "--reader-property")
     if "--max-partition-memory-bytes" in given:
-        click.echo("Warning: --max-partition-memory-bytes is deprecated; use --batch-size", err=True)
+        say("Warning: --max-partition-memory-bytes is deprecated; use --batch-size", err=True)
     reader = record_reader(options["line_reader"], _reader_settings(options))
     from barnabas import Producer
 

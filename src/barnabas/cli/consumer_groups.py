@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin_options import Cluster, reason
 from barnabas.cli.kafka_options import Given, KafkaTool, action, connection, flag
 from barnabas.cli.main import FAILED
-from barnabas.cli.output import is_terminal, print_json, print_table
+from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin, GroupListing
@@ -192,9 +192,9 @@ def _validate(regex: str, as_json: bool) -> int:
     if as_json:
         print_json({"regex": regex, "valid": problem is None, "problem": problem})
     elif problem is None:
-        click.echo(f"The regular expression `{regex}` is valid.")
+        say(f"The regular expression `{regex}` is valid.")
     else:
-        click.echo(f"The regular expression `{regex}` is invalid: {problem}.")
+        say(f"The regular expression `{regex}` is invalid: {problem}.")
     return 0
 
 
@@ -241,7 +241,7 @@ async def _list(admin: Admin, wanted: Wanted) -> int:
     if "--state" in wanted.given:
         columns.append(("STATE", [str(each.state) for each in listings]))
     headings = [heading for heading, _ in columns]
-    rows = list(zip(*(cells for _, cells in columns), strict=True))
+    rows = list(zip(*(map(shown, cells) for _, cells in columns), strict=True))
     if wanted.as_json:
         plain = [(each.group_id, str(each.type), str(each.state)) for each in listings]
         print_json([{"group": group, "type": kind, "state": state} for group, kind, state in plain])
@@ -249,11 +249,11 @@ async def _list(admin: Admin, wanted: Wanted) -> int:
         print_table(headings, rows)
     elif len(columns) == 1:
         for (group,) in rows:
-            click.echo(group)
+            say(group)
     else:
         first = max([MIN_WIDTH, *(len(row[0]) for row in rows)]) + 10
         for row in (headings, *rows):
-            click.echo(" ".join([row[0].ljust(first), *(cell.ljust(20) for cell in row[1:])]))
+            say(" ".join([row[0].ljust(first), *(cell.ljust(20) for cell in row[1:])]))
     return 0
 
 
@@ -270,20 +270,20 @@ async def _delete(admin: Admin, wanted: Wanted) -> int:
     except BrokerError as problem:
         failed = dict.fromkeys(ids, problem)
     deleted = [each for each in ids if each not in failed]
-    names = ", ".join(f"'{each}'" for each in deleted)
+    names = ", ".join(f"'{shown(each)}'" for each in deleted)
     if wanted.as_json:
         print_json(
             [{"group": each, "deleted": True} for each in deleted]
             + [{"group": each, "deleted": False, "error": reason(error)} for each, error in failed.items()]
         )
     elif not failed:
-        click.echo(f"Deletion of requested consumer groups ({names}) was successful.")
+        say(f"Deletion of requested consumer groups ({names}) was successful.")
     else:
-        click.echo("\nError: Deletion of some consumer groups failed:")
+        say("\nError: Deletion of some consumer groups failed:")
         for each, error in failed.items():
-            click.echo(f"* Group '{each}' could not be deleted due to: {reason(error)}")
+            say(f"* Group '{shown(each)}' could not be deleted due to: {reason(error)}")
         if deleted:
-            click.echo(f"\nThese consumer groups were deleted successfully: {names}")
+            say(f"\nThese consumer groups were deleted successfully: {names}")
     return FAILED if failed else 0
 
 
@@ -334,14 +334,14 @@ def _show_deleted_offsets(
         )
         return
     if whole is None:
-        click.echo(f"Request succeeded for deleting offsets from group {group}.")
+        say(f"Request succeeded for deleting offsets from group {shown(group)}.")
     else:
-        click.echo(f"\nError: {reason(whole)}")
+        say(f"\nError: {reason(whole)}")
     rows = [
         (
-            each.topic,
+            shown(each.topic),
             str(each.partition) if each.partition >= 0 else "-",
-            "Successful" if error is None else f"Error: {reason(error)}",
+            "Successful" if error is None else shown(f"Error: {reason(error)}"),
         )
         for each, error in sorted(outcome.items(), key=lambda item: item[0])
     ]
@@ -350,6 +350,6 @@ def _show_deleted_offsets(
         print_table(headings, rows)
         return
     width = max(MIN_WIDTH, *(len(row[0]) for row in rows))
-    click.echo()
+    say()
     for topic, partition, status in (headings, *rows):
-        click.echo(f"{topic.ljust(width)} {partition.ljust(10)} {status.ljust(15)}")
+        say(f"{topic.ljust(width)} {partition.ljust(10)} {status.ljust(15)}")

@@ -19,7 +19,7 @@ from barnabas.cli.admin_options import reason
 from barnabas.cli.consumer_groups import SCENARIOS, Wanted
 from barnabas.cli.consumer_groups_shown import Column, describe_groups, group_failure, show
 from barnabas.cli.main import FAILED, tell
-from barnabas.cli.output import print_json
+from barnabas.cli.output import is_watched, print_json, say, shown
 from barnabas.cli.partitions import parse_partitions
 from barnabas.cli.progress import progress
 
@@ -40,9 +40,7 @@ async def reset(admin: Admin, wanted: Wanted, groups: Sequence[str]) -> int:
 
     given = wanted.given
     if not given.among(("--dry-run", "--execute")):
-        click.echo(
-            "WARN: nothing is changed, since --execute is missing; say --dry-run to be shown this only.", err=True
-        )
+        say("WARN: nothing is changed, since --execute is missing; say --dry-run to be shown this only.", err=True)
     scenario = given.exactly_one(*SCENARIOS)
     plan = Plan(admin, wanted, scenario)
     await plan.start()
@@ -71,7 +69,7 @@ async def reset(admin: Admin, wanted: Wanted, groups: Sequence[str]) -> int:
             step()
     _show(found, wanted)
     for problem in problems:
-        tell(problem)
+        tell(shown(problem))
     return FAILED if problems or plan.has_gaps else 0
 
 
@@ -133,7 +131,7 @@ class Plan:
     async def _from_file(self, group: str) -> Offsets:
         if group not in self._file:
             self.has_gaps = True
-            tell(f"--from-file: there is nothing for group '{group}' in the file")
+            tell(f"--from-file: there is nothing for group '{shown(group)}' in the file")
             return {}
         await self._check(self._file[group])
         return await self._within_range(self._file[group])
@@ -186,7 +184,7 @@ class Plan:
         found = await self._listed(partitions, OffsetSpec.at(self._timestamp_ms))
         rest = [each for each in partitions if found[each] == _UNKNOWN_OFFSET]
         for topic, number in rest:
-            click.echo(
+            say(
                 f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known offset.",
                 err=True,
             )
@@ -205,7 +203,7 @@ class Plan:
             if found[each] != offset:
                 which = "higher than latest" if offset > end[each] else "lower than earliest"
                 text = f"WARN: New offset ({offset}) is {which} offset for topic partition {each}."
-                click.echo(f"{text} Value will be set to {found[each]}", err=True)
+                say(f"{text} Value will be set to {found[each]}", err=True)
         return found
 
 
@@ -267,8 +265,10 @@ def _show(found: Mapping[str, Offsets], wanted: Wanted) -> None:
         names = ("group", "topic", "partition", "newOffset")
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     elif "--export" in wanted.given:
+        # For `--from-file`, which must find the names as they are; only at a terminal do people look at it.
+        cells = [[shown(each) for each in row] for row in rows] if is_watched() else rows
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows(row[1:] if len(wanted.groups) == 1 else row for row in rows)
+        writer.writerows(row[1:] if len(wanted.groups) == 1 else row for row in cells)
     elif found:
         columns = [Column("GROUP", grows=True), Column("TOPIC", grows=True), Column("PARTITION", 10)]
         show([*columns, Column("NEW-OFFSET", 0)], rows)

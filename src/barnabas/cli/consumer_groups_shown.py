@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import click
-
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin_options import reason
 from barnabas.cli.consumer_groups import MIN_WIDTH, Wanted
 from barnabas.cli.main import FAILED, tell
-from barnabas.cli.output import is_terminal, print_json, print_table
+from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 from barnabas.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -92,15 +90,15 @@ async def describe_groups(
 
 def group_failure(group_id: str, error: Exception) -> str:
     if isinstance(error, BrokerError) and error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-        return f"consumer group '{group_id}' does not exist"
-    return f"consumer group '{group_id}': {reason(error)}"
+        return f"consumer group '{shown(group_id)}' does not exist"
+    return f"consumer group '{shown(group_id)}': {reason(error)}"
 
 
 def _warn(group: GroupDescription) -> None:
     if group.state == "Empty":
-        click.echo(f"\nConsumer group '{group.group_id}' has no active members.", err=True)
+        say(f"\nConsumer group '{shown(group.group_id)}' has no active members.", err=True)
     elif group.state in _REBALANCING:
-        click.echo(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", err=True)
+        say(f"\nWarning: Consumer group '{shown(group.group_id)}' is rebalancing.", err=True)
 
 
 async def _offsets(admin: Admin, group: GroupDescription, wanted: Wanted) -> dict[str, Any]:
@@ -261,7 +259,7 @@ def _state(group: GroupDescription, wanted: Wanted) -> dict[str, Any]:
 
 def show(columns: Sequence[Column], rows: Sequence[Sequence[object]], *, end: str = "") -> None:
     """A table; in plain text with the widths that Kafka's tool has, after an empty line."""
-    cells = [[NONE if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [[NONE if cell is None else shown(cell) for cell in row] for row in rows]
     headings = [column.heading for column in columns]
     if is_terminal():
         print_table(headings, cells)
@@ -270,6 +268,6 @@ def show(columns: Sequence[Column], rows: Sequence[Sequence[object]], *, end: st
         max([column.width, *(len(row[index]) for row in cells)]) if column.grows else column.width
         for index, column in enumerate(columns)
     ]
-    click.echo()
+    say()
     for row in (headings, *cells):
-        click.echo(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + end)
+        say(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + end)

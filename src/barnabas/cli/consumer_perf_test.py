@@ -13,7 +13,7 @@ import click
 from barnabas.cli.client_options import deprecated, file_settings, key_values, old_name
 from barnabas.cli.java_dates import java_date_format
 from barnabas.cli.kafka_options import Given, KafkaTool, version_option
-from barnabas.cli.output import print_json
+from barnabas.cli.output import print_json, say
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
 from barnabas.cli.stopping import Stop
 from barnabas.cli.topic_filters import topic_pattern
@@ -85,7 +85,7 @@ def consumer_perf_test(ctx: click.Context, /, **options: Any) -> int:
     from barnabas import Consumer
 
     if not options["hide_header"] and not as_json:
-        click.echo(f"{'time, threadId' if is_detailed else 'start.time, end.time'}, {_HEADER}")
+        say(f"{'time, threadId' if is_detailed else 'start.time, end.time'}, {_HEADER}")
     with Stop() as stop:
         with Consumer(settings) as consumer:
             stop.react(consumer.wakeup)
@@ -99,7 +99,7 @@ def consumer_perf_test(ctx: click.Context, /, **options: Any) -> int:
             metrics = consumer.metrics() if options["with_metrics"] else None
             run.finish()
         if not is_complete and not stop.is_asked_for:
-            click.echo(
+            say(
                 "WARNING: Exiting before consuming the expected number of records: timeout "
                 f"({options['timeout']} ms) exceeded. You can use the --timeout option to increase the timeout.",
                 err=as_json,
@@ -190,7 +190,7 @@ class _Run:
         count, size_bytes = self.count - self._told_count, self.size_bytes - self._told_bytes
         elapsed, joining = now - self._window, self.joining.window_s
         total_mib = self.size_bytes / MIB
-        click.echo(
+        say(
             f"{self._show_time(self._wall_start + now - self._start)}, 0, {total_mib:.4f}, "
             f"{size_bytes / MIB / elapsed:.4f}, {self.count}, {count / elapsed:.4f}, "
             + _fetching(size_bytes, count, elapsed, joining)
@@ -214,7 +214,7 @@ class _Run:
         elapsed = max(self._end - self._start, 0.001)
         total_mib = self.size_bytes / MIB
         times = (self._show_time(each) for each in (self._wall_start, self._wall_start + elapsed))
-        click.echo(
+        say(
             f"{', '.join(times)}, {total_mib:.4f}, {total_mib / elapsed:.4f}, {self.count}, "
             f"{self.count / elapsed:.4f}, " + _fetching(self.size_bytes, self.count, elapsed, self.joining.total_s)
         )

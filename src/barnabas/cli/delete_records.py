@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin_options import Cluster, reason
 from barnabas.cli.kafka_options import Given, KafkaTool, connection
 from barnabas.cli.main import FAILED
-from barnabas.cli.output import is_terminal, print_json, print_table
+from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
@@ -40,7 +40,7 @@ def delete_records(
     Given(ctx).need("--bootstrap-server", "--offset-json-file")
     wanted = parse_offsets(Path(offset_json_file).read_bytes(), offset_json_file)
     if not as_json:
-        click.echo("Executing records delete operation")
+        say("Executing records delete operation")
     outcome = Cluster(bootstrap_server, command_config).run(lambda admin: _delete(admin, wanted))
     _show(outcome, as_json)
     return FAILED if any(isinstance(each, Exception) for each in outcome.values()) else 0
@@ -94,14 +94,14 @@ def _show(outcome: dict[TopicPartition, int | Exception], as_json: bool) -> None
     if as_json:
         print_json([_values(*each) for each in outcome.items()])
         return
-    click.echo("Records delete operation completed:")
+    say("Records delete operation completed:")
     if is_terminal():
         rows = [(*key, reason(each) if isinstance(each, Exception) else each) for key, each in outcome.items()]
         print_table(("topic", "partition", "first offset"), rows)
         return
     for key, each in outcome.items():
         told = f"error: {reason(each)}" if isinstance(each, Exception) else f"low_watermark: {each}"
-        click.echo(f"partition: {key}\t{told}")
+        say(f"partition: {shown(key)}\t{shown(told)}")
 
 
 def _values(key: TopicPartition, outcome: int | Exception) -> dict[str, Any]:

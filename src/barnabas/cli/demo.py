@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.output import is_terminal
+from barnabas.cli.output import is_terminal, say
 from barnabas.cli.stopping import Stop, StoppedError
 from barnabas.net.errors import ListenError
 from barnabas.spark.demo.story import LOWEST_RATE
@@ -125,9 +125,9 @@ def _write_clicks(
         create_topics(bootstrap_servers)
     finally:
         stop.is_interruptible = False
-    click.echo(f"writing clicks to {bootstrap_servers}, {rate} in a second; Ctrl-C ends it")
+    say(f"writing clicks to {bootstrap_servers}, {rate} in a second; Ctrl-C ends it")
     written = write_clicks(bootstrap_servers, rate=rate, seed=seed, seconds=seconds, told_to_stop=told_to_stop)
-    click.echo(
+    say(
         f"{written.clicks:,} clicks ({written.broken:,} broken), "
         f"{written.users:,} users ({written.users_gone:,} more are gone)"
     )
@@ -157,10 +157,10 @@ class _Lines:
     def __call__(self, picture: Picture) -> None:
         last = self._last
         if last is None:
-            click.echo(f"node at {picture.bootstrap_servers}; look into it with: {picture.hint}")
+            say(f"node at {picture.bootstrap_servers}; look into it with: {picture.hint}")
         elif picture.phase == last.phase and picture.elapsed_s < last.elapsed_s + _LINE_EVERY_S:
             return
-        click.echo(self._line(picture))
+        say(self._line(picture))
         sys.stdout.flush()
         self._last = picture
 
@@ -168,17 +168,17 @@ class _Lines:
 def _tell(outcome: Outcome, options: DemoOptions) -> None:
     """What came of it, and what to try next."""
     picture, written = outcome.picture, outcome.written
-    click.echo()
-    click.echo(f"{written.clicks:,} clicks were written, {written.broken:,} of them broken; {_ending(outcome)}:")
-    click.echo(f"  table clicks        {picture.table_rows:>9,} rows")
-    click.echo(f"  topic sessions      {picture.sessions:>9,} records")
-    click.echo(f"  topic clicks.dead   {picture.dead_letters:>9,} records")
+    say()
+    say(f"{written.clicks:,} clicks were written, {written.broken:,} of them broken; {_ending(outcome)}:")
+    say(f"  table clicks        {picture.table_rows:>9,} rows")
+    say(f"  topic sessions      {picture.sessions:>9,} records")
+    say(f"  topic clicks.dead   {picture.dead_letters:>9,} records")
     if outcome.is_complete and outcome.is_exact:
-        click.echo("Every valid click is in the table, once; every broken one is among the dead letters.")
-    click.echo()
-    click.echo("Try next:")
+        say("Every valid click is in the table, once; every broken one is among the dead letters.")
+    say()
+    say("Try next:")
     for text in _next_steps(options.keep):
-        click.echo(f"  {text}")
+        say(f"  {text}")
 
 
 def _ending(outcome: Outcome) -> str:

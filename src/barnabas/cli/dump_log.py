@@ -13,7 +13,7 @@ import click
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
 from barnabas.cli.main import FAILED, tell
-from barnabas.cli.output import compact_json, is_terminal
+from barnabas.cli.output import compact_json, is_terminal, say, shown
 
 if TYPE_CHECKING:
     from barnabas.cli.dump_decoders import RecordDecoder
@@ -83,9 +83,11 @@ class Options:
         """A line for people and their scripts, or its values for a program; without values it is only for people."""
         if self.as_json:
             if values is not None:
-                click.echo(compact_json(values))
+                say(compact_json(values))
         else:
-            click.echo(click.style(line, **style) if style and self.is_coloured else line)
+            line = shown(line)
+            # Not by `say`, which would show the colours instead.
+            click.echo(click.style(line, **style) if style and self.is_coloured else line)  # noqa: TID251
 
 
 @click.command()
@@ -151,7 +153,7 @@ def dump_log(
             outcome = FAILED
     sys.stdout.flush()
     for line in options.findings.lines():
-        click.echo(line, err=True)
+        say(line, err=True)
     return outcome
 
 
@@ -197,7 +199,7 @@ def _dump(path: Path, options: Options) -> None:
     options.show(f"Dumping {path}", bold=True)
     dump = dumps.get(path.suffix)
     if dump is None:
-        click.echo(f"Ignoring unknown file {path}", err=True)
+        say(f"Ignoring unknown file {path}", err=True)
     else:
         dump(path, options)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError, SettingsError
+from barnabas.base.foreign_text import escaped_lines
 from barnabas.base.settings import Plugin
 from barnabas.cli.output import compact_json
 from barnabas.records import TimestampType
@@ -36,11 +37,31 @@ class Formatter(Protocol):
     def write_to(self, record: ConsumerRecord, output: BinaryIO) -> None: ...
 
 
+def visible(data: bytes) -> bytes:
+    """Text that a terminal shows and does not obey; bytes that are no text as `\\xff`. Lines and tabs stay."""
+    return escaped_lines(data.decode(errors="backslashreplace")).encode()
+
+
+class VisibleOutput:
+    """For formatters that know nothing of terminals: what they write is made visible."""
+
+    def __init__(self, output: BinaryIO) -> None:
+        self._output = output
+
+    def write(self, data: bytes) -> int:
+        return self._output.write(visible(data))
+
+    def flush(self) -> None:
+        self._output.flush()
+
+
 class DefaultFormatter:
     """Fields with separators between them; which ones, settings tell."""
 
     def __init__(self) -> None:
         self.is_coloured = False
+        #: Whether what records hold is made `visible`. Separators are the caller's own, and stay as they are.
+        self.is_careful = False
 
     def configure(self, settings: Mapping[str, str]) -> None:
         def shows(name: str, default: str = "false") -> bool:
@@ -96,7 +117,10 @@ class DefaultFormatter:
     def _headers(self, record: ConsumerRecord) -> bytes:
         if not record.headers:
             return self._dim("NO_HEADERS")
-        shown = (name.encode() + b":" + self._shown(record, self._read_header, value) for name, value in record.headers)
+        shown = (
+            self._careful(name.encode()) + b":" + self._shown(record, self._read_header, value)
+            for name, value in record.headers
+        )
         return self._headers_separator.join(shown)
 
     def _key(self, record: ConsumerRecord) -> bytes:
@@ -109,7 +133,10 @@ class DefaultFormatter:
     def _shown(self, record: ConsumerRecord, read: Deserialize | None, data: bytes | None) -> bytes:
         if data is None:
             return self._null
-        return data if read is None else _text(read(record.topic, record.headers, data))
+        return self._careful(data if read is None else _text(read(record.topic, record.headers, data)))
+
+    def _careful(self, data: bytes) -> bytes:
+        return visible(data) if self.is_careful else data
 
     def _dim(self, text: str) -> bytes:
         return _DIM + text.encode() + _PLAIN if self.is_coloured else text.encode()

@@ -12,7 +12,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin_options import Cluster, reason
 from barnabas.cli.kafka_options import Given, KafkaTool, connection, flag
-from barnabas.cli.output import is_terminal, print_json, print_table
+from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 from barnabas.cli.topic_filters import topic_pattern
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ async def _ask(
         return await admin.list_offsets(dict.fromkeys(partitions, spec))
     except KeyedError as problem:
         for partition, error in sorted(problem.errors.items()):
-            click.echo(f"{partition} is left out: {reason(error)}", err=True)
+            say(shown(f"{partition} is left out: {reason(error)}"), err=True)
         return problem.results
 
 
@@ -170,4 +170,4 @@ def _show(offsets: dict[TopicPartition, ListedOffset], as_json: bool) -> None:
         print_table(("topic", "partition", "offset"), sorted(rows))
     else:
         for row in rows:
-            click.echo(":".join(map(str, row)))
+            say(":".join(map(shown, row)))

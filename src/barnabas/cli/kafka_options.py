@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from barnabas.cli.main import FAILED, tell_version, usage_text
+from barnabas.cli.output import say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +32,7 @@ class KafkaTool(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
-            click.echo(ctx.get_help(), err=True)
+            say(ctx.get_help(), err=True)
             ctx.exit(FAILED)
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         seen: set[str] = set()

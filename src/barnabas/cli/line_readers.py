@@ -9,10 +9,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, cast
 
-import click
-
 from barnabas.base.errors import BarnabasError, SettingsError
 from barnabas.base.settings import Plugin
+from barnabas.cli.output import say
 from barnabas.cli.stopping import Stop
 
 _Headers = tuple[tuple[str, bytes | None], ...]
@@ -163,11 +162,11 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
     has_prompt = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
     while True:
         if has_prompt:
-            click.echo(">", nl=False)
+            say(">", nl=False)
         line = stream.readline()
         if not line:
             if has_prompt:
-                click.echo()
+                say()
             return
         if b"\r" in line:
             yield from line.splitlines()

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import click
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.foreign_text import escaped_lines
 
 FAILED: Final = 1
 WRONGLY_CALLED: Final = 2
@@ -87,7 +88,7 @@ def tell_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None
     if is_asked:
         from barnabas._version import package_version
 
-        click.echo(f"barnabas {package_version()}")
+        click.echo(f"barnabas {package_version()}")  # noqa: TID251
         ctx.exit()
 
 
@@ -142,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def tell(problem: str) -> None:
     """Say on standard error what went wrong."""
-    click.echo(f"{click.style('barnabas:', fg='red', bold=True)} {problem}", err=True)
+    click.echo(f"{click.style('barnabas:', fg='red', bold=True)} {escaped_lines(problem)}", err=True)  # noqa: TID251
 
 
 def usage_text(problem: click.UsageError) -> str:

@@ -17,7 +17,7 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.metadata_tree import Leaf, Tree, files_of, load_tree
-from barnabas.cli.output import compact_json, is_terminal
+from barnabas.cli.output import compact_json, is_terminal, say, shown
 
 _PROMPT: Final = ">> "
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
@@ -94,7 +94,7 @@ class Shell:
             except EOFError:
                 break
             except KeyboardInterrupt:
-                click.echo()
+                say()
                 continue
             try:
                 words = shlex.split(line)
@@ -118,10 +118,10 @@ class Shell:
             return False
         if outcome is not None:
             if as_json:
-                click.echo(compact_json(_plain(outcome)))
+                say(compact_json(_plain(outcome)))
             else:
                 for line in _lines(words[0], outcome):
-                    click.echo(line)
+                    say(shown(line))
         return True
 
     def complete(self, text: str, state: int) -> str | None:

@@ -1,14 +1,40 @@
-"""What tools print: plain lines for scripts, JSON for programs, tables for people at a terminal."""
+"""What tools print: plain lines for scripts, JSON for programs, tables for people at a terminal.
+
+Names, ids and values come from others, and a terminal obeys what it is shown. So everything leaves through `say`, which
+shows control characters instead; a name that stands in a line goes through `shown` first, since a line must not become
+two. JSON has escapes of its own.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import click
+
+from barnabas.base.foreign_text import escaped, escaped_lines
+
+#: What JSON does not make one escape, and terminals act on.
+_UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print lines that may hold text of others."""
+    click.echo(escaped_lines(text), err=err, nl=nl)
+
+
+def shown(value: object) -> str:
+    """A name, an id or a value of others, to stand in a line or a cell."""
+    return escaped(str(value))
+
+
+def is_watched() -> bool:
+    """Whether standard output is a terminal, which obeys control characters, with colours or without."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def is_terminal() -> bool:
@@ -23,24 +49,34 @@ def has_colours(stream: TextIO | None) -> bool:
 
 def compact_json(value: Any) -> str:
     """One line, as Kafka's tools write JSON."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _safe_json(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
 def print_json(value: Any) -> None:
     """Indented at a terminal, one line for a program."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False) if is_terminal() else compact_json(value))
+    say(_safe_json(json.dumps(value, indent=2, ensure_ascii=False)) if is_terminal() else compact_json(value))
+
+
+def _safe_json(text: str) -> str:
+    """The same value: these characters stand in strings only."""
+    return text if text.isprintable() else _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-    """A table with lines and colours at a terminal, columns of text elsewhere."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    """A table with lines and colours at a terminal, columns of text elsewhere. A list in a cell is shown as lines."""
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    title = shown(title)
     if is_terminal() and _print_rich(headings, cells, title):
         return
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     if title:
-        click.echo(title)
+        say(title)
     for row in (headings, *cells):
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _cell(value: object) -> str:
+    return "\n".join(map(shown, value)) if isinstance(value, list) else shown(value)
 
 
 def _print_rich(headings: Sequence[str], rows: list[list[str]], title: str) -> bool:
@@ -51,7 +87,8 @@ def _print_rich(headings: Sequence[str], rows: list[list[str]], title: str) -> b
         from rich.text import Text
     except ImportError:
         return False
-    table = Table(title=title or None, title_justify="left", header_style="bold")
+    # As text, for brackets mean something else to `rich`.
+    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:

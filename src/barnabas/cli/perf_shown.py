@@ -6,9 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-import click
-
-from barnabas.cli.output import has_colours, is_terminal
+from barnabas.cli.output import has_colours, is_terminal, say
 
 MIB = 1024 * 1024
 
@@ -21,9 +19,9 @@ def print_metrics(metrics: Mapping[str, Mapping[str, float]], client_id: str) ->
         for name, value in values.items()
     )
     width = max(len(name) for name, _ in rows)
-    click.echo(f"\n{'Metric Name':<{width}}   Value")
+    say(f"\n{'Metric Name':<{width}}   Value")
     for name, value in rows:
-        click.echo(f"{name:<{width}} : {value:.3f}")
+        say(f"{name:<{width}} : {value:.3f}")
 
 
 def _with_tags(name: str, client_id: str) -> str:

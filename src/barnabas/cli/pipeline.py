@@ -60,11 +60,11 @@ def init(directory: str, bootstrap_server: str, name: str | None) -> None:
     from barnabas.spark.pipelines.templates import write_project
 
     written = write_project(directory, name=name, bootstrap_servers=bootstrap_server)
-    click.echo(f"{len(written)} files written to {directory}. Next:")
+    output.say(f"{len(written)} files written to {directory}. Next:")
     quoted = shlex.quote(directory)
-    click.echo(f"  barnabas pipeline dry-run {quoted}           check it")
-    click.echo(f"  barnabas pipeline run {quoted}               take in what is new, and end")
-    click.echo(f"  barnabas pipeline run {quoted} --every 5s    the same again and again")
+    output.say(f"  barnabas pipeline dry-run {quoted}           check it")
+    output.say(f"  barnabas pipeline run {quoted}               take in what is new, and end")
+    output.say(f"  barnabas pipeline run {quoted} --every 5s    the same again and again")
 
 
 def _of_spark(command: click.decorators.FC) -> click.decorators.FC:
@@ -195,7 +195,7 @@ def _exit_code(summary: Summary, stop: Stop, *, is_endless: bool, is_verbose: bo
 
     if summary.outcome is Outcome.FAILED:
         if is_verbose and summary.details:
-            click.echo(summary.details, err=True)
+            output.say(summary.details, err=True)
         raise BarnabasError(summary.failure or "the pipeline failed")
     # Ctrl-C is how a pipeline without an end is meant to end.
     if summary.outcome is Outcome.STOPPED and not (is_endless and stop.signal_number == signal.SIGINT):

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import click
-
+from barnabas.base.foreign_text import escaped_lines
 from barnabas.cli import output
 from barnabas.spark.pipelines.graph import Graph
 from barnabas.spark.pipelines.reporting import FlowState, Outcome, State, Summary
@@ -85,7 +84,7 @@ class AsLines(Shown):
         self._states: dict[str, str] = {}
 
     def said(self, text: str) -> None:
-        click.echo(f"{self._clock() - self._began_s:7.1f} s  {text}", err=True)
+        output.say(f"{self._clock() - self._began_s:7.1f} s  {text}", err=True)
 
     def update_started(self, number: int) -> None:
         self._states.clear()
@@ -126,11 +125,11 @@ class AsJson(Shown):
         self._number = 0
 
     def said(self, text: str) -> None:
-        click.echo(output.compact_json({"event": "said", "text": text}))
+        output.say(output.compact_json({"event": "said", "text": text}))
 
     def update_started(self, number: int) -> None:
         self._number = number
-        click.echo(output.compact_json({"event": "update-started", "update": number}))
+        output.say(output.compact_json({"event": "update-started", "update": number}))
 
     def defined(self, graph: Graph) -> None:
         super().defined(graph)
@@ -142,16 +141,16 @@ class AsJson(Shown):
             {"name": each.name, "target": each.target, "inputs": list(each.inputs), "defined": each.place}
             for each in graph.flows.values()
         ]
-        click.echo(output.compact_json({"event": "defined", "datasets": datasets, "flows": flows}))
+        output.say(output.compact_json({"event": "defined", "datasets": datasets, "flows": flows}))
 
     def flow_changed(self, flow: FlowState) -> None:
-        click.echo(output.compact_json({"event": "flow", "update": self._number, **flow_json(flow)}))
+        output.say(output.compact_json({"event": "flow", "update": self._number, **flow_json(flow)}))
 
     def update_ended(self, number: int, summary: Summary) -> None:
-        click.echo(output.compact_json({"event": "update-ended", "update": number, **summary_json(summary)}))
+        output.say(output.compact_json({"event": "update-ended", "update": number, **summary_json(summary)}))
 
     def ended(self, summary: Summary, *, is_dry: bool) -> None:
-        click.echo(output.compact_json({"event": "ended", **summary_json(summary)}))
+        output.say(output.compact_json({"event": "ended", **summary_json(summary)}))
 
 
 def flow_json(flow: FlowState) -> dict[str, Any]:
@@ -226,7 +225,7 @@ class AsTable(Shown):
 
         if self._failure is not None:
             # The run goes on, so nobody else will tell it. Above the table it stays.
-            self._console.print(Text(f"update {number - 1} failed: {self._failure}"))
+            self._console.print(Text(escaped_lines(f"update {number - 1} failed: {self._failure}")))
             self._failure = None
         self._doing = f"update {number}"
 
@@ -247,7 +246,7 @@ class AsTable(Shown):
         flows.sort(key=lambda flow: order.get(flow.name, len(order)))
         parts: list[Any] = [flow_table(flows, self._console.width)] if flows else []
         # As text, for brackets mean something else to `rich`.
-        self._spinner.update(text=Text(self._doing))
+        self._spinner.update(text=Text(output.shown(self._doing)))
         return Group(*parts, self._spinner)
 
 
@@ -273,7 +272,7 @@ def flow_table(flows: Sequence[FlowState], width: int = _BAR_COLUMNS) -> Table:
         share = flow.share_done
         bar = ProgressBar(total=1.0, completed=share or 0.0, pulse=share is None and flow.state is State.RUNNING)
         cells: list[Any] = [
-            Text(row[heading], style=_COLOURS.get(flow.state, "dim") if heading == "state" else "")
+            Text(output.shown(row[heading]), style=_COLOURS.get(flow.state, "dim") if heading == "state" else "")
             for heading in needed
         ]
         table.add_row(*cells, *([bar] if has_bar else []))
@@ -311,17 +310,17 @@ def print_summary(summary: Summary) -> None:
     for flow in summary.flows:
         for rule, count in flow.broken.items():
             if count:
-                click.echo(f"{flow.name}: {count:,} rows break the rule: {rule}")
+                output.say(f"{flow.name}: {count:,} rows break the rule: {rule}")
     if summary.tables:
         named = [
             table.name if table.rows is None else f"{table.name} ({table.rows:,} rows)" for table in summary.tables
         ]
-        click.echo(f"tables written: {', '.join(named)}")
+        output.say(f"tables written: {', '.join(named)}")
     updates = f"{summary.updates} updates" if summary.updates > 1 else "update"
     bad = f", {summary.bad_records:,} bad records" if summary.bad_records else ""
-    click.echo(f"{updates} {summary.outcome.value} in {summary.seconds:.1f} s{bad}")
+    output.say(f"{updates} {summary.outcome.value} in {summary.seconds:.1f} s{bad}")
     if summary.failure and summary.outcome is Outcome.STOPPED:
-        click.echo(f"the last update failed: {summary.failure}")
+        output.say(f"the last update failed: {summary.failure}")
 
 
 def print_graph(graph: Graph) -> None:
@@ -338,4 +337,4 @@ def print_graph(graph: Graph) -> None:
                 for flow in flows
             )
     output.print_table(("dataset", "kind", "reads", "defined"), rows)
-    click.echo(f"{len(graph.datasets)} datasets, {len(graph.flows)} flows: all sound")
+    output.say(f"{len(graph.datasets)} datasets, {len(graph.flows)} flows: all sound")

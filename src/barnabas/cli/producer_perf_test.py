@@ -20,7 +20,7 @@ from barnabas.cli.admin_options import reason
 from barnabas.cli.client_options import ParserTool, deprecated, file_settings, old_name
 from barnabas.cli.kafka_options import Given, version_option
 from barnabas.cli.main import FAILED, tell
-from barnabas.cli.output import print_json
+from barnabas.cli.output import print_json, say
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
 from barnabas.cli.stopping import Stop, StoppedError
 from barnabas.cli.throughput import Pace
@@ -83,7 +83,7 @@ def producer_perf_test(ctx: click.Context, /, **options: Any) -> int:
 
     as_json: bool = options["as_json"]
     if options["warmup_records"] > 0 and not as_json:
-        click.echo(
+        say(
             f"Warmup first {options['warmup_records']} records. Steady state results will print after the complete "
             "test summary."
         )
@@ -156,14 +156,14 @@ def random_payloads(chance: random.Random, size_bytes: int) -> list[bytes]:
 
 
 def _file_payloads(chance: random.Random, path: Path, delimiter: str) -> Sequence[bytes]:
-    click.echo(f"Reading payloads from: {path.absolute()}")
+    say(f"Reading payloads from: {path.absolute()}")
     data = path.read_bytes()
     if not data:
         raise BarnabasError(f"{path}: the file is empty, so there is nothing to send")
     texts = data.split(b"\n" if delimiter == "\\n" else delimiter.encode())
     while len(texts) > 1 and not texts[-1]:
         texts.pop()
-    click.echo(f"Number of records read: {len(texts)}")
+    say(f"Number of records read: {len(texts)}")
     return chance.choices(texts, k=max(10_000, len(texts)))
 
 
@@ -227,10 +227,10 @@ class _Phase:
     def tell_window(self, now_ms: int) -> None:
         """A line about what came since the last one."""
         if self.is_steady and not self._told.counts:
-            click.echo("In steady state.")
+            say("In steady state.")
         window = self.latencies.without(self._told)
         records, megabytes = window.rates(now_ms - self.window_ms)
-        click.echo(
+        say(
             f"{window.count} records sent, {records:.1f} records/sec ({megabytes:.2f} MB/sec), "
             f"{window.average_ms:.1f} ms avg latency, {window.highest_ms:.1f} ms max latency."
         )
@@ -338,7 +338,7 @@ class _Run:
 def _show_total(latencies: Latencies, elapsed_ms: int, kind: str) -> None:
     records, megabytes = latencies.rates(elapsed_ms)
     half, most, nearly, all_but = latencies.percentiles(_PERCENTILES)
-    click.echo(
+    say(
         f"{latencies.count}{kind} records sent, {records:f} records/sec ({megabytes:.2f} MB/sec), "
         f"{latencies.average_ms:.2f} ms avg latency, {latencies.highest_ms:.2f} ms max latency, "
         f"{half} ms 50th, {most} ms 95th, {nearly} ms 99th, {all_but} ms 99.9th."

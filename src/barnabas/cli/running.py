@@ -7,14 +7,16 @@ import contextlib
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Final
 
-import click
-
 from barnabas.base.errors import BarnabasError
+from barnabas.base.log_lines import LimitedHandler
+from barnabas.base.runtime import SystemClock
 from barnabas.broker.node import Node
 from barnabas.broker.settings import BrokerSettings
+from barnabas.cli.output import say
 from barnabas.net.runtime import SystemRuntime, run
 from barnabas.storage.files import FileSystem
 
@@ -23,9 +25,18 @@ _WANTED_FILES: Final = 65_536
 
 
 def log_to_stderr(level: int) -> None:
+    """Whatever clients send: see `LimitedHandler`."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(
-        stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+        level=level, handlers=[LimitedHandler(lines, SystemClock().monotonic_ms, _call_later)], force=True
     )
+
+
+def _call_later(after_ms: int, action: Callable[[], None]) -> None:
+    timer = threading.Timer(after_ms / 1000, action)
+    timer.daemon = True
+    timer.start()
 
 
 def run_node(
@@ -56,7 +67,7 @@ async def _serve(node: Node) -> None:
         await node.stop()
         return
     starting.result()
-    click.echo(f"ready: bootstrap {node.bootstrap}")
+    say(f"ready: bootstrap {node.bootstrap}")
     sys.stdout.flush()
     failing = loop.create_task(node.failed())
     await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)

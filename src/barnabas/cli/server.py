@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.output import say
 
 
 @click.group()
@@ -54,9 +56,8 @@ def start(properties: str, overrides: Sequence[str], daemon: bool, quiet: bool) 
 def _start_daemon(properties: str, overrides: Sequence[str]) -> None:
     """As Kafka's script: the output goes to a file below LOG_DIR. But wait until the node answers, or has failed."""
     log_file = Path(os.environ.get("LOG_DIR", "logs")) / "server.out"
-    log_file.parent.mkdir(parents=True, exist_ok=True)
     arguments = [each for text in overrides for each in ("--override", text)]
-    with log_file.open("ab") as log:
+    with _private_file(log_file) as log:
         start = log.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", "barnabas", "server", "start", os.path.abspath(properties), *arguments],
@@ -70,13 +71,21 @@ def _start_daemon(properties: str, overrides: Sequence[str]) -> None:
             log.seek(start)
             ready = next((line for line in log if line.startswith(b"ready: ")), None)
         if ready is not None and ready.endswith(b"\n"):
-            click.echo(f"{ready.decode().strip()} (process {process.pid}, output in {log_file})")
+            say(f"{ready.decode().strip()} (process {process.pid}, output in {log_file})")
             return
         time.sleep(0.05)
     with log_file.open(encoding="utf-8", errors="replace") as text:
         text.seek(start)
         lines = text.read().strip().splitlines()
     raise BarnabasError(f"the node did not start: {lines[-1] if lines else 'it said nothing'} (see {log_file})")
+
+
+def _private_file(path: Path) -> BinaryIO:
+    """To be appended to. Like the node's own files, it is this user's alone, unless it is there already."""
+    from barnabas.storage.real_files import PRIVATE_FILE, RealFileSystem
+
+    RealFileSystem().make_directory(str(path.parent))
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE), "ab")
 
 
 @server.command()
@@ -95,7 +104,7 @@ def stop(properties: str | None, timeout_s: float) -> None:
             if time.monotonic() > deadline:
                 raise BarnabasError(f"process {process_id} has not stopped after {timeout_s:g} s; it is still stopping")
             time.sleep(0.05)
-        click.echo(f"stopped: process {process_id}")
+        say(f"stopped: process {process_id}")
 
 
 def _running_nodes(properties: str | None) -> list[int]:

@@ -9,6 +9,7 @@ import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.main import FAILED
+from barnabas.cli.output import say
 
 if TYPE_CHECKING:
     from barnabas.broker.settings import BrokerSettings
@@ -33,7 +34,7 @@ def random_uuid() -> None:
 
     from barnabas.base.ids import Uuid
 
-    click.echo(str(Uuid.random(SystemRandom())))
+    say(str(Uuid.random(SystemRandom())))
 
 
 @storage.command("format")
@@ -79,7 +80,7 @@ def format_(config: str, cluster_id: str, ignore_formatted: bool, **rest: Any) -
         now_ms=SystemClock().now_ms(),
     )
     for line in lines:
-        click.echo(line)
+        say(line)
 
 
 def _refuse_what_is_not_built(
@@ -172,23 +173,23 @@ def _contradictions(settings: BrokerSettings, metadata: dict[str, dict[str, str]
 
 def _print_info(found: list[str], metadata: dict[str, dict[str, str]], problems: list[str]) -> None:
     if not found:
-        click.echo("No directories specified.\n" if not problems else "No log directories found.\n")
+        say("No directories specified.\n" if not problems else "No log directories found.\n")
     else:
-        click.echo("Found log directory:" if len(found) == 1 else "Found log directories:")
+        say("Found log directory:" if len(found) == 1 else "Found log directories:")
         for path in found:
-            click.echo(f"  {path}")
-        click.echo()
+            say(f"  {path}")
+        say()
     # The ids of directories differ; the rest is told once if all agree.
     told = list(
         dict.fromkeys(", ".join(f"{name}={value}" for name, value in each.items()) for each in metadata.values())
     )
     for entries in told:
-        click.echo(f"Found metadata: {{{entries}}}\n")
+        say(f"Found metadata: {{{entries}}}\n")
     if problems:
-        click.echo("Found problem:" if len(problems) == 1 else "Found problems:")
+        say("Found problem:" if len(problems) == 1 else "Found problems:")
         for problem in problems:
-            click.echo(f"  {problem}")
-        click.echo()
+            say(f"  {problem}")
+        say()
 
 
 def _settings(path: str) -> BrokerSettings:

@@ -11,7 +11,7 @@ import click
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.cli.admin_options import Cluster
 from barnabas.cli.kafka_options import Given, KafkaTool, action, connection, flag
-from barnabas.cli.output import is_terminal, print_json, print_table
+from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 from barnabas.cli.topic_filters import matching, topic_pattern
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def topics(
     name = given.exactly_one(*_ACTIONS)
     _check(given, name)
     if delete_configs:
-        click.echo("--delete-config has no effect here; use `barnabas configs --alter --delete-config`.", err=True)
+        say("--delete-config has no effect here; use `barnabas configs --alter --delete-config`.", err=True)
     wanted = Wanted(
         given,
         topic,
@@ -194,7 +194,7 @@ async def _list(admin: Admin, wanted: Wanted) -> None:
     elif is_terminal():
         print_table(("topic",), [(name,) for name in names])
     else:
-        click.echo("\n".join(names))
+        say("\n".join(map(shown, names)))
 
 
 async def _describe(admin: Admin, wanted: Wanted) -> None:
@@ -209,7 +209,7 @@ async def _create(admin: Admin, wanted: Wanted) -> None:
 
     assert wanted.topic is not None
     if "." in wanted.topic or "_" in wanted.topic:
-        click.echo(
+        say(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
             "collide. To avoid issues it is best to use either, but not both.",
             err=wanted.as_json,
@@ -233,7 +233,7 @@ async def _create(admin: Admin, wanted: Wanted) -> None:
         values: dict[str, Any] = {"topic": created.name, "created": True, "topicId": str(created.topic_id)}
         print_json(values | {"partitions": created.num_partitions, "replicationFactor": created.replication_factor})
     else:
-        click.echo(f"Created topic {wanted.topic}.")
+        say(f"Created topic {wanted.topic}.")
 
 
 async def _alter(admin: Admin, wanted: Wanted) -> None:

@@ -11,7 +11,8 @@ import click
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.cli.output import is_terminal, print_json, print_table
+from barnabas.cli.output import is_terminal, print_json, print_table, say
+from barnabas.cli.output import shown as text
 from barnabas.cli.topics import REPORTS, Wanted, find_topics
 from barnabas.net.errors import UnsupportedRequestError
 
@@ -78,10 +79,10 @@ async def describe(admin: Admin, wanted: Wanted) -> None:
                 _show(each, partitions if with_partitions else [])
             continue
         if not reports:
-            click.echo(_topic_line(each))
+            say(_topic_line(each))
         if with_partitions:
             for partition in partitions:
-                click.echo(_partition_line(each, partition))
+                say(_partition_line(each, partition))
 
 
 async def _find(admin: Admin, wanted: Wanted) -> list[Shown]:
@@ -145,7 +146,7 @@ async def _reassignments(
 
 def _topic_line(shown: Shown) -> str:
     topic = shown.topic
-    parts = [f"Topic: {topic.name}"]
+    parts = [f"Topic: {text(topic.name)}"]
     if topic.topic_id != Uuid.ZERO:
         parts.append(f"TopicId: {topic.topic_id}")
     parts.append(f"PartitionCount: {len(topic.partitions)}")
@@ -155,11 +156,13 @@ def _topic_line(shown: Shown) -> str:
 
 
 def _overrides_text(shown: Shown) -> str:
-    return ",".join(f"{name}={'null' if value is None else value}" for name, value in shown.overrides.items())
+    return ",".join(
+        f"{text(name)}={'null' if value is None else text(value)}" for name, value in shown.overrides.items()
+    )
 
 
 def _partition_line(shown: Shown, partition: TopicPartitionInfo) -> str:
-    parts = [f"Topic: {shown.topic.name}", *(f"{name}: {text}" for name, text in _columns(shown, partition))]
+    parts = [f"Topic: {text(shown.topic.name)}", *(f"{name}: {value}" for name, value in _columns(shown, partition))]
     return "".join(f"\t{part}" for part in parts)
 
 
@@ -185,7 +188,7 @@ def _show(shown: Shown, partitions: list[TopicPartitionInfo]) -> None:
     topic = shown.topic
     title = f"{topic.name}   {topic.topic_id}   {_overrides_text(shown)}".rstrip()
     if not partitions:
-        click.echo(title)
+        say(text(title))
         return
     columns = [dict(_columns(shown, partition)) for partition in partitions]
     headings = list(dict.fromkeys(name for row in columns for name in row))

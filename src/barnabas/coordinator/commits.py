@@ -31,6 +31,7 @@ from barnabas.wire.messages.offset_delete import (
 
 _NO_RETENTION_TIME: Final = -1
 _NO_TIMESTAMP: Final = -1
+_LATEST_MS: Final = 2**63 - 1
 #: From this version on a client is told that the group is unknown, before that its generation is illegal.
 _FIRST_WITH_GROUP_NOT_FOUND: Final = 9
 
@@ -46,7 +47,8 @@ def commit(shard: ShardState, request: OffsetCommitRequest, version: int, token:
         restart_known_session(shard, group, request.member_id, now.monotonic_ms)
     expire_timestamp_ms = NO_EXPIRY_MS
     if request.retention_time_ms != _NO_RETENTION_TIME:
-        expire_timestamp_ms = now.wall_ms + request.retention_time_ms
+        # A client that means "for ever" must not get an end before the beginning of time, as Java's sum has it.
+        expire_timestamp_ms = min(now.wall_ms + request.retention_time_ms, _LATEST_MS)
     write = Write([])
     topics = [
         _commit_topic(shard, request.group_id, topic, expire_timestamp_ms, write, now) for topic in request.topics

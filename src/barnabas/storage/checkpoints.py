@@ -46,18 +46,20 @@ class Checkpoint(Generic[T]):
         self._written = 0
         self._content: T | None = None
 
-    def begin(self, content: T) -> Callable[[], None]:
-        """`content` must not change any more."""
+    def begin(self, content: T) -> Callable[[], bool]:
+        """`content` must not change any more. What is returned tells whether anything was written."""
         self._begun += 1
         return partial(self._write, self._begun, content)
 
-    def _write(self, number: int, content: T) -> None:
+    def _write(self, number: int, content: T) -> bool:
         with self._lock:
-            if number > self._written and content != self._content:
+            is_due = number > self._written and content != self._content
+            if is_due:
                 self._content = None  # what a failed write leaves, nobody knows
                 self._write_content(content)
                 self._content = content
             self._written = max(self._written, number)
+            return is_due
 
 
 def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:

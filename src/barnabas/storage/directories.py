@@ -16,7 +16,6 @@ from functools import partial
 from random import Random
 from typing import Final, NamedTuple, TypeVar
 
-from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.storage.checkpoints import (
@@ -32,9 +31,10 @@ from barnabas.storage.checkpoints import (
     write_clean_shutdown,
     write_offsets,
 )
-from barnabas.storage.errors import PASSING, CorruptLogError, DirectoryInUseError, LogDirectoryError, LogError
+from barnabas.storage.errors import PASSING, CorruptLogError, DirectoryInUseError, LogDirectoryError, PassingError
 from barnabas.storage.files import FileSystem, Lock, Space, directory_of, join
 from barnabas.storage.log import PartitionLog
+from barnabas.storage.passing_trouble import PassingTrouble
 
 _log = logging.getLogger("barnabas.storage")
 
@@ -82,9 +82,10 @@ class Leaving(NamedTuple):
 class LogDirectory:
     """One of the places where a node keeps its logs. It may fail by itself."""
 
-    def __init__(self, files: FileSystem, path: str) -> None:
+    def __init__(self, files: FileSystem, path: str, monotonic_ms: Callable[[], int]) -> None:
         self._files = files
         self.path = path
+        self.trouble = PassingTrouble(path, monotonic_ms)
         self.logs: dict[TopicPartition, PartitionLog] = {}
         #: Why a partition that lies here cannot be used, for those that cannot.
         self.offline: dict[TopicPartition, BarnabasError] = {}
@@ -137,6 +138,11 @@ class LogDirectory:
         except CorruptLogError as problem:
             _log.warning("%s; it is passed over", problem)
             return {}
+
+    def add(self, log: PartitionLog) -> None:
+        """A log of this directory is in use from now on."""
+        self.logs[log.partition] = log
+        log.trouble = self.trouble
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that lie here, without the metadata log, which has an owner of its own."""
@@ -244,7 +250,12 @@ class LogDirectory:
 
     def _begin_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
         write = self._checkpoints[name].begin(dict(offsets))
-        return lambda: self.guard(write)
+
+        def save() -> None:
+            if self.guard(write, what=name):
+                self.trouble.passed()
+
+        return save
 
     def save_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
         """Note up to where a log is clean."""
@@ -266,7 +277,7 @@ class LogDirectory:
         except OSError:
             return Space(-1, -1)
 
-    def guard(self, work: Callable[[], T]) -> T:
+    def guard(self, work: Callable[[], T], *, what: str = "a change of its files") -> T:
         """Do something with the directory; if the disk fails, the directory has failed."""
         try:
             return work()
@@ -274,7 +285,8 @@ class LogDirectory:
             if failure.errno in PASSING:
                 # Space may come back; what failed is tried again.
                 reason = PASSING[failure.errno]
-                raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path}: {reason}") from failure
+                self.trouble.refused(reason, what)
+                raise PassingError(f"log directory {self.path}: {reason}") from failure
             self.failure = LogDirectoryError(self.path, str(failure))
             raise self.failure from failure
 

@@ -52,6 +52,13 @@ PASSING: Final = {
 }
 
 
+class PassingError(LogError):
+    """What was asked for cannot be done now, for one of these reasons. `PassingTrouble` has told of it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
 class LogDirectoryError(LogError):
     """A whole log directory cannot be used: it failed, or another process has it."""
 

@@ -24,9 +24,10 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records.batch import BatchView
 from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.checkpoints import Checkpoint
-from barnabas.storage.errors import PASSING, LogDirectoryError, LogError
+from barnabas.storage.errors import PASSING, LogDirectoryError, LogError, PassingError
 from barnabas.storage.files import FileSystem, directory_of
 from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochs, write_leader_epochs
+from barnabas.storage.passing_trouble import PassingTrouble
 from barnabas.storage.producer_snapshot import ProducerSnapshots
 from barnabas.storage.producer_state import CompletedTransaction, ProducerStates
 from barnabas.storage.retention import count_expired
@@ -154,6 +155,8 @@ class PartitionLog:
         self._truncation_count = 0
         # Files renamed to `.deleted`, and when they may go: readers that hold them need a while to finish.
         self._to_remove: list[tuple[int, Segment]] = []
+        #: Who tells when the disk is full; the logs of a directory share one.
+        self.trouble: PassingTrouble | None = None
 
     def __repr__(self) -> str:
         return f"<log of {self.partition}, offsets {self.log_start_offset} to {self.next_offset}>"
@@ -249,6 +252,8 @@ class PartitionLog:
         except OSError as failure:
             raise self.failed(failure) from failure
         self.next_offset = last_offset + 1
+        if self.trouble is not None and self.trouble.is_there:
+            self.trouble.passed()
         if self.next_offset - self.recovery_point >= self.settings.flush_messages:
             self.flush()
 
@@ -344,10 +349,10 @@ class PartitionLog:
     def failed(self, failure: OSError) -> LogError:
         """What a failure of the disk means: a full one can be waited for, any other takes the directory offline."""
         if failure.errno in PASSING:
-            return LogError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.partition}: {PASSING[failure.errno]}; nothing was written, and it goes on when that has passed",
-            )
+            reason = PASSING[failure.errno]
+            if self.trouble is not None:
+                self.trouble.refused(reason, f"what was asked of {self.partition}")
+            return PassingError(f"{self.partition}: {reason}; nothing was written, and it goes on when that has passed")
         return LogDirectoryError(directory_of(self.directory), f"{self.partition}: {failure}")
 
     # Reading

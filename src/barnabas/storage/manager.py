@@ -22,7 +22,7 @@ from barnabas.base.runtime import Runtime
 from barnabas.storage.checkpoints import write_topic_id
 from barnabas.storage.cleaner import CleanerOptions, LogCleaner
 from barnabas.storage.directories import Leaving, LogDirectory, deleted_name, stray_name
-from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError
+from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError, PassingError
 from barnabas.storage.files import FileSystem, join
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.recovery import DAY_MS, load_log
@@ -71,7 +71,7 @@ class LogManager:
         cleaner: LogCleaner | None = None,
     ) -> None:
         self._files = files
-        self._directories = [LogDirectory(files, path) for path in directories]
+        self._directories = [LogDirectory(files, path, runtime.clock.monotonic_ms) for path in directories]
         self._settings_of = settings_of
         self._runtime = runtime
         self._options = options or LogManagerOptions()
@@ -181,7 +181,7 @@ class LogManager:
     def _add_loaded(self, directory: LogDirectory, log: PartitionLog) -> None:
         partition = log.partition
         twin = next((each for each in self._directories if partition in each.logs or partition in each.offline), None)
-        directory.logs[partition] = log
+        directory.add(log)
         if directory.failure is not None:
             directory.take_offline(partition, directory.failure)
         elif twin is not None:
@@ -254,7 +254,8 @@ class LogManager:
         if log is not None:
             return log
         directory, make = self._begin_create(partition, topic_id)
-        log = directory.logs[partition] = directory.guard(make)
+        log = directory.guard(make, what=f"a log for {partition}")
+        directory.add(log)
         return log
 
     async def create_many(self, wanted: Iterable[tuple[TopicPartition, Uuid]]) -> None:
@@ -268,7 +269,7 @@ class LogManager:
             directory, make = self._begin_create(partition, topic_id)
             self._being_made[directory.path] = self._being_made.get(directory.path, 0) + 1
             try:
-                log = await self._runtime.offload(lambda: directory.guard(make))
+                log = await self._runtime.offload(lambda: directory.guard(make, what=f"a log for {partition}"))
             finally:
                 self._being_made[directory.path] -= 1
         except LogDirectoryError as failure:
@@ -278,7 +279,7 @@ class LogManager:
             _log.error("%s could not be created: %s", partition, failure)
             return
         if directory.is_online and partition not in directory.logs:
-            directory.logs[partition] = log
+            directory.add(log)
         else:
             log.abandon()
 
@@ -368,6 +369,8 @@ class LogManager:
             yield
         except LogDirectoryError as failure:
             self.directory_failed(directory, failure.reason)
+        except PassingError:
+            pass  # the directory tells of it
         except LogError as failure:
             _log.error("%s", failure)
 
@@ -470,6 +473,8 @@ class LogManager:
             # Of a log that was deleted or went offline meanwhile, closed files say nothing of the disk.
             if directory is not None and directory.logs.get(log.partition) is log:
                 self.directory_failed(directory, failure.reason)
+        except PassingError:
+            pass  # the log tells of it
         except LogError as failure:
             _log.error("%s: %s", log.partition, failure)
 
@@ -512,6 +517,8 @@ class LogManager:
                         break
                 except LogDirectoryError as failure:
                     self.directory_failed(directory, failure.reason)
+                except PassingError:
+                    break  # the directory tells of it
                 except LogError as failure:
                     _log.error("%s", failure)
                     break

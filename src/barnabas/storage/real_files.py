@@ -24,7 +24,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from barnabas.base._kernel.scratch import scratch
 from barnabas.storage.files import Space
@@ -34,6 +34,10 @@ T = TypeVar("T")
 
 # Leaves room for sockets under the usual limit of 1,024.
 DEFAULT_MAX_OPEN_FILES = 512
+
+#: What logs hold is nobody's business but the node's. A umask may take more away; what is there keeps its mode.
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIRECTORY: Final = 0o700
 
 _NONE = -1
 # Only Linux has it. A read with this flag returns what is in the page cache and no more.
@@ -181,7 +185,7 @@ class RealFileSystem:
         return Space(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        _make_private_directory(os.path.normpath(path))
 
     def rename(self, old: str, new: str) -> None:
         old, new = os.path.normpath(old), os.path.normpath(new)
@@ -273,7 +277,7 @@ class RealFileSystem:
         """Open, and close what is not in use if there are too many: others may have taken what we could have."""
         while True:
             try:
-                return os.open(path, flags, 0o666)
+                return os.open(path, flags, PRIVATE_FILE)
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._take_one():
                     raise
@@ -316,7 +320,7 @@ class RealLock:
     """A `Lock` held by an open lock file, as a record lock: it also keeps out, and is kept out by, Apache Kafka's."""
 
     def __init__(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         try:
             if sys.platform == "linux":
                 # Of the open file, not of the process: two in one process conflict, and closing another descriptor of
@@ -333,6 +337,21 @@ class RealLock:
         descriptor, self._descriptor = self._descriptor, _NONE
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _make_private_directory(path: str) -> None:
+    """With the directories above it that are missing: `os.makedirs` would leave those open to everybody."""
+    try:
+        os.mkdir(path, PRIVATE_DIRECTORY)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise
+    except FileNotFoundError:
+        parent = os.path.dirname(path)
+        if parent in ("", path):
+            raise
+        _make_private_directory(parent)
+        _make_private_directory(path)
 
 
 def _status_if_there(path: str) -> os.stat_result | None:
