@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -35,20 +35,3 @@ def parked(answer: T | asyncio.Future[T], connection: Connection) -> T | asyncio
         go_on = connection.park(answer.cancel)
         answer.add_done_callback(lambda _: go_on())
     return answer
-
-
-def all_of(answers: Sequence[T | asyncio.Future[T]], then: Callable[[list[T]], U]) -> U | asyncio.Future[U]:
-    """Go on when the last of several answers is there."""
-    waiting = [each for each in answers if isinstance(each, asyncio.Future)]
-    if not waiting:
-        return then([each for each in answers if not isinstance(each, asyncio.Future)])
-    result: asyncio.Future[U] = waiting[0].get_loop().create_future()
-
-    def finish(done: asyncio.Future[list[T]]) -> None:
-        if done.cancelled() or result.done():
-            result.cancel()
-        else:
-            result.set_result(then([each.result() if isinstance(each, asyncio.Future) else each for each in answers]))
-
-    asyncio.gather(*waiting).add_done_callback(finish)
-    return result

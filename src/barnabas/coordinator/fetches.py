@@ -5,7 +5,7 @@ Answers have the shape of version 8 and later, topics by name; the handler puts 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -71,13 +71,17 @@ def _answer(
     *,
     require_stable: bool,
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
-    asked = _all_of(offsets) if topics is None else [(each.name, each.partition_indexes) for each in topics]
+    asked = _all_of(offsets) if topics is None else ((each.name, each.partition_indexes) for each in topics)
     check_transactions = require_stable and shard.offsets.has_transaction(group_id)
     answers = []
     for name, indexes in asked:
         partitions = []
-        for index in dict.fromkeys(indexes):
+        told: set[int] = set()
+        for index in indexes:
             yield
+            if index in told:
+                continue
+            told.add(index)
             partition = TopicPartition(name, index)
             if check_transactions and shard.offsets.has_transaction(group_id, partition):
                 partitions.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
@@ -89,11 +93,11 @@ def _answer(
     return OffsetFetchResponseGroup(group_id=group_id, topics=answers)
 
 
-def _all_of(offsets: dict[TopicPartition, CommittedOffset]) -> list[tuple[str, list[int]]]:
+def _all_of(offsets: dict[TopicPartition, CommittedOffset]) -> Iterable[tuple[str, list[int]]]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in offsets:
         by_topic.setdefault(topic, []).append(partition)
-    return list(by_topic.items())
+    return by_topic.items()
 
 
 def _something(index: int, value: CommittedOffset) -> OffsetFetchResponsePartitions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Room, Steps, each_of, settled
+from barnabas.broker.turns import Room, Steps, each_of, once_each, settled
 from barnabas.coordinator.fetches import OFFSET_BYTES, fetch_failed
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_fetch import (
@@ -148,7 +148,7 @@ def _only_visible(
 
 def _refused(topic: OffsetFetchRequestTopics, error: ErrorCode) -> Steps[OffsetFetchResponseTopics]:
     partitions = yield from each_of(
-        dict.fromkeys(topic.partition_indexes),
+        (yield from once_each(topic.partition_indexes)),
         lambda index: OffsetFetchResponsePartitions(
             partition_index=index, committed_offset=-1, metadata="", error_code=error
         ),
