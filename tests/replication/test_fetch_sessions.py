@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.replication.fetch_sessions import (
+    DEFAULT_BYTES,
     MAX_EPOCH,
     FetchSessionCache,
     SessionFetch,
     WantedPartition,
     next_epoch,
+    size_of,
 )
 from barnabas.wire.messages.fetch import (
     FetchPartition,
@@ -233,15 +235,98 @@ def test_clients_give_way_to_followers_at_once_and_never_the_other_way_round() -
 # Any sequence
 
 
+def sized(max_partitions: int, slots: int = 100) -> FetchSessionCache:
+    """Sessions with bytes for so many partitions of the topic "t"."""
+    return FetchSessionCache(slots, Random(1), max_bytes=max_partitions * size_of(("t", 0)))
+
+
+def counted(sessions: FetchSessionCache) -> int:
+    """What the sessions take, by looking at each."""
+    return sum(size_of(key) for session in sessions._sessions.values() for key in session.partitions)
+
+
+def test_unknown_partitions_are_remembered_only_within_bounds() -> None:
+    """Requests that name very many partitions leave nothing behind; what is modest is remembered."""
+    max_bytes = DEFAULT_BYTES // 32
+    sessions = FetchSessionCache(1000, Random(1), max_bytes=max_bytes)
+    for number in range(4):
+        assert begun(sessions, 130_000 // 32, named={"topic": f"no-such-topic-{number}"}) == 0
+    assert sessions.size_bytes == 0
+    while begun(sessions, 600, named={"topic": "no-such-topic"}):
+        pass
+    assert max_bytes * 3 // 4 < sessions.size_bytes == counted(sessions) <= max_bytes
+
+
+def test_long_names_count() -> None:
+    sessions = FetchSessionCache(1000, Random(1), max_bytes=10_000_000)
+    assert begun(sessions, 1000) > 0
+    assert begun(sessions, 1000, named={"topic": "t" * 2000}) == 0
+    assert begun(sessions, 1000, named={"topic": "\N{SNOWMAN}" * 300}) == 0
+
+
+def test_when_bytes_are_short_the_largest_gives_way_to_those_half_as_large() -> None:
+    sessions = sized(80)
+    large = [begun(sessions, size) for size in (8, 10, 9, *[10] * 5)]
+    assert all(large)
+    assert begun(sessions, 5) > 0
+    assert sessions.get(large[1]) is None
+    assert len(sessions) == 8
+    assert counted(sessions) == sessions.size_bytes
+
+
+def test_a_session_as_large_as_the_others_finds_no_room_when_bytes_are_short() -> None:
+    sessions = sized(80)
+    assert all(begun(sessions, 10) for _ in range(8))
+    assert begun(sessions, 6) == 0
+    assert len(sessions) == 8
+    assert begun(sessions, 6, 3 * MINUTE_MS) > 0, "who was silent for two minutes gives way"
+    assert len(sessions) == 8
+
+
+def test_a_follower_gets_the_bytes_of_clients_but_no_more_than_half() -> None:
+    sessions = sized(80)
+    clients = [begun(sessions, 10) for _ in range(8)]
+    assert begun(sessions, 41, replica_id=2) == 0
+    assert all(sessions.get(each) for each in clients), "nobody gives way in vain"
+    assert begun(sessions, 40, replica_id=2) > 0
+    assert len(sessions) == 5
+    assert begun(sessions, 40, replica_id=3) > 0
+    assert begun(sessions, 40, replica_id=4) == 0
+    assert len(sessions) == 2
+
+
+def test_a_session_that_outgrows_its_part_is_given_up() -> None:
+    sessions = sized(80)
+    session_id = begun(sessions, 9)
+    assert error_of(sessions, {9: 0}, session_id, 1) is ErrorCode.NONE
+    assert error_of(sessions, {10: 0, 11: 0}, session_id, 2, forgotten=(0, 1)) is ErrorCode.NONE
+    assert sessions.size_bytes == counted(sessions) == 10 * size_of(("t", 0))
+    assert error_of(sessions, {12: 0}, session_id, 3) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions), sessions.size_bytes) == (0, 0)
+
+
+def test_a_session_that_grows_when_bytes_are_short_is_given_up_or_takes_those_of_larger_ones() -> None:
+    sessions = sized(80)
+    small, *large = (begun(sessions, size) for size in (4, 10, 10, 10, 10, 10, 10, 10, 6))
+    assert all(large)
+    assert error_of(sessions, {4: 0}, small, 1) is ErrorCode.NONE
+    assert len(sessions) == 8, "one of the largest gave way"
+    assert begun(sessions, 5) > 0
+    assert begun(sessions, 0) == 0
+    grown = dict.fromkeys(range(5, 11), 0)
+    assert error_of(sessions, grown, small, 2) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert counted(sessions) == sessions.size_bytes
+
+
 class Sessions(RuleBasedStateMachine):
     """One client of one node, whose partitions move. The client knows only what answers tell it.
 
     After every answer that arrives, what the client knows of the partitions that it asks for is what the node has.
     """
 
-    @initialize(slots=st.integers(0, 2))
-    def start(self, slots: int) -> None:
-        self.sessions = FetchSessionCache(slots, Random(3), eviction_ms=1000)
+    @initialize(slots=st.integers(0, 2), max_bytes=st.sampled_from([DEFAULT_BYTES, 16 * size_of(("t", 0))]))
+    def start(self, slots: int, max_bytes: int) -> None:
+        self.sessions = FetchSessionCache(slots, Random(3), eviction_ms=1000, max_bytes=max_bytes)
         self.now_ms = 0
         #: What the node has: high watermark, log start, error.
         self.partitions = {number: [0, 0, 0] for number in range(4)}
@@ -252,6 +337,10 @@ class Sessions(RuleBasedStateMachine):
         #: What the node was told since the session began, the naive way.
         self.pending: dict[int, int] = dict(self.wanted)
         self.forgotten: set[int] = set()
+
+    @invariant()
+    def bytes_are_counted(self) -> None:
+        assert self.sessions.size_bytes == counted(self.sessions)
 
     @rule(number=st.integers(0, 3), by=st.integers(1, 3))
     def write(self, number: int, by: int) -> None:

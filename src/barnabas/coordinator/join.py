@@ -9,6 +9,7 @@ from barnabas.coordinator import responses
 from barnabas.coordinator.effects import Now, Token, Write
 from barnabas.coordinator.group import Group
 from barnabas.coordinator.members import NO_MEMBER_ID, Client, Member, Protocol
+from barnabas.coordinator.pending import await_member, new_member_id
 from barnabas.coordinator.rebalance import (
     answer_join,
     answer_sync,
@@ -17,7 +18,6 @@ from barnabas.coordinator.rebalance import (
     prepare_rebalance,
     rebalance_or_complete,
     restart_session,
-    schedule_session,
     session_key,
     update_member,
 )
@@ -130,20 +130,19 @@ def _has_room(group: Group, member_id: str, max_size: int) -> bool:
 def _join_as_new(shard: ShardState, group: Group, joining: Joining, now: Now) -> None:
     request = joining.request
     if request.group_instance_id is not None:
-        new_id = f"{request.group_instance_id}-{shard.new_uuid()}"
+        new_id = new_member_id(shard, request.group_instance_id)
         old_id = group.static_ids.get(request.group_instance_id)
         if old_id is not None:
             _replace_static_member(shard, group, joining, old_id, new_id, now)
         else:
             _add_member(shard, group, joining, new_id, now)
         return
-    new_id = f"{joining.client.client_id}-{shard.new_uuid()}"
+    new_id = new_member_id(shard, joining.client.client_id)
     if joining.version < _FIRST_WITH_REQUIRED_ID:
         _add_member(shard, group, joining, new_id, now)
         return
-    group.pending_join[new_id] = None
-    schedule_session(shard, group.group_id, new_id, now.monotonic_ms + request.session_timeout_ms)
     shard.reply(joining.token, responses.join_failed(ErrorCode.MEMBER_ID_REQUIRED, new_id))
+    await_member(shard, group, new_id, request.session_timeout_ms, now)
 
 
 def _add_member(shard: ShardState, group: Group, joining: Joining, member_id: str, now: Now) -> None:

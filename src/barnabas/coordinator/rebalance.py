@@ -212,12 +212,13 @@ def schedule_session(shard: ShardState, group_id: str, member_id: str, deadline_
     def fire(then: Now) -> None:
         group = shard.groups.get(group_id)
         if group is not None:
-            _end_session(shard, group, member_id, then)
+            end_session(shard, group, member_id, then)
 
     shard.timers.schedule(session_key(group_id, member_id), deadline_ms, fire)
 
 
-def _end_session(shard: ShardState, group: Group, member_id: str, now: Now) -> None:
+def end_session(shard: ShardState, group: Group, member_id: str, now: Now) -> None:
+    """A member has fallen silent, or nobody waits any longer for one that was to come."""
     if member_id in group.pending_join:
         group.remove(member_id)
     else:

@@ -36,13 +36,15 @@ class GroupLimits:
 class ShardState:
     """A shard from the inside."""
 
-    __slots__ = ("groups", "limits", "new_uuid", "offsets", "replies", "timers", "unfinished", "writes")
+    __slots__ = ("groups", "limits", "new_uuid", "offsets", "pending", "replies", "timers", "unfinished", "writes")
 
     def __init__(self, limits: GroupLimits, new_uuid: Callable[[], str]) -> None:
         self.limits = limits
         self.new_uuid = new_uuid
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
+        #: Group and id of members that were told to come back, the oldest first; some may have come (see `pending`).
+        self.pending: dict[tuple[str, str], None] = {}
         self.timers = Timers()
         self.replies: list[Reply] = []
         #: Staged and not yet fetched by whoever writes them.

@@ -427,7 +427,10 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 if len(frames) > 1:
                     self._put_ahead(frames[1:])
-                self._take_up(frames[0])
+                frame = frames[0]
+                self._mutes = _IN_PROCESS
+                self._frame_bytes = len(frame)
+                self._lanes.submit(self, frame)
         if receiver.broken is not None:
             self._end(f"it sent what is no request: {receiver.broken}")
         elif self._mutes:
@@ -492,8 +495,10 @@ class Connection(asyncio.BufferedProtocol):
         """The connection is no longer muted: hand over what arrived meanwhile, or read on."""
         if self._ahead:
             frame = self._ahead.popleft()
-            self._ahead_bytes -= len(frame)
-            self._take_up(frame)
+            self._frame_bytes = len(frame)
+            self._ahead_bytes -= self._frame_bytes
+            self._mutes = _IN_PROCESS
+            self._lanes.submit(self, frame)
         elif self._ending is not None:
             self.close(self._ending)
         else:
@@ -501,11 +506,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._ask_memory()
             if self._pauses & _AHEAD:
                 self._resume(_AHEAD)
-
-    def _take_up(self, frame: bytearray) -> None:
-        self._mutes = _IN_PROCESS
-        self._frame_bytes = len(frame)
-        self._lanes.submit(self, frame)
 
     # What arrives, and the memory for it
 

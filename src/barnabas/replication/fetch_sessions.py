@@ -7,6 +7,13 @@ partitions with news: records, an error, another high watermark or log start. Ep
 Which session must give way when there is no room: one that was silent for two minutes; else, for a new one that is
 worth more, the one that is worth least of those older than two minutes. Followers are worth more than clients, and
 large sessions more than small ones.
+
+Room is also counted in bytes, which Kafka does not do: partitions that do not exist are remembered like others, since
+they may come to exist, and a few requests could name millions of them. A client's session may take an eighth of all
+bytes, a follower's a half. When bytes are short, who was silent for two minutes gives way; then the largest session of
+a client, if it is at least twice as large as the new one, or if that is a follower's. So the bytes go to many small
+sessions rather than to few large ones. A session that outgrows its part or finds no room is given up: its client begins
+with a full fetch again, which is always answered, and is given no other session while it asks for so much.
 """
 
 from __future__ import annotations
@@ -26,6 +33,12 @@ FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**31 - 1
 DEFAULT_EVICTION_MS: Final = 120_000
 NOT_SENT: Final = -1
+#: What all sessions may take: room for 300,000 partitions, or for 1,000 sessions with 300 each.
+DEFAULT_BYTES: Final = 128 * 1024 * 1024
+#: What a session keeps of a partition, beside the letters of the topic's name: measured, and rounded up.
+PARTITION_BYTES: Final = 384
+_PARTS_OF_A_CLIENT: Final = 8
+_PARTS_OF_A_FOLLOWER: Final = 2
 
 #: A topic by name or by id, as the request's version has it, and the partition's number.
 PartitionKey = tuple[str | Uuid, int]
@@ -35,6 +48,14 @@ _Worth = tuple[bool, int, int]
 def replica_of(request: FetchRequest) -> int:
     """The follower that asks, or -1 for a consumer."""
     return request.replica_id if request.replica_state is None else request.replica_state.replica_id
+
+
+def size_of(key: PartitionKey) -> int:
+    """What a session takes for a partition. Each counts with a name of its own: later requests bring it once more."""
+    topic = key[0]
+    if isinstance(topic, Uuid):
+        return PARTITION_BYTES
+    return PARTITION_BYTES + (len(topic) if topic.isascii() else 4 * len(topic))
 
 
 def next_epoch(epoch: int) -> int:
@@ -73,7 +94,17 @@ class WantedPartition:
 class FetchSession:
     """What one client and this node know of each other."""
 
-    __slots__ = ("created_ms", "epoch", "id", "is_privileged", "last_used_ms", "partitions", "uses_ids", "worth")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "is_privileged",
+        "last_used_ms",
+        "partitions",
+        "size_bytes",
+        "uses_ids",
+        "worth",
+    )
 
     def __init__(self, session_id: int, now_ms: int, *, is_privileged: bool, uses_ids: bool) -> None:
         self.id = session_id
@@ -84,6 +115,7 @@ class FetchSession:
         self.epoch = next_epoch(INITIAL_EPOCH)
         #: In the order in which they are read: whoever got records goes to the end.
         self.partitions: dict[PartitionKey, WantedPartition] = {}
+        self.size_bytes = 0
         #: Its place among those that may be evicted, while it is there.
         self.worth: _Worth | None = None
 
@@ -163,10 +195,19 @@ class SessionFetch:
 
 
 class FetchSessionCache:
-    """The sessions of a node, at most `slots` of them."""
+    """The sessions of a node, at most `slots` of them, which take at most `max_bytes` together."""
 
-    def __init__(self, slots: int, randomness: Random, *, eviction_ms: int = DEFAULT_EVICTION_MS) -> None:
+    def __init__(
+        self,
+        slots: int,
+        randomness: Random,
+        *,
+        eviction_ms: int = DEFAULT_EVICTION_MS,
+        max_bytes: int = DEFAULT_BYTES,
+    ) -> None:
         self._slots = slots
+        self._max_bytes = max_bytes
+        self.size_bytes = 0
         self._randomness = randomness
         self._eviction_ms = eviction_ms
         # The one that was not used for the longest time first.
@@ -198,7 +239,10 @@ class FetchSessionCache:
             return SessionFetch((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_ids != uses_ids:
             return SessionFetch((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        _update(session, request)
+        self._update(session, request)
+        if not self._fits(session, now_ms):
+            self._remove(session.id)
+            return SessionFetch((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             self._remove(session.id)
             return SessionFetch(())
@@ -210,13 +254,20 @@ class FetchSessionCache:
         self, partitions: dict[PartitionKey, WantedPartition], now_ms: int, *, is_privileged: bool, uses_ids: bool
     ) -> FetchSession | None:
         """A session for a client that wants one; None if there is no room, or nothing to remember."""
-        if not partitions or not self._make_room(len(partitions), now_ms, is_privileged=is_privileged):
+        size_bytes = sum(map(size_of, partitions))
+        if not partitions or size_bytes > self._most_bytes(is_privileged):
+            return None
+        if not self._make_bytes(size_bytes, None, now_ms, is_privileged=is_privileged):
+            return None
+        if not self._make_room(len(partitions), now_ms, is_privileged=is_privileged):
             return None
         session_id = self._randomness.randrange(1, MAX_EPOCH)
         while session_id in self._sessions:
             session_id = self._randomness.randrange(1, MAX_EPOCH)
         session = FetchSession(session_id, now_ms, is_privileged=is_privileged, uses_ids=uses_ids)
         session.partitions = partitions
+        session.size_bytes = size_bytes
+        self.size_bytes += size_bytes
         self._touch(session, now_ms)
         return session
 
@@ -252,6 +303,40 @@ class FetchSessionCache:
         self._remove(least[2])
         return True
 
+    def _most_bytes(self, is_privileged: bool) -> int:
+        return self._max_bytes // (_PARTS_OF_A_FOLLOWER if is_privileged else _PARTS_OF_A_CLIENT)
+
+    def _fits(self, session: FetchSession, now_ms: int) -> bool:
+        """Whether a session that may have grown still has its place."""
+        is_privileged = session.is_privileged
+        return session.size_bytes <= self._most_bytes(is_privileged) and self._make_bytes(
+            0, session, now_ms, is_privileged=is_privileged
+        )
+
+    def _make_bytes(self, more_bytes: int, growing: FetchSession | None, now_ms: int, *, is_privileged: bool) -> bool:
+        """Let others give way until there are so many bytes for a new session, or enough for one that has grown."""
+        if self.size_bytes + more_bytes <= self._max_bytes:
+            return True
+        own_bytes = more_bytes if growing is None else growing.size_bytes
+        others = [each for each in self._sessions.values() if each is not growing]
+        giving_way = [each for each in others if now_ms - each.last_used_ms > self._eviction_ms]
+        large = [
+            each
+            for each in others
+            if now_ms - each.last_used_ms <= self._eviction_ms
+            and not each.is_privileged
+            and (is_privileged or each.size_bytes >= 2 * own_bytes)
+        ]
+        giving_way += sorted(large, key=lambda each: each.size_bytes, reverse=True)
+        missing_bytes = self.size_bytes + more_bytes - self._max_bytes
+        if sum(each.size_bytes for each in giving_way) < missing_bytes:
+            return False
+        for session in giving_way:
+            self._remove(session.id)
+            if self.size_bytes + more_bytes <= self._max_bytes:
+                break
+        return True
+
     def _least_worthy(self, *, is_privileged: bool) -> _Worth | None:
         if not is_privileged:
             return self._evictable[0] if self._evictable else None
@@ -262,7 +347,29 @@ class FetchSessionCache:
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self.size_bytes -= session.size_bytes
             self._protect(session)
+
+    def _update(self, session: FetchSession, request: FetchRequest) -> None:
+        partitions = session.partitions
+        size_bytes = session.size_bytes
+        for topic in request.topics:
+            name = topic.topic_id if session.uses_ids else topic.topic
+            for asked in topic.partitions:
+                key = (name, asked.partition)
+                known = partitions.get(key)
+                if known is None:
+                    partitions[key] = WantedPartition(key, asked)
+                    size_bytes += size_of(key)
+                else:
+                    known.ask(asked)
+        for forgotten in request.forgotten_topics_data:
+            name = forgotten.topic_id if session.uses_ids else forgotten.topic
+            for index in forgotten.partitions:
+                if partitions.pop((name, index), None) is not None:
+                    size_bytes -= size_of((name, index))
+        self.size_bytes += size_bytes - session.size_bytes
+        session.size_bytes = size_bytes
 
 
 def _asked(request: FetchRequest, uses_ids: bool) -> Collection[WantedPartition]:
@@ -281,20 +388,3 @@ def _move_to_end(partitions: dict[PartitionKey, WantedPartition], those: Iterabl
     for wanted in those:
         if partitions.pop(wanted.key, None) is not None:
             partitions[wanted.key] = wanted
-
-
-def _update(session: FetchSession, request: FetchRequest) -> None:
-    partitions = session.partitions
-    for topic in request.topics:
-        name = topic.topic_id if session.uses_ids else topic.topic
-        for asked in topic.partitions:
-            key = (name, asked.partition)
-            known = partitions.get(key)
-            if known is None:
-                partitions[key] = WantedPartition(key, asked)
-            else:
-                known.ask(asked)
-    for forgotten in request.forgotten_topics_data:
-        name = forgotten.topic_id if session.uses_ids else forgotten.topic
-        for index in forgotten.partitions:
-            partitions.pop((name, index), None)
