@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar, cast
 
-from barnabas.broker.turns import Turns, at_once
+from barnabas.base.steps import at_once
+from barnabas.broker.turns import Turns
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.message import Message
 

@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.handlers import NAMES
-from barnabas.broker.turns import at_once
 from barnabas.net import Connection
 from barnabas.wire import Struct
 from barnabas.wire.apis import ApiKey, api

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.errors import RemoteProtocolError
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.turns import at_once
+from barnabas.base.steps import at_once
 from barnabas.coordinator.effects import Record
 from barnabas.coordinator.offsets import CommittedOffset
 from barnabas.coordinator.records import group_tombstone, offset_record, offset_tombstone

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.broker.turns import at_once
+from barnabas.base.steps import at_once
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity

@@ -106,6 +106,48 @@ def test_urgent_requests_are_not_held_back() -> None:
     assert [connection.log for connection in urgent] == [[], [], []]
 
 
+def test_each_turn_ends_with_one_slice_of_long_work_and_what_arrived_comes_first() -> None:
+    clerk = Clerk()
+    connection = StubConnection().as_connection
+
+    def work(name: str, left: int) -> None:
+        clerk.done.append(f"{name}{left}")
+        if left:
+            clerk.lanes.go_on_later(connection, lambda: work(name, left - 1))
+
+    clerk.lanes.go_on_later(connection, lambda: work("x", 2))
+    clerk.lanes.go_on_later(connection, lambda: work("y", 1))
+    clerk.submit("a", "b")
+    clerk.loop.turn()
+    assert clerk.done == ["a", "b", "x2"]
+    clerk.submit("c", "!")
+    clerk.loop.turn()
+    assert clerk.done[3:] == ["!", "c", "y1"]
+    for _ in range(3):
+        clerk.loop.turn()
+    assert clerk.done[6:] == ["x1", "y0", "x0"]
+    assert not clerk.loop.soon, "an idle scheduler asks for nothing"
+
+
+def test_long_work_goes_on_while_the_lanes_are_always_full() -> None:
+    clerk = Clerk(cost_s=0.0015)
+    connection = StubConnection().as_connection
+    clerk.lanes.go_on_later(connection, lambda: clerk.done.append("work"))
+    clerk.submit(*"abcdef")
+    clerk.loop.turn()
+    assert clerk.done == ["a", "b", "work"]
+
+
+def test_long_work_that_fails_closes_its_connection_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    clerk = Clerk()
+    connection = StubConnection()
+    clerk.lanes.go_on_later(connection.as_connection, lambda: 1 // 0)  # type: ignore[arg-type]
+    clerk.submit("a")
+    clerk.loop.turn()
+    assert clerk.done == ["a"]
+    assert connection.log == ["close: its request could not be worked on"]
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 0.0007, 0.005])), max_size=15), st.data())
 def test_nothing_is_lost_and_lanes_keep_their_order(plan: list[tuple[bool, float]], data: st.DataObject) -> None:

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.base.steps import at_once
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, at_once, spent
+from barnabas.broker.turns import Steps, spent
 from barnabas.replication.fetch_sessions import SessionFetch, WantedPartition, replica_of
 from barnabas.replication.partition import Isolation, Partition, PartitionError, PartitionRead
 from barnabas.replication.waiting import FetchWait
@@ -50,7 +51,7 @@ _NOT_LOOKED_AT: Final = frozenset(
 #: How long a fetch waits that finds no memory for its answer, before it tries again.
 _NO_ROOM_SECONDS: Final = 0.02
 #: A fetch with more partitions, or with more bytes to read, goes on in steps; one of them counts as so many bytes.
-_FEW_PARTITIONS: Final = 64
+FEW_PARTITIONS: Final = 64
 _FEW_BYTES: Final = 4 * 1024 * 1024
 _BYTES_PER_STEP: Final = 64 * 1024
 
@@ -174,7 +175,7 @@ class Fetch:
 
     @property
     def _is_large(self) -> bool:
-        return len(self._session.wanted) > _FEW_PARTITIONS
+        return len(self._session.wanted) > FEW_PARTITIONS
 
     def _may_wait(self, look: _Look) -> bool:
         is_over = self._request.max_wait_ms <= 0 or self._services.waiting_fetches.is_closed

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
@@ -178,16 +178,6 @@ class _Work:
         self.connection.finish_without_response()
 
 
-def at_once(steps: Steps[T]) -> T:
-    """All of it now; for work that is known to be small, and needs nothing."""
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        outcome: T = end.value
-        return outcome
-
-
 def each_of(items: Iterable[T], one: Callable[[T], U]) -> Steps[list[U]]:
     """What `one` makes of each item, an item a step."""
     made = []
@@ -242,7 +232,11 @@ def once_each(items: Iterable[H]) -> Steps[list[H]]:
     return list(found)
 
 
-def settled(answer: T | asyncio.Future[T]) -> Steps[T]:
+@overload
+def settled(answer: asyncio.Future[T]) -> Steps[T]: ...
+@overload
+def settled(answer: T | asyncio.Future[T]) -> Steps[T]: ...
+def settled(answer: Any) -> Steps[Any]:
     """An answer, once it is there."""
     return (yield from awaited(answer)) if isinstance(answer, asyncio.Future) else answer
 

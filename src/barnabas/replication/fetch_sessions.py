@@ -19,12 +19,13 @@ with a full fetch again, which is always answered, and is given no other session
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Generator, Iterable
 from random import Random
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.base.steps import at_once
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 NO_SESSION: Final = 0
@@ -186,7 +187,7 @@ class SessionFetch:
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION
             _move_to_end(session.partitions, with_records)
             return ErrorCode.NONE, session.id
-        if self._cache is None:
+        if self._cache is None or not self._cache.can_hold(len(self.wanted), is_privileged=self._is_privileged):
             return ErrorCode.NONE, NO_SESSION
         partitions = {wanted.key: wanted for wanted in self.wanted}
         _move_to_end(partitions, with_records)
@@ -223,11 +224,17 @@ class FetchSessionCache:
 
     def begin(self, request: FetchRequest, *, uses_ids: bool, now_ms: int) -> SessionFetch:
         """What a request asks for, by itself or together with those before it."""
+        return at_once(self.begin_in_steps(request, uses_ids=uses_ids, now_ms=now_ms))
+
+    def begin_in_steps(
+        self, request: FetchRequest, *, uses_ids: bool, now_ms: int
+    ) -> Generator[None, None, SessionFetch]:
+        """The same, a partition a step."""
         epoch = request.session_epoch
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._remove(request.session_id)
             return SessionFetch(
-                _asked(request, uses_ids),
+                (yield from _asked(request, uses_ids)),
                 cache=None if epoch == FINAL_EPOCH else self,
                 is_privileged=replica_of(request) >= 0,
                 uses_ids=uses_ids,
@@ -239,7 +246,11 @@ class FetchSessionCache:
             return SessionFetch((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_ids != uses_ids:
             return SessionFetch((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        self._update(session, request)
+        # Before the steps: who uses the session elsewhere meanwhile must not be taken for this one.
+        session.epoch = next_epoch(epoch)
+        yield from self._update(session, request)
+        if self._sessions.get(session.id) is not session:
+            return SessionFetch((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not self._fits(session, now_ms):
             self._remove(session.id)
             return SessionFetch((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -247,7 +258,6 @@ class FetchSessionCache:
             self._remove(session.id)
             return SessionFetch(())
         self._touch(session, now_ms)
-        session.epoch = next_epoch(epoch)
         return SessionFetch(session.partitions.values(), session=session)
 
     def create(
@@ -303,6 +313,10 @@ class FetchSessionCache:
         self._remove(least[2])
         return True
 
+    def can_hold(self, count: int, *, is_privileged: bool) -> bool:
+        """Whether a session of so many partitions is at all possible."""
+        return count * PARTITION_BYTES <= self._most_bytes(is_privileged)
+
     def _most_bytes(self, is_privileged: bool) -> int:
         return self._max_bytes // (_PARTS_OF_A_FOLLOWER if is_privileged else _PARTS_OF_A_CLIENT)
 
@@ -350,12 +364,14 @@ class FetchSessionCache:
             self.size_bytes -= session.size_bytes
             self._protect(session)
 
-    def _update(self, session: FetchSession, request: FetchRequest) -> None:
+    def _update(self, session: FetchSession, request: FetchRequest) -> Generator[None, None, None]:
         partitions = session.partitions
         size_bytes = session.size_bytes
         for topic in request.topics:
             name = topic.topic_id if session.uses_ids else topic.topic
+            yield
             for asked in topic.partitions:
+                yield
                 key = (name, asked.partition)
                 known = partitions.get(key)
                 if known is None:
@@ -365,19 +381,24 @@ class FetchSessionCache:
                     known.ask(asked)
         for forgotten in request.forgotten_topics_data:
             name = forgotten.topic_id if session.uses_ids else forgotten.topic
+            yield
             for index in forgotten.partitions:
+                yield
                 if partitions.pop((name, index), None) is not None:
                     size_bytes -= size_of((name, index))
-        self.size_bytes += size_bytes - session.size_bytes
-        session.size_bytes = size_bytes
+        if self._sessions.get(session.id) is session:
+            self.size_bytes += size_bytes - session.size_bytes
+            session.size_bytes = size_bytes
 
 
-def _asked(request: FetchRequest, uses_ids: bool) -> Collection[WantedPartition]:
+def _asked(request: FetchRequest, uses_ids: bool) -> Generator[None, None, Collection[WantedPartition]]:
     """All partitions of a request in its order; of one that is named twice the last counts, in the first's place."""
     found: dict[PartitionKey, WantedPartition] = {}
     for topic in request.topics:
         name = topic.topic_id if uses_ids else topic.topic
+        yield
         for asked in topic.partitions:
+            yield
             key = (name, asked.partition)
             found[key] = WantedPartition(key, asked)
     return found.values()

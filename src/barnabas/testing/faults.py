@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from threading import Lock
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
 from barnabas.broker.error_responses import error_response
-from barnabas.broker.turns import at_once
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 

@@ -6,14 +6,16 @@ leader's; v13 names topics by id; v16 hints at the leader after a miss. Up to v5
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.steps import at_once
 from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
-from barnabas.broker.fetching import Fetch, FetchAnswer
+from barnabas.broker.fetching import FEW_PARTITIONS, Fetch, FetchAnswer
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
-from barnabas.replication.fetch_sessions import NO_SESSION, replica_of
+from barnabas.replication.fetch_sessions import NO_SESSION, SessionFetch, replica_of
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
 
@@ -27,9 +29,33 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
         context, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
     ):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, session_id=NO_SESSION, responses=[])
-    session = services.fetch_sessions.begin(
+    steps = services.fetch_sessions.begin_in_steps(
         request, uses_ids=context.version >= _FIRST_BY_ID, now_ms=services.runtime.clock.monotonic_ms()
     )
+    if not _is_small(request):
+        return _answer_in_steps(services, context, request, steps)
+    session = at_once(steps)
+    return _refused(session) if session.error else Fetch(services, context, request, session).answer()
+
+
+def _answer_in_steps(
+    services: Services, context: RequestContext, request: FetchRequest, beginning: Steps[SessionFetch]
+) -> Steps[FetchAnswer]:
+    session = yield from beginning
     if session.error:
-        return FetchResponse(error_code=session.error, session_id=NO_SESSION, responses=[])
-    return Fetch(services, context, request, session).answer()
+        return _refused(session)
+    answer = Fetch(services, context, request, session).answer()
+    return (yield from answer) if isinstance(answer, Generator) else answer
+
+
+def _is_small(request: FetchRequest) -> bool:
+    """Whether few partitions are named, as in most fetches of a session."""
+    topics, forgotten = request.topics, request.forgotten_topics_data
+    if len(topics) + len(forgotten) > FEW_PARTITIONS:
+        return False
+    count = sum(len(topic.partitions) for topic in topics) + sum(len(each.partitions) for each in forgotten)
+    return count <= FEW_PARTITIONS
+
+
+def _refused(session: SessionFetch) -> FetchResponse:
+    return FetchResponse(error_code=session.error, session_id=NO_SESSION, responses=[])
