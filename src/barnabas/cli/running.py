@@ -17,7 +17,7 @@ from barnabas.base.runtime import SystemClock
 from barnabas.broker.node import Node
 from barnabas.broker.settings import BrokerSettings
 from barnabas.cli.output import say
-from barnabas.net.runtime import SystemRuntime, run
+from barnabas.net.runtime import SystemRuntime, collect_garbage_rarely, run
 from barnabas.storage.files import FileSystem
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -67,6 +67,7 @@ async def _serve(node: Node) -> None:
         await node.stop()
         return
     starting.result()
+    collect_garbage_rarely()
     say(f"ready: bootstrap {node.bootstrap}")
     sys.stdout.flush()
     failing = loop.create_task(node.failed())
