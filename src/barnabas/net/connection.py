@@ -402,11 +402,10 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(refusal)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        receiver, small = self._receiver, self._small
-        buffer = receiver.get_buffer()
-        if small.held_bytes > small.tight_bytes and not receiver.announced_bytes:
-            return buffer[:TINY_FRAME_BYTES]
-        return buffer
+        small = self._small
+        if small.held_bytes > small.tight_bytes and not self._receiver.announced_bytes:
+            return self._receiver.get_buffer()[:TINY_FRAME_BYTES]
+        return self._receiver.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         receiver = self._receiver
@@ -486,7 +485,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finish(self) -> None:
         self._mutes &= ~_IN_PROCESS
-        self._release_request()
+        small, size_bytes = self._small, self._frame_bytes
+        if size_bytes > SMALL_FRAME_BYTES or self._has_room or small.beginning or small.going_on:
+            self._release_request()
+        else:
+            # The usual case, without a call.
+            small.held_bytes -= size_bytes
+            self._frame_bytes = 0
         self._idle.touch(self)
         if not self._mutes:
             self._take_next()
@@ -573,13 +578,8 @@ class Connection(asyncio.BufferedProtocol):
     def _release_request(self) -> None:
         """The request in process is done with."""
         size_bytes, self._frame_bytes = self._frame_bytes, 0
-        if size_bytes > SMALL_FRAME_BYTES:
+        if size_bytes:
             self.memory.give_back(self, self.memory.share_of(size_bytes), size_bytes)
-        else:
-            small = self._small
-            small.held_bytes -= size_bytes
-            if small.waiters:
-                self.memory.grant_waiting(small)
         if self._has_room:
             self._has_room = False
             self._answers.made(self)
