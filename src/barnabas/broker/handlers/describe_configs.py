@@ -59,7 +59,7 @@ def handle(services: Services, context: RequestContext, request: DescribeConfigs
     results = []
     for asked in request.resources:
         result = DescribeConfigsResult(
-            error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[]
+            error_message="", resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[]
         )
         try:
             _check_allowed(services, context, asked)
