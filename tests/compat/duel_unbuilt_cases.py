@@ -86,7 +86,7 @@ def _producers(*topics: tuple[str, list[int]]) -> Ask:
 
 
 def _heartbeat(group: str = "new", epoch: int = 0, **others: Any) -> Ask:
-    settings = {
+    settings: dict[str, Any] = {
         "rebalance_timeout_ms": 45_000,
         "subscribed_topic_names": [TOPIC],
         "topic_partitions": [],
