@@ -16,6 +16,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
+from barnabas.broker.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.metadata.topic_names import is_internal
 from barnabas.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
@@ -58,7 +59,6 @@ _COSTLY_COMPRESSED_BYTES: Final = 64 * 1024
 _COSTLY_RECODED_BYTES: Final = 16 * 1024
 # What may come out of a compressed batch that is checked on the loop. Four kilobytes can hold a hundred megabytes.
 _INLINE_LIMIT_BYTES: Final = 1024 * 1024
-NO_TRANSACTIONS: Final = "transactions are not served by this node: its transaction coordinator is not built"
 
 
 class Produce:
