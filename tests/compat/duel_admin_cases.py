@@ -237,6 +237,57 @@ CONFIGS: dict[str, Ask] = {
     "alter: another broker": _incremental(_BROKER, "77", ("log.cleaner.threads", _SET, "2")),
     "alter: odd broker": _incremental(_BROKER, "x", ("log.cleaner.threads", _SET, "2")),
     "alter: all brokers": _incremental(_BROKER, "", ("log.cleaner.threads", _SET, "2")),
+    "alter: throttles of a broker": _incremental(
+        _BROKER, "0", ("leader.replication.throttled.rate", _SET, "1"), ("remote.log.reader.threads", _SET, "11")
+    ),
+    "alter: throttled replicas": _incremental(_TOPIC, TOPIC, ("leader.replication.throttled.replicas", _SET, "0:0")),
+    "alter: a quota's window": _incremental(_BROKER, "0", ("quota.window.num", _SET, "5")),
+    **{
+        f"alter: group, {name}={value}": _incremental(_GROUP, "g", (name, _SET, value))
+        for name, value in (
+            ("consumer.session.timeout.ms", "50000"),
+            ("consumer.session.timeout.ms", "x"),
+            ("consumer.session.timeout.ms", "44999"),
+            ("consumer.heartbeat.interval.ms", "15001"),
+            ("consumer.assignment.interval.ms", "-1"),
+            ("consumer.assignment.interval.ms", "99999"),
+            ("share.record.lock.duration.ms", "14999"),
+            ("share.delivery.count.limit", "11"),
+            ("share.partition.max.record.locks", "99"),
+            ("share.auto.offset.reset", "by_duration:PT1H"),
+            ("share.auto.offset.reset", "by_duration:x"),
+            ("share.isolation.level", "READ_COMMITTED"),
+            ("share.renew.acknowledge.enable", "x"),
+            ("streams.num.standby.replicas", "3"),
+            ("streams.initial.rebalance.delay.ms", "-1"),
+            ("no.such", "1"),
+        )
+    },
+    "alter: no group": _incremental(_GROUP, "", ("consumer.session.timeout.ms", _SET, "50000")),
+    "alter: group, append": _incremental(_GROUP, "g", ("consumer.session.timeout.ms", _APPEND, "50000")),
+    "alter: group, delete": _incremental(_GROUP, "g", ("no.such", _DELETE, None)),
+    **{
+        f"alter: client metrics, {name}={value}": _incremental(_METRICS, "m", (name, _SET, value))
+        for name, value in (
+            ("interval.ms", "5000"),
+            ("interval.ms", "5"),
+            ("interval.ms", "x"),
+            ("metrics", "org.apache.kafka."),
+            ("match", "client_id=a.*"),
+            ("match", "client_id=("),
+            ("match", "client_id"),
+            ("match", "foo=a"),
+            ("no.such", "1"),
+        )
+    },
+    "alter: no client metrics": _incremental(_METRICS, "", ("interval.ms", _SET, "5000")),
+    "alter: client metrics, append": _incremental(_METRICS, "m", ("metrics", _APPEND, "a")),
+    "replace: a group": _replaced(_GROUP, "g", consumer_session_timeout_ms="50000"),
+    "replace: client metrics": _replaced(_METRICS, "m", interval_ms="5000"),
+    "describe: a group": _described(_GROUP, "g"),
+    "describe: no group": _described(_GROUP, ""),
+    "describe: client metrics": _described(_METRICS, "m"),
+    "describe: no client metrics": _described(_METRICS, ""),
     "alter: an unknown type": _incremental(99, "x", ("a", _SET, "2")),
     "replace: fine": _replaced(_TOPIC, TOPIC, retention_ms="5"),
     "replace: unknown topic": _replaced(_TOPIC, "nothing", retention_ms="5"),

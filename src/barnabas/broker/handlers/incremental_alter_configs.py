@@ -10,7 +10,7 @@ from collections import Counter
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.broker import logger_levels
-from barnabas.broker.config_resources import BrokerRules, may_alter_configs
+from barnabas.broker.config_resources import BrokerRules, may_alter_configs, warn_of_no_effect
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.metadata.configs import ConfigOperation
@@ -52,6 +52,11 @@ async def handle(
     response = await services.controller.submit(
         lambda controller: controller.incremental_alter_configs(elsewhere, rules, may_alter=may_alter)
     )
+    if not request.validate_only:
+        for asked, answer in zip(others, response.responses, strict=True):
+            if answer.error_code == ErrorCode.NONE:
+                changed = [each.name for each in asked.configs if each.config_operation != ConfigOperation.DELETE]
+                warn_of_no_effect(ConfigResource(asked.resource_type, asked.resource_name), changed)
     response.responses += of_loggers
     return response
 
