@@ -241,6 +241,8 @@ CONFIGS: dict[str, Ask] = {
         _BROKER, "0", ("leader.replication.throttled.rate", _SET, "1"), ("remote.log.reader.threads", _SET, "11")
     ),
     "alter: throttled replicas": _incremental(_TOPIC, TOPIC, ("leader.replication.throttled.replicas", _SET, "0:0")),
+    "alter: retention of a tier": _incremental(_TOPIC, TOPIC, ("local.retention.ms", _SET, "1000")),
+    "alter: remote storage": _incremental(_TOPIC, TOPIC, ("remote.storage.enable", _SET, "true")),
     "alter: a quota's window": _incremental(_BROKER, "0", ("quota.window.num", _SET, "5")),
     **{
         f"alter: group, {name}={value}": _incremental(_GROUP, "g", (name, _SET, value))

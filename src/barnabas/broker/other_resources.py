@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from operator import ge, le
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
@@ -63,7 +63,7 @@ def check_other_resource(resource: ConfigResource, configs: Mapping[str, str], s
         _check_subscription(values)
 
 
-def _check_limits(setting: Setting, value: object, settings: BrokerSettings) -> None:
+def _check_limits(setting: Setting, value: Any, settings: BrokerSettings) -> None:
     for word, is_within in (("min", ge), ("max", le)):
         name = re.sub(r"^(group\.\w+)\.", rf"\1.{word}.", setting.server_default or "")
         name = _LIMIT_NAMES.get(name, name)
