@@ -13,6 +13,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import AllowEverything, RequestContext
 from barnabas.broker.groups import GroupService
+from barnabas.broker.refused_transactions import RefusedTransactions
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.delta import ClusterDelta
@@ -122,6 +123,7 @@ class ServiceBench:
             metadata=self.metadata,
             settings=self.settings,
             authorizer=AllowEverything(),
+            refused_transactions=RefusedTransactions(),
             controller=SimpleNamespace(create_missing_topics=self.to_create.extend),
         )
 

@@ -11,7 +11,12 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.config_resources import controller_options, effective_settings
 from barnabas.broker.context import Operation
-from barnabas.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
+from barnabas.broker.handlers import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
 from barnabas.metadata.configs import ConfigOperation
 from barnabas.metadata.image import ClusterImage, ConfigResource
 from barnabas.metadata.options import ConfigSource
@@ -27,6 +32,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tests.broker.admin import AdminNode, Deny, node_settings
 from tests.metadata.clusters import new_topic
 
@@ -188,8 +194,8 @@ def test_the_broker_without_a_name_tells_what_was_set_for_all(node: AdminNode) -
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (LOGGER, "2", ErrorCode.INVALID_REQUEST),
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
-        (GROUP, "g", ErrorCode.INVALID_REQUEST),
-        (METRICS, "m", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (METRICS, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -315,3 +321,67 @@ def test_ids_of_topics_do_not_matter_to_settings(node: AdminNode) -> None:
     node.metadata.image = node.cluster.image
     assert node.metadata.image.topics["t"].topic_id != Uuid.ZERO
     assert described(node, TOPIC, "t", "retention.ms").config_source == ConfigSource.DEFAULT
+
+
+# Settings of what is not built
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value", "source", "default"),
+    [
+        (GROUP, "g", "consumer.session.timeout.ms", "50000", ConfigSource.GROUP, "45000"),
+        (GROUP, "g", "share.isolation.level", "read_committed", ConfigSource.GROUP, "read_uncommitted"),
+        (METRICS, "m", "interval.ms", "5000", ConfigSource.CLIENT_METRICS, "300000"),
+        (BROKER, "1", "leader.replication.throttled.rate", "7", ConfigSource.DYNAMIC_BROKER, str(2**63 - 1)),
+        (TOPIC, "t", "follower.replication.throttled.replicas", "0:1", ConfigSource.TOPIC, ""),
+    ],
+)
+def test_settings_of_what_is_not_built_are_kept_with_a_warning(
+    node: AdminNode,
+    caplog: pytest.LogCaptureFixture,
+    kind: int,
+    name: str,
+    key: str,
+    value: str,
+    source: ConfigSource,
+    default: str,
+) -> None:
+    assert described(node, kind, name, key).value == default
+    assert change(node, kind, name, (key, SET, value)) is ErrorCode.NONE
+    [warning] = caplog.messages
+    assert warning.endswith(f" {name!r}: kept, but nothing here follows it: {key}")
+    kept = described(node, kind, name, key)
+    assert (kept.value, kept.config_source, kept.read_only) == (value, source, False)
+    assert change(node, kind, name, (key, DELETE, None)) is ErrorCode.NONE
+    assert described(node, kind, name, key).value == default
+    assert len(caplog.messages) == 1
+
+
+def test_replaced_settings_of_a_group_are_kept_with_a_warning(
+    node: AdminNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = replacing.AlterableConfig(name="consumer.session.timeout.ms", value="50000")
+    resource = replacing.AlterConfigsResource(resource_type=GROUP, resource_name="g", configs=[wanted])
+    request = replacing.AlterConfigsRequest(resources=[resource], validate_only=False)
+    assert node.ask(alter_configs, request, 2).responses[0].error_code == ErrorCode.NONE
+    assert described(node, GROUP, "g", "consumer.session.timeout.ms").value == "50000"
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("key", ["ssl.keystore.location", "sasl.enabled.mechanisms", "listener.security.protocol.map"])
+def test_security_settings_stay_refused(node: AdminNode, key: str) -> None:
+    assert change(node, BROKER, "1", (key, SET, "x")) is ErrorCode.INVALID_REQUEST
+
+
+def test_resources_with_settings_are_listed(node: AdminNode) -> None:
+    def listed(version: int, *types: int) -> list[tuple[int, str]]:
+        request = ListConfigResourcesRequest(resource_types=list(types))
+        answer = node.ask(list_config_resources, request, version)
+        return [(each.resource_type, each.resource_name) for each in answer.config_resources]
+
+    assert listed(1, GROUP, METRICS) == listed(0) == []
+    change(node, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))
+    change(node, METRICS, "m", ("interval.ms", SET, "5000"))
+    assert listed(0) == [(METRICS, "m")]
+    assert listed(1, METRICS, GROUP, METRICS) == [(GROUP, "g"), (METRICS, "m")]
+    assert {(GROUP, "g"), (METRICS, "m"), (BROKER, "1"), (LOGGER, "1"), (TOPIC, "t")} <= set(listed(1))

@@ -40,6 +40,15 @@ def test_ctrl_c_stops_it_cleanly(tmp_path: Path) -> None:
     with running(*ANYWHERE, "--data-dir", "data", folder=tmp_path) as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 0
+    told = "group.initial.rebalance.delay.ms=0: new groups do not wait for more members (3000 in Kafka)\n"
+    assert (tmp_path / "node.log").read_text() == told
+
+
+def test_a_rebalance_delay_that_was_asked_for_is_not_spoken_of(tmp_path: Path) -> None:
+    delay = ("--override", "group.initial.rebalance.delay.ms=0")
+    with running(*ANYWHERE, "--ephemeral", *delay, folder=tmp_path) as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 0
     assert (tmp_path / "node.log").read_text() == ""
 
 

@@ -143,7 +143,8 @@ def _compare(path: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]
         if _is_blank(theirs) != _is_blank(ours):
             yield path, theirs, ours
     elif name in TOLD:
-        if _is_blank(ours) and not _is_blank(theirs):
+        # Without a message, null and empty text are not the same to every client.
+        if _is_blank(ours) and theirs != ours:
             yield path, theirs, ours
     elif isinstance(theirs, dict) and isinstance(ours, dict):
         for key in sorted({**theirs, **ours}):

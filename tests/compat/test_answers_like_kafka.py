@@ -8,17 +8,15 @@ from functools import partial
 import pytest
 
 from barnabas.wire.json_form import to_json
-from tests.compat.duel import Ask, Side, both, differences
+from tests.compat.duel import COMPACTED, Ask, Side, both, differences
 from tests.compat.duel_admin_cases import CONFIGS, TOPICS
 from tests.compat.duel_data_cases import GROUPS, RECORDS, batch_of, commit_of, coordinator_of, produced
+from tests.compat.duel_unbuilt_cases import UNBUILT
 from tests.compat.samples import TIME_MS, until
 from tests.oracles import missing
 
-CASES = {
-    f"{area}: {name}": ask
-    for area, cases in {"topics": TOPICS, "records": RECORDS, "configs": CONFIGS, "groups": GROUPS}.items()
-    for name, ask in cases.items()
-}
+AREAS = {"topics": TOPICS, "records": RECORDS, "configs": CONFIGS, "groups": GROUPS, "unbuilt": UNBUILT}
+CASES = {f"{area}: {name}": ask for area, cases in AREAS.items() for name, ask in cases.items()}
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +31,12 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
 
 
 def _warm_up(side: Side) -> None:
-    """Three records, and the coordinator awake: what a broker says in its first second is another story."""
+    """Three records, a producer with a state, and the coordinator awake: what a broker says in its first second is
+    another story."""
     for number in range(3):
         until(partial(_is_done, side, produced(batch_of(time_ms=TIME_MS + 10 * number)), 9))
+    idempotent = batch_of(producer_id=7, producer_epoch=2, base_sequence=0)
+    until(partial(_is_done, side, produced(idempotent, COMPACTED), 9))
     until(partial(_is_done, side, coordinator_of("commits"), 3))
     until(partial(_is_done, side, commit_of(), 9))
     until(partial(_is_done, side, GROUPS["producer id"], 4))

@@ -213,3 +213,17 @@ def test_a_member_that_stops_beating_loses_its_partitions(client: Confluent) -> 
         with client.consumer(group) as lively:
             lively.subscribe([topic])
             settle([lively], lambda: owned(lively) == {0, 1})
+
+
+def test_the_newer_group_protocol_is_refused_and_not_waited_for(client: Confluent) -> None:
+    settings = {"bootstrap.servers": client.bootstrap, "group.id": unique("group"), "log_level": 0}
+    consumer = ck.Consumer({**settings, "group.protocol": "consumer"})
+    try:
+        consumer.subscribe([client.topic()])
+        deadline = time.monotonic() + TIMEOUT_S
+        while (message := consumer.poll(0.1)) is None:
+            assert time.monotonic() < deadline, "no word about it"
+        assert message.error().name() == "_FATAL"
+        assert "API version not supported" in message.error().str()
+    finally:
+        consumer.close()

@@ -22,7 +22,7 @@ from tests.oracles import QUICK_JVM, SOURCES, kafka_jars, needs_kafka, run_java
 
 pytestmark = needs_kafka()
 
-STORIES = ("admin", "errors", "records", "many", "eager", "cooperative", "static", "manual", "groups")
+STORIES = ("admin", "errors", "records", "many", "eager", "cooperative", "static", "manual", "groups", "unbuilt")
 TOOL_TIMEOUT_S = 60
 NUMBERS = [str(number) for number in range(10)]
 
@@ -190,6 +190,19 @@ def test_offsets_of_groups_are_administered(told: dict[str, dict[str, Any]]) -> 
 
 
 # Tools
+
+
+def test_what_is_not_built_is_refused_in_words(told: dict[str, dict[str, Any]]) -> None:
+    facts = facts_of("unbuilt", told)
+    transactions = facts.pop("transactions")
+    assert facts == {
+        "acls": "SecurityDisabledException",
+        "tokens": "UnsupportedByAuthenticationException",
+        "moves": 0,
+        "unknownBroker": "BrokerIdNotRegisteredException",
+    }
+    # Kafka has them.
+    assert transactions == "are there" or "its transaction coordinator is not built" in transactions
 
 
 class Printed(NamedTuple):
@@ -380,6 +393,7 @@ def test_cluster_tools(tools: Tools) -> None:
     assert (row["NodeId"], row["Lag"], row["Status"]) == (status["LeaderId"], "0", "Leader")
     assert re.search(r"metadata\.version .*FinalizedVersionLevel: 4\.0-IV3", tools.run("FeatureCommand", "describe"))
     assert re.fullmatch(r"Cluster ID: \S{22}\n", tools.run("ClusterTool", "cluster-id"))
+    tools.run("ClusterTool", "unregister", "--id", "77", code=1)
     (endpoint,) = table(tools.run("ClusterTool", "list-endpoints"))
     assert f"{endpoint['HOST']}:{endpoint['PORT']}" == tools.node
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.base.errors import RemoteProtocolError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.steps import at_once
 from barnabas.coordinator.effects import Record
@@ -145,14 +144,65 @@ def test_records_of_other_kinds_are_passed_over() -> None:
     shard = log.load()
     assert list(shard.groups) == ["g"]
     assert offset_of(shard) == 4
+    assert shard.state.skipped.lines() == [
+        "1 skipped, at the offsets 0: groups of their kind are not built (the first: ConsumerGroupMetadataKey)",
+        "1 skipped, at the offsets 1: their type is not known (the first: type 32767)",
+    ]
 
 
 def test_a_version_that_is_not_known_is_not_guessed_at() -> None:
     log = LogWriter()
     key = OffsetCommitKey(group="g", topic="t", partition=0).encode_key()
-    log.add(Record(key, b"\x00\x09 from the future"))
-    with pytest.raises(RemoteProtocolError, match="version 9"):
-        log.load()
+    log.add(committed(4), Record(key, b"\x00\x09 from the future"))
+    shard = log.load()
+    assert offset_of(shard) == 4
+    [line] = shard.state.skipped.lines()
+    assert line.startswith("1 skipped, at the offsets 1: their value cannot be read (the first: group 'g': ")
+    assert "version 9 was stored" in line
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\x00", b"\x00\x01", b"\x00\x02", b"\x00\x01\x00\x05g", b"\xff\xff"])
+@pytest.mark.parametrize("value", [None, b"", b"\x00", b"\x00\x03"])
+def test_a_record_that_makes_no_sense_keeps_no_group_from_its_coordinator(
+    key: bytes | None, value: bytes | None
+) -> None:
+    log = LogWriter()
+    log.add(committed(4), Record(key, value), committed(5, "h"))  # type: ignore[arg-type]
+    shard = log.load()
+    assert (offset_of(shard), offset_of(shard, "h"), len(shard.state.skipped)) == (4, 5, 1)
+
+
+def test_many_records_that_make_no_sense_are_told_in_one_line() -> None:
+    log = LogWriter()
+    group = "x" * 500
+    key = OffsetCommitKey(group=group, topic="t", partition=0).encode_key()
+    log.add(*(Record(key, b"\x00") for _ in range(1000)))
+    [line] = log.load().state.skipped.lines()
+    assert line.startswith("1000 skipped, at the offsets 0, 1, 2, 3, 4, …: their value cannot be read")
+    assert len(line) < 300
+
+
+def test_a_group_that_names_a_member_twice_is_passed_over() -> None:
+    log = LogWriter()
+    member = MemberMetadata(
+        member_id="m", client_id="c", client_host="/h", session_timeout=7_000, subscription=b"", assignment=b""
+    )
+    value = GroupMetadataValue(protocol_type="x", generation=4, protocol="p", leader="m", members=[member, member])
+    log.add(committed(4), Record(GroupMetadataKey(group="g").encode_key(), value.encode_value(3)))
+    shard = log.load()
+    assert (shard.groups["g"].members, offset_of(shard), len(shard.state.skipped)) == ({}, 4, 1)
+
+
+def test_a_batch_whose_records_cannot_be_read_is_passed_over() -> None:
+    log = LogWriter()
+    log.add(committed(4))
+    broken = bytearray(batch_of([committed(5, "h")], log.next_offset))
+    broken[-8:] = b"\xff" * 8
+    log.data += broken
+    log.next_offset += 1
+    log.add(committed(6, "i"))
+    shard = log.load()
+    assert (offset_of(shard), offset_of(shard, "i"), len(shard.state.skipped)) == (4, 6, 1)
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -33,6 +33,10 @@ class Rules:
     def default_value(self, name: str) -> str:
         return "delete"
 
+    def check_other(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
+        if "bad" in configs.values():
+            raise BrokerError(ErrorCode.INVALID_CONFIG, "bad")
+
     def check(self, broker: str, changes: Mapping[str, str | None], image: ClusterImage) -> None:
         if "bad" in changes.values():
             raise BrokerError(ErrorCode.INVALID_REQUEST, "bad")
@@ -148,8 +152,11 @@ def test_a_value_that_stays_is_not_written_again_unless_it_is_a_brokers(cluster:
         (4, "7", [("log.retention.ms", SET, "1")], ErrorCode.BROKER_ID_NOT_REGISTERED),
         (4, "1", [("log.retention.ms", SET, "bad")], ErrorCode.INVALID_REQUEST),
         (4, "1", [("log.retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
-        (16, "m", [("interval.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
-        (32, "g", [("consumer.session.timeout.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (8, "1", [("root", SET, "INFO")], ErrorCode.INVALID_REQUEST),
+        (16, "", [("interval.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (16, "m", [("interval.ms", SET, "bad")], ErrorCode.INVALID_CONFIG),
+        (32, "", [("consumer.session.timeout.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (32, "g", [("consumer.session.timeout.ms", SET, "bad")], ErrorCode.INVALID_CONFIG),
         (0, "x", [("foo", SET, "1")], ErrorCode.INVALID_REQUEST),
         (99, "x", [("foo", SET, "1")], ErrorCode.INVALID_REQUEST),
     ],

@@ -35,8 +35,10 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -74,6 +76,7 @@ public final class JavaClient {
         stories.put("static", JavaClient::staticMember);
         stories.put("manual", JavaClient::manual);
         stories.put("groups", JavaClient::groups);
+        stories.put("unbuilt", JavaClient::unbuilt);
         for (int i = 2; i < arguments.length; i++) {
             Map<String, Object> line = new LinkedHashMap<>();
             line.put("story", arguments[i]);
@@ -254,6 +257,23 @@ public final class JavaClient {
 
     private static String createError(NewTopic topic) {
         return errorOf(admin.createTopics(List.of(topic)).all());
+    }
+
+    // What a cluster may not have
+
+    private static Object unbuilt() throws Exception {
+        Map<String, Object> facts = new LinkedHashMap<>();
+        facts.put("acls", errorOf(admin.describeAcls(AclBindingFilter.ANY).values()));
+        facts.put("tokens", errorOf(admin.describeDelegationToken().delegationTokens()));
+        facts.put("moves", admin.listPartitionReassignments().reassignments().get().size());
+        facts.put("unknownBroker", errorOf(admin.unregisterBroker(77).all()));
+        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of("transactional.id", prefix + "transactional"))) {
+            producer.initTransactions();
+            facts.put("transactions", "are there");
+        } catch (KafkaException failure) {
+            facts.put("transactions", failure.getMessage());
+        }
+        return facts;
     }
 
     private static String errorOf(Future<?> future) {

@@ -8,7 +8,7 @@ the image; a node applies them with `effective_settings`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.settings import InvalidSettingsError, Setting, State, Type, format_value
 from barnabas.broker.context import CLUSTER_NAME, Authorizer, Operation, RequestContext, Resource
+from barnabas.broker.other_resources import OTHER_KINDS, check_other_resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
 from barnabas.metadata.configs import AllowsResource
 from barnabas.metadata.features import METADATA_VERSION
@@ -28,16 +29,35 @@ _log = logging.getLogger("barnabas.broker")
 #: Kafka changes these at run time; here they steer nothing, and scripts that set them must not fail.
 _CHANGEABLE_WITHOUT_EFFECT: Final = (
     "background.threads",
+    "follower.fetch.last.tiered.offset.enable",
+    "follower.replication.throttled.rate",
+    "group.consumer.assignment.interval.ms",
     "group.coordinator.cached.buffer.max.bytes",
+    "group.share.assignment.interval.ms",
+    "group.streams.assignment.interval.ms",
+    "leader.replication.throttled.rate",
     "log.cleaner.io.buffer.size",
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.threads",
+    "log.local.retention.bytes",
+    "log.local.retention.ms",
     "log.preallocate",
     "metric.reporters",
     "num.io.threads",
     "num.network.threads",
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
+    "remote.fetch.max.wait.ms",
+    "remote.list.offsets.request.timeout.ms",
+    "remote.log.index.file.cache.total.size.bytes",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.copy.max.bytes.per.second",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.fetch.max.bytes.per.second",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    "share.coordinator.cached.buffer.max.bytes",
     "transaction.partition.verification.enable",
 )
 _ROLL: Final = ("log.roll.ms", "log.roll.hours")
@@ -48,6 +68,8 @@ _FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 _SAME_THING: Final = {name: names for names in (_ROLL, _ROLL_JITTER, _RETENTION) for name in names} | {
     _FLUSH[0]: _FLUSH
 }
+_SHOWN_CHARS: Final = 60
+_SHOWN_NAMES: Final = 10
 _CORDONED: Final = "cordoned.log.dirs"
 _CORDONED_METADATA_VERSION: Final = 30
 
@@ -146,6 +168,20 @@ def told_synonyms(static: BrokerSettings, image: ClusterImage, node_id: int, nam
     return list(dropwhile(lambda synonym: synonym.name != name, told))
 
 
+def described(
+    kind: ResourceType, own: Mapping[str, str], static: BrokerSettings, image: ClusterImage, node_id: int
+) -> Iterator[tuple[Setting, str | None, list[Synonym]]]:
+    """What DescribeConfigs tells of a group or of client metrics: settings, values, and where they come from."""
+    source = ConfigSource.GROUP if kind is ResourceType.GROUP else ConfigSource.CLIENT_METRICS
+    for name, setting in OTHER_KINDS[kind].registry.items():
+        synonyms = [Synonym(name, own[name], source)] if name in own else []
+        if setting.server_default is not None:
+            synonyms += told_synonyms(static, image, node_id, setting.server_default)
+        elif kind is ResourceType.GROUP:
+            synonyms.append(Synonym(name, setting.default_text, ConfigSource.DEFAULT))
+        yield setting, synonyms[0].value if synonyms else setting.default_text, synonyms
+
+
 def _synonyms(static: BrokerSettings, image: ClusterImage, node_id: int, names: Iterable[str]) -> list[Synonym]:
     found: list[Synonym] = []
     for name in names:
@@ -227,6 +263,9 @@ class BrokerRules:
         except InvalidSettingsError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
+    def check_other(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
+        check_other_resource(resource, configs, self._static)
+
     def _check_changeable(self, broker: str, name: str, image: ClusterImage) -> None:
         setting = declaration(name)
         if setting is not None and not is_changeable(name):
@@ -253,6 +292,20 @@ def _convert(setting: Setting, value: str) -> None:
             ErrorCode.INVALID_REQUEST,
             f"{setting.name} = {value!r}: the value {reason}; allowed: {setting.allowed_text}",
         ) from None
+
+
+def warn_of_no_effect(resource: ConfigResource, names: Iterable[str]) -> None:
+    """Say of settings that were just changed, and kept, which of them nothing here follows."""
+    find = TOPIC_SETTINGS.get if resource.type == ResourceType.TOPIC else declaration
+    idle = sorted(name for name in names if resource.type in OTHER_KINDS or _is_idle(find(name)))
+    if idle:
+        what = f"{ResourceType(resource.type).name.lower()} {resource.name[:_SHOWN_CHARS]!r}"
+        shown = ", ".join(name[:_SHOWN_CHARS] for name in idle[:_SHOWN_NAMES])
+        _log.warning("%s: kept, but nothing here follows it: %s", what, shown)
+
+
+def _is_idle(setting: Setting | None) -> bool:
+    return setting is not None and setting.state in (State.NOT_BUILT, State.NO_EFFECT)
 
 
 def may_alter_configs(authorizer: Authorizer, context: RequestContext) -> AllowsResource:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CLUSTER_NAME: Final = "kafka-cluster"
 #: What a response says when operations were not asked for.
 NOT_ASKED: Final = -2147483648
+#: With SECURITY_DISABLED, as Kafka puts it: tools show it, and some look for it.
+NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
 class Operation(IntEnum):

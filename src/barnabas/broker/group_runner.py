@@ -93,9 +93,14 @@ class GroupRunner:
         except Exception as failure:
             # Whatever it is: the other partitions are loaded, and this one is not served with half its groups.
             trace = None if isinstance(failure, BarnabasError) else failure
-            # A partition that is not led here any more is given up in a moment; nobody need hear of it.
-            is_given_up = getattr(failure, "code", None) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-            level = logging.DEBUG if is_given_up else logging.ERROR
+            code = getattr(failure, "code", None)
+            level = logging.ERROR
+            if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                # It is not led here any more and given up in a moment; nobody need hear of it.
+                level = logging.DEBUG
+            elif code is ErrorCode.KAFKA_STORAGE_ERROR:
+                # That the partition is offline, and why, was told when it went.
+                level = logging.WARNING
             text = "the groups of %s are not served, they cannot be loaded: %s"
             _log.log(level, text, self.partition, failure, exc_info=trace)
             if self._phase is not _Phase.CLOSED:
@@ -116,6 +121,8 @@ class GroupRunner:
         for topic in self._topics_to_forget:
             self.shard.forget_topic(topic, self.now())
         self.settle()
+        for line in self.shard.state.skipped.lines():
+            _log.warning("%s: records of groups that are not understood: %s", self.partition, line)
         if loaded:
             _log.info("%s is loaded: %d groups from %d bytes", self.partition, len(self.shard.groups), loaded)
 

@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BarnabasError, SettingsError
+from barnabas.base.errors import BarnabasError, RemoteProtocolError, SettingsError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.records.batch import BatchView
+from barnabas.records.legacy import LegacyMessage
 from barnabas.records.reading import iter_entries
 from barnabas.replication.fetch_sessions import PartitionKey
 from barnabas.replication.partition import Partition, PartitionError
@@ -251,18 +253,22 @@ class PartitionSet:
         return outcome
 
     async def read_all(self, name: TopicPartition, max_bytes: int, runtime: Runtime) -> AsyncIterator[bytes]:
-        """All that is committed in a partition, for those who must know all of it."""
+        """All that is committed in a partition, for those who must know all of it.
+
+        Each batch is as it was written, or the partition goes offline as damaged: half of it would look like all of it.
+        """
         partition = self._existing(name)
         log = partition.led_log()
         offset = 0
         try:
             while True:
                 offset = max(offset, log.log_start_offset)
-                found = log.read(offset, max_bytes, end_offset=log.high_watermark).range
+                end_offset = log.high_watermark
+                found = log.read(offset, max_bytes, end_offset=end_offset).range
                 if found is None:
                     return
                 try:
-                    data, offset = await runtime.offload(partial(_read_batches, found))
+                    data, offset = await runtime.offload(partial(_read_batches, found, offset, end_offset))
                 except (OSError, LogError) as failure:
                     if log.holds(found):
                         raise (failure if isinstance(failure, LogError) else log.failed(failure)) from None
@@ -275,7 +281,33 @@ class PartitionSet:
             raise
 
 
-def _read_batches(found: FileRange) -> tuple[bytes, int]:
-    """Batches, and the offset after them."""
+def _read_batches(found: FileRange, offset: int, end_offset: int) -> tuple[bytes, int]:
+    """Batches from `offset` on, and the offset after them. The CRC does not cover where a batch says that it begins and
+    ends, so that is checked as well: what goes back, or beyond the end, would hide all that follows."""
     data = found.read()
-    return data, max(entry.next_offset for entry in iter_entries(data))
+    walk = iter_entries(data)
+    position = 0
+    try:
+        for entry in walk:
+            entry.check_crc()
+            # A log may start within its first batch.
+            is_in_order = entry.next_offset > offset if position == 0 else _first_offset(entry) >= offset
+            if not is_in_order or entry.next_offset > end_offset:
+                raise _damaged(found, position, offset, f"a batch follows that ends at offset {entry.last_offset}")
+            offset, position = entry.next_offset, walk.position
+    except RemoteProtocolError as reason:
+        raise _damaged(found, position, offset, str(reason)) from None
+    if not position:
+        raise _damaged(found, position, offset, "no whole batch follows")
+    return data, offset
+
+
+def _first_offset(entry: BatchView | LegacyMessage) -> int:
+    return entry.base_offset if isinstance(entry, BatchView) else entry.offset
+
+
+def _damaged(found: FileRange, position: int, offset: int, reason: str) -> CorruptLogError:
+    remedy = "restore the partition from a copy and start the node again"
+    return CorruptLogError(
+        found.file.path, found.position + position, f"damaged at offset {offset}: {reason}; {remedy}"
+    )

@@ -16,6 +16,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
+from barnabas.broker.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
 from barnabas.metadata.topic_names import is_internal
@@ -65,7 +66,6 @@ _FEW_BYTES: Final = 1024 * 1024
 _BYTES_PER_STEP: Final = 16 * 1024
 # How many batches of a request are on their way to be checked elsewhere.
 _CHECKS_AT_ONCE: Final = 4
-NO_TRANSACTIONS: Final = "transactions are not served by this node: its transaction coordinator is not built"
 
 
 ProduceAnswer = ProduceResponse | Awaitable[ProduceResponse | None] | None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import Authorizer, Quotas
+from barnabas.broker.refused_transactions import RefusedTransactions
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.image import ClusterImage
 from barnabas.storage.manager import LogManager
@@ -60,3 +61,4 @@ class Services:
     advertised: Callable[[str], list[ApiVersion]]
     #: How many bytes may still be put into answers, over all connections.
     response_room: Callable[[], int]
+    refused_transactions: RefusedTransactions = field(default_factory=RefusedTransactions)

@@ -42,6 +42,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "broker-api-versions": Tool(
         "barnabas.cli.broker_api_versions:broker_api_versions", "Show which requests each broker understands."
     ),
+    "cluster": Tool("barnabas.cli.cluster:cluster", "Show the id of a cluster, or let it forget a broker."),
     "topics": Tool("barnabas.cli.topics:topics", "Create, show, change and delete topics."),
     "configs": Tool("barnabas.cli.configs:configs", "Show and change settings of topics, brokers, users …"),
     "consumer-groups": Tool(

@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
@@ -40,19 +40,23 @@ def _call_later(after_ms: int, action: Callable[[], None]) -> None:
 
 
 def run_node(
-    settings: BrokerSettings, files: FileSystem, prepare: Callable[[SystemRuntime], None] = lambda runtime: None
+    settings: BrokerSettings,
+    files: FileSystem,
+    prepare: Callable[[SystemRuntime], None] = lambda runtime: None,
+    notes: Sequence[str] = (),
 ) -> None:
-    """Start, say `ready`, wait for SIGINT or SIGTERM, stop. Raises what the start raises."""
+    """Start, say `ready` (and the notes, on standard error), wait for SIGINT or SIGTERM, stop. Raises what the start
+    raises."""
     _allow_many_files()
     runtime = SystemRuntime()
     prepare(runtime)
     try:
-        run(_serve(Node(settings, files=files, runtime=runtime)))
+        run(_serve(Node(settings, files=files, runtime=runtime), notes))
     finally:
         runtime.close()
 
 
-async def _serve(node: Node) -> None:
+async def _serve(node: Node, notes: Sequence[str]) -> None:
     loop = asyncio.get_running_loop()
     told_to_stop = asyncio.Event()
     for each in _STOP_SIGNALS:
@@ -70,6 +74,8 @@ async def _serve(node: Node) -> None:
     collect_garbage_rarely()
     say(f"ready: bootstrap {node.bootstrap}")
     sys.stdout.flush()
+    for note in notes:
+        say(note, err=True)
     failing = loop.create_task(node.failed())
     await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
     # A second signal ends the process at once, for whoever does not want to wait.

@@ -16,6 +16,8 @@ from barnabas.storage.files import FileSystem
 
 DEFAULT_DIRECTORY: Final = "barnabas-data"
 _IN_MEMORY: Final = "/memory"
+_REBALANCE_DELAY: Final = "group.initial.rebalance.delay.ms"
+_NO_REBALANCE_DELAY: Final = f"{_REBALANCE_DELAY}=0: new groups do not wait for more members (3000 in Kafka)"
 
 
 @click.command()
@@ -38,6 +40,9 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
     The directory is formatted when it is first used. Once the node answers, the line `ready: bootstrap HOST:PORT` is
     printed; Ctrl-C stops it cleanly.
 
+    Members of a new group need not wait for others: group.initial.rebalance.delay.ms is 0 here, unless --override says
+    otherwise. Kafka's default, which `barnabas server start` has, is 3000.
+
     \b
     Examples:
       barnabas up
@@ -49,10 +54,12 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
     host, port = _address(listen)
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     directory = _IN_MEMORY if ephemeral else data_dir or DEFAULT_DIRECTORY
-    settings = single_node_settings(host, port, directory, parse_overrides(overrides))
+    given = parse_overrides(overrides)
+    settings = single_node_settings(host, port, directory, given)
     files = _memory() if ephemeral else _disk()
 
-    run_node(settings, files, lambda runtime: format_if_new(files, settings, runtime))
+    notes = [] if _REBALANCE_DELAY in given else [_NO_REBALANCE_DELAY]
+    run_node(settings, files, lambda runtime: format_if_new(files, settings, runtime), notes)
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from barnabas.coordinator.states import NEXT_STATES, GroupState
 from barnabas.wire.embedded.consumer_protocol import ConsumerProtocolSubscription
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+_MAX_GENERATION: Final = 2**31 - 1
 
 
 class Group:
@@ -182,7 +183,8 @@ class Group:
 
     def begin_generation(self, now_ms: int) -> None:
         """The join barrier has opened: whoever is a member now is in the next generation."""
-        self.generation += 1
+        # Whoever writes to the offsets topic by hand may have begun with the last one.
+        self.generation = (self.generation + 1) & _MAX_GENERATION
         self.pending_sync.clear()
         self.protocol = self.select_protocol() if self.members else None
         self.subscribed_topics = self.find_subscribed_topics()

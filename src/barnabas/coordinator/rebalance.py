@@ -7,6 +7,8 @@ next generation; static members who are not there keep their place, the others l
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.base.error_codes import ErrorCode
 from barnabas.coordinator import responses
 from barnabas.coordinator.effects import Now, Token, Write
@@ -16,6 +18,10 @@ from barnabas.coordinator.records import group_record
 from barnabas.coordinator.state import ShardState
 from barnabas.coordinator.states import GroupState
 from barnabas.coordinator.timers import Key
+
+#: Static members may ask for a rebalance timeout of 0. If none of them comes, the barrier, which is tried again after
+#: that time, must not be tried again at the same moment, and so for ever.
+_LEAST_WAIT_FOR_STATIC_MS: Final = 1000
 
 
 def session_key(group_id: str, member_id: str) -> Key:
@@ -79,13 +85,14 @@ def _schedule_first_generation(shard: ShardState, group_id: str, delay_ms: int, 
     shard.timers.schedule(join_key(group_id), now.monotonic_ms + delay_ms, fire)
 
 
-def _open_barrier_later(shard: ShardState, group: Group, now: Now) -> None:
+def _open_barrier_later(shard: ShardState, group: Group, now: Now, least_ms: int = 0) -> None:
     def fire(then: Now) -> None:
         known = shard.groups.get(group.group_id)
         if known is not None and known.state is GroupState.PREPARING_REBALANCE:
             complete_join(shard, known, then)
 
-    shard.timers.schedule(join_key(group.group_id), now.monotonic_ms + group.rebalance_timeout_ms, fire)
+    timeout_ms = max(group.rebalance_timeout_ms, least_ms)
+    shard.timers.schedule(join_key(group.group_id), now.monotonic_ms + timeout_ms, fire)
 
 
 def complete_if_everyone_joined(shard: ShardState, group: Group, now: Now) -> None:
@@ -106,7 +113,7 @@ def complete_join(shard: ShardState, group: Group, now: Now) -> None:
         remove_member(shard, group, member)
     if group.members and not group.elect_joined_leader():
         # Only static members, and none of them came: wait until their sessions end, or until one comes.
-        _open_barrier_later(shard, group, now)
+        _open_barrier_later(shard, group, now, _LEAST_WAIT_FOR_STATIC_MS)
         return
     group.begin_generation(now.wall_ms)
     if group.state is GroupState.EMPTY:

@@ -10,6 +10,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.coordinator.effects import Awaited, Now, Reply, Token, Write, append_error
 from barnabas.coordinator.group import Group
 from barnabas.coordinator.offsets import OffsetStore
+from barnabas.coordinator.skipped import SkippedRecords
 from barnabas.coordinator.timers import Timers
 from barnabas.wire.schema import Struct
 
@@ -36,7 +37,18 @@ class GroupLimits:
 class ShardState:
     """A shard from the inside."""
 
-    __slots__ = ("groups", "limits", "new_uuid", "offsets", "pending", "replies", "timers", "unfinished", "writes")
+    __slots__ = (
+        "groups",
+        "limits",
+        "new_uuid",
+        "offsets",
+        "pending",
+        "replies",
+        "skipped",
+        "timers",
+        "unfinished",
+        "writes",
+    )
 
     def __init__(self, limits: GroupLimits, new_uuid: Callable[[], str]) -> None:
         self.limits = limits
@@ -51,6 +63,8 @@ class ShardState:
         self.writes: list[Write] = []
         #: Staged, and what became of them is not known yet; in order (used as an ordered set).
         self.unfinished: dict[Write, None] = {}
+        #: What loading did not understand.
+        self.skipped = SkippedRecords()
 
     def reply(self, token: Token, response: Struct) -> None:
         self.replies.append(Reply(token, response))

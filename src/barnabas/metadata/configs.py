@@ -36,11 +36,8 @@ MAX_CONFIGS_PER_RESOURCE: Final = 1000
 
 _BROKER_ID: Final = re.compile(r"[0-9]{1,10}")
 _COMMA: Final = re.compile(r"\s*,\s*")
-_NOT_BUILT: Final = {
-    ResourceType.CLIENT_METRICS: "settings of client metrics are not built yet",
-    ResourceType.GROUP: "settings of single groups are not built yet",
-    ResourceType.BROKER_LOGGER: "log levels are changed one by one, with IncrementalAlterConfigs",
-}
+#: Their settings are checked by what a broker knows of them.
+_OTHERS: Final = (ResourceType.CLIENT_METRICS, ResourceType.GROUP)
 
 #: Whether the one who asks may change this resource.
 AllowsResource = Callable[[ConfigResource], bool]
@@ -68,6 +65,10 @@ class BrokerConfigRules(Protocol):
 
     def check(self, broker: str, changes: Changes, image: ClusterImage) -> None:
         """Raise `BrokerError` unless the broker, or all of them if the name is empty, can take these changes."""
+        ...
+
+    def check_other(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
+        """Raise `BrokerError` unless a group, or a subscription to client metrics, may have these settings."""
         ...
 
 
@@ -172,8 +173,13 @@ class _Alteration:
         elif resource.type == ResourceType.BROKER:
             if resource.name and not _BROKER_ID.fullmatch(resource.name):
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"{resource.name!r} is not the id of a broker: a number")
-        elif resource.type in _NOT_BUILT:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, _NOT_BUILT[ResourceType(resource.type)])
+        elif resource.type in _OTHERS:
+            if not resource.name:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"{_shown(resource)}: a name is missing")
+        elif resource.type == ResourceType.BROKER_LOGGER:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, "log levels are changed one by one, with IncrementalAlterConfigs"
+            )
         else:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"there is no resource type {resource.type}")
 
@@ -214,6 +220,9 @@ class _Alteration:
                 raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {resource.name}")
             return
         after = {name: value for name, value in {**current, **changes}.items() if value is not None}
+        if resource.type in _OTHERS:
+            self.brokers.check_other(resource, after)
+            return
         check_topic_configs(resource.name, after, self.options)
 
 

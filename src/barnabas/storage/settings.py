@@ -196,10 +196,16 @@ class TopicSettings(Settings, title="Topic", state=LIVE):
         server_default="unclean.leader.election.enable",
     )
     leader_replication_throttled_replicas: Names = setting(
-        "Replicas whose leaders send slowly: partition:broker, or * for all.", default=(), allowed=THROTTLED_REPLICAS
+        "Replicas whose leaders send slowly: partition:broker, or * for all.",
+        default=(),
+        allowed=THROTTLED_REPLICAS,
+        state=NO_EFFECT,
     )
     follower_replication_throttled_replicas: Names = setting(
-        "Replicas whose followers fetch slowly: partition:broker, or * for all.", default=(), allowed=THROTTLED_REPLICAS
+        "Replicas whose followers fetch slowly: partition:broker, or * for all.",
+        default=(),
+        allowed=THROTTLED_REPLICAS,
+        state=NO_EFFECT,
     )
     remote_storage_enable: bool = setting(
         "Whether old segments move to a remote store.", default=False, state=NOT_BUILT

@@ -16,6 +16,7 @@ from barnabas.broker import logger_levels
 from barnabas.broker.config_resources import (
     Synonym,
     declaration,
+    described,
     is_changeable,
     is_secret,
     resolved_topic_defaults,
@@ -69,7 +70,7 @@ def handle(
     results = []
     for asked in resources:
         result = DescribeConfigsResult(
-            error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[]
+            error_message="", resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[]
         )
         try:
             _check_allowed(services, context, asked)
@@ -134,8 +135,9 @@ class _Description:
                 self._check_this_node(asked.resource_name)
                 configs = self._loggers()
             case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
-                kind = "single groups" if asked.resource_type == ResourceType.GROUP else "client metrics"
-                raise BrokerError(ErrorCode.INVALID_REQUEST, f"settings of {kind} are not built yet")
+                if not asked.resource_name:
+                    raise BrokerError(ErrorCode.INVALID_REQUEST, "the name of the resource is missing")
+                configs = self._other(ResourceType(asked.resource_type), asked.resource_name)
             case _:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"there is no resource type {asked.resource_type}")
         # No keys at all mean all keys, as null does.
@@ -200,6 +202,11 @@ class _Description:
             synonyms = [Synonym(name, shown, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
             read_only = not is_changeable(name)
             yield self._result(name, shown, synonyms, declaration(name), read_only=read_only, secret=is_secret(name))
+
+    def _other(self, kind: ResourceType, name: str) -> Iterator[DescribeConfigsResourceResult]:
+        own = self.image.config(kind, name)
+        for setting, value, synonyms in described(kind, own, self.static, self.image, self.node_id):
+            yield self._result(setting.name, value, synonyms, setting, read_only=False, secret=False)
 
     def _loggers(self) -> Iterator[DescribeConfigsResourceResult]:
         for name, level in logger_levels.logger_levels().items():

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import Operation, RequestContext, Resource
-from barnabas.broker.producing import NO_TRANSACTIONS
+from barnabas.broker.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, once_each
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
@@ -70,8 +70,9 @@ def _message(found: _Found) -> str | None:
 
 def _find(services: Services, context: RequestContext, key_type: int, key: str) -> _Found:
     if key_type == _KeyType.TRANSACTION:
-        # Clients give up on this one at once, and tell the reason; most others they retry until their time is up.
-        return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason=NO_TRANSACTIONS)
+        # Of the codes that librdkafka gives up on at once, the one with which Java shows our reason too.
+        services.refused_transactions.tell(context.client_id, key)
+        return _Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, reason=NO_TRANSACTIONS)
     if key_type != _KeyType.GROUP:
         is_share = key_type == _KeyType.SHARE
         reason = "share groups are not served" if is_share else f"there are no coordinators of type {key_type}"

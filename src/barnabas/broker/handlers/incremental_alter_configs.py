@@ -11,7 +11,7 @@ from functools import partial
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.broker import logger_levels
-from barnabas.broker.config_resources import BrokerRules, may_alter_configs
+from barnabas.broker.config_resources import BrokerRules, may_alter_configs, warn_of_no_effect
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, awaited, parts_for_the_controller
@@ -62,7 +62,12 @@ def handle(
 
     response = IncrementalAlterConfigsResponse(responses=[])
     for part in (yield from parts_for_the_controller(others, _key, lambda each: len(each.configs))):
-        response.responses += (yield from awaited(services.controller.submit(partial(alter, part)))).responses
+        answers = (yield from awaited(services.controller.submit(partial(alter, part)))).responses
+        response.responses += answers
+        for asked, told in zip(part, answers, strict=True):
+            if told.error_code == ErrorCode.NONE and not request.validate_only:
+                changed = [each.name for each in asked.configs if each.config_operation != ConfigOperation.DELETE]
+                warn_of_no_effect(ConfigResource(asked.resource_type, asked.resource_name), changed)
     response.responses += of_loggers
     return response
 

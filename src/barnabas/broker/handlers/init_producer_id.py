@@ -7,7 +7,6 @@ at once; others are retried until a timeout, or reported as something odd.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable
 from typing import Final
 
@@ -16,8 +15,6 @@ from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Res
 from barnabas.broker.services import Services
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-_log = logging.getLogger("barnabas.broker")
 
 API_KEY = ApiKey.INIT_PRODUCER_ID
 
@@ -31,11 +28,7 @@ def handle(
     if request.transactional_id == "":
         return _error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        _log.warning(
-            "client %r asked for the transactional id %r: transactions are not built",
-            context.client_id,
-            request.transactional_id,
-        )
+        services.refused_transactions.tell(context.client_id, request.transactional_id)
         return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not services.authorizer.is_allowed(context, Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME):
         return _error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -13,7 +13,8 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
-from barnabas.broker.producing import NO_TRANSACTIONS, Produce, ProduceAnswer
+from barnabas.broker.producing import Produce, ProduceAnswer
+from barnabas.broker.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
 from barnabas.wire.apis import ApiKey
@@ -31,6 +32,7 @@ def handle(
     if request.acks not in _ACKS:
         return produce.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: it must be -1, 0 or 1")
     if request.transactional_id is not None:
+        services.refused_transactions.tell(context.client_id, request.transactional_id)
         # Of the errors that clients do not retry for ever, the one that they give up on at once.
         return produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     return produce.run()

@@ -1,0 +1,65 @@
+"""ListConfigResources (74): what has settings. v0 lists client metrics alone; v1 what is asked for, or all kinds.
+
+Topics and brokers are listed whether or not they have settings of their own, groups and client metrics if they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
+from barnabas.broker.services import Services
+from barnabas.broker.turns import Room, Steps
+from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+API_KEY = ApiKey.LIST_CONFIG_RESOURCES
+#: There are a handful of types to ask for.
+MAX_ELEMENTS: Final = 1000
+
+_FIRST_WITH_TYPES: Final = 1
+#: Of memory for a resource in the answer.
+_RESOURCE_BYTES: Final = 256
+_LISTED: Final = (
+    ResourceType.GROUP,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.BROKER,
+    ResourceType.TOPIC,
+)
+
+
+def handle(
+    services: Services, context: RequestContext, request: ListConfigResourcesRequest
+) -> Steps[ListConfigResourcesResponse]:
+    if not services.authorizer.is_allowed(context, Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
+        return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, config_resources=[])
+    wanted: Iterable[int] = (ResourceType.CLIENT_METRICS,)
+    if context.version >= _FIRST_WITH_TYPES:
+        wanted = set(request.resource_types) or _LISTED
+    if not set(wanted).issubset(_LISTED):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+    image = services.metadata.image
+    names = {each: _names(image, each) for each in _LISTED if each in wanted}
+    yield Room(sum(map(len, names.values())) * _RESOURCE_BYTES)
+    response = ListConfigResourcesResponse(config_resources=[])
+    for each, of_kind in names.items():
+        for name in of_kind:
+            response.config_resources.append(ConfigResource(resource_name=name, resource_type=each))
+            yield None
+    return response
+
+
+def _names(image: ClusterImage, kind: ResourceType) -> list[str]:
+    if kind is ResourceType.TOPIC:
+        return list(image.topics)
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(each) for each in image.brokers]
+    return [resource.name for resource in image.configs if resource.type == kind]
