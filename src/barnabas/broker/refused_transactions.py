@@ -10,7 +10,7 @@ _log = logging.getLogger("barnabas.broker")
 #: Told to clients wherever an answer has room for it.
 NO_TRANSACTIONS: Final = "transactions are not served by this node: its transaction coordinator is not built"
 #: More than that are not remembered, and so not told of.
-_MOST_TOLD: Final = 200
+MOST_TOLD: Final = 200
 _SHOWN_CHARS: Final = 60
 
 
@@ -23,7 +23,7 @@ class RefusedTransactions:
         self._told: set[tuple[str, str]] = set()
 
     def tell(self, client_id: str | None, transactional_id: str) -> None:
-        if len(self._told) >= _MOST_TOLD:
+        if len(self._told) >= MOST_TOLD:
             return
         # What is remembered is as short as what is shown: ids may have 32 KB each.
         who = (_shown(client_id), _shown(transactional_id))
@@ -31,8 +31,8 @@ class RefusedTransactions:
             return
         self._told.add(who)
         _log.warning("client %s wants to use the transactional id %s and is refused: %s", *who, NO_TRANSACTIONS)
-        if len(self._told) == _MOST_TOLD:
-            _log.warning("%d clients wanted transactions; further ones are not told of", _MOST_TOLD)
+        if len(self._told) == MOST_TOLD:
+            _log.warning("%d clients wanted transactions; further ones are not told of", MOST_TOLD)
 
 
 def _shown(text: str | None) -> str:
