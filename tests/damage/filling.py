@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records import BatchBuilder, Codec
 from barnabas.storage.checkpoints import RECOVERY_POINT_FILE
-from barnabas.testing.sim.world import DATA_DIRECTORY, SimulatedNode, World
+from barnabas.testing.sim.world import DATA_DIRECTORY, World
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -284,7 +284,9 @@ def _compare_records(partition: TopicPartition, expected: Any, found: Any, owner
     if lost:
         offsets = [each[0] for each in lost]
         text = f"{partition}: {len(lost)} records are missing or changed, from offset {offsets[0]} to {offsets[-1]}"
-        is_tail = offsets[-1] == expected[-1][0] and len(lost) == len([each for each in expected if each[0] >= offsets[0]])
+        is_tail = offsets[-1] == expected[-1][0] and len(lost) == len(
+            [each for each in expected if each[0] >= offsets[0]]
+        )
         yield _Difference(text, owner, from_offset=offsets[0] if is_tail else None)
     elif added:
         yield _Difference(f"{partition}: {len(added)} records came back, from offset {added[0][0]}", owner)

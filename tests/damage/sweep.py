@@ -112,7 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="Exit code 1 if something was silently less that could have been noticed.",
     )
     parser.add_argument("--after", choices=get_args(After), help="how the node stopped; both if not given")
-    parser.add_argument("--only", metavar="PATTERN", default="*", help="only '<path>: <damage>' that match, as '*.log: flip*'")
+    parser.add_argument(
+        "--only", metavar="PATTERN", default="*", help="only '<path>: <damage>' that match, as '*.log: flip*'"
+    )
     parser.add_argument("--every", metavar="N", type=int, default=1, help="only each Nth of them")
     parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes; one per core")
     parser.add_argument("--all", action="store_true", help="print every verdict, not only the bad ones")

@@ -28,8 +28,10 @@ UNDETECTABLE: Final = [
         "a changed or missing `log-start-offset-checkpoint`",
         "it has no checksum, and alone knows up to where records were deleted within a segment; without it they are "
         "there again",
-        lambda verdict: any(path.endswith("/log-start-offset-checkpoint") for path in verdict.mutation.paths)
-        and "trimmed" in verdict.why,
+        lambda verdict: (
+            any(path.endswith("/log-start-offset-checkpoint") for path in verdict.mutation.paths)
+            and "trimmed" in verdict.why
+        ),
     ),
     Undetectable(
         "whole batches missing at the end of a log after a kill, from the recovery point on",
@@ -44,9 +46,11 @@ UNDETECTABLE: Final = [
     Undetectable(
         "a producer snapshot in the place of another",
         "it does not say of which partition or offset it is; a batch that is sent again may be written again",
-        lambda verdict: verdict.mutation.kind == "swap"
-        and verdict.mutation.path.endswith(".snapshot")
-        and "a retry was written again" in verdict.why,
+        lambda verdict: (
+            verdict.mutation.kind == "swap"
+            and verdict.mutation.path.endswith(".snapshot")
+            and "a retry was written again" in verdict.why
+        ),
     ),
 ]
 

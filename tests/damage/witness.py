@@ -146,7 +146,9 @@ class Witness:
         names = sorted(found) if isinstance(found, dict) else []
         self._topic_ids = {name: found[name][0] for name in names}
         for kind, name in [*((TOPIC, name) for name in names), (BROKER, "1"), (BROKER, "")]:
-            account["settings", kind, name] = await self._answer(lambda kind=kind, name=name: self._settings(kind, name))  # type: ignore[misc]
+            account["settings", kind, name] = await self._answer(
+                lambda kind=kind, name=name: self._settings(kind, name)
+            )  # type: ignore[misc]
         return account
 
     async def _settings(self, kind: int, name: str) -> dict[str, str | None]:
@@ -196,7 +198,9 @@ class Witness:
         records, next_offset = [], offset
         for batch in iter_batches(bytes(result.records or b"")):
             batch.check_crc()
-            records += [(each.offset, each.timestamp_ms, each.key, each.value) for each in batch if each.offset >= offset]
+            records += [
+                (each.offset, each.timestamp_ms, each.key, each.value) for each in batch if each.offset >= offset
+            ]
             next_offset = max(next_offset, batch.next_offset)
         if next_offset == offset:
             raise _Waiting(f"nothing comes at offset {offset}")
@@ -250,7 +254,9 @@ class Witness:
 
     async def producer_id(self) -> Any:
         async def ask() -> tuple[int, int]:
-            response = await self._client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+            response = await self._client.ask(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            )
             _expect(response.error_code)
             return response.producer_id, response.producer_epoch
 
