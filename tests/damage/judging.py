@@ -12,7 +12,7 @@ from typing import Any, Final
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.testing.sim.world import DATA_DIRECTORY, SimulatedNode, World
-from tests.damage.filling import GROUPS, OFFSETS, PARTITIONS, SETTINGS, Filled
+from tests.damage.filling import OFFSETS, PARTITIONS, SETTINGS, Filled
 from tests.damage.mutations import Contents, Mutation
 from tests.damage.witness import Failure, Stuck, Subject, Truth, Witness, take_account
 
@@ -101,7 +101,9 @@ def _start(contents: Contents, truth: Truth, number: int) -> tuple[_Look, Conten
         host.disk.hook = None  # no trace: nobody reads it
         for path, content in contents.items():
             _put(host.disk, path, content)
-        look = world.run(_look(world, SimulatedNode(host, {**SETTINGS, **QUIET}, {}), truth, told))
+        look = world.run(
+            _look(world, SimulatedNode(host, {**SETTINGS, **QUIET}, {}), truth, told, is_first=number == 0)
+        )
         return look, {f"/{path}": content for path, content in host.disk.contents().items()}
 
 
@@ -112,7 +114,9 @@ def _put(disk: Any, path: str, content: bytes | None) -> None:
         disk.open(path, create=True).write_at(0, content)
 
 
-async def _look(world: World, node: SimulatedNode, truth: Truth, told: list[logging.LogRecord]) -> _Look:
+async def _look(
+    world: World, node: SimulatedNode, truth: Truth, told: list[logging.LogRecord], *, is_first: bool
+) -> _Look:
     try:
         await node.start()
     except Exception as failure:
@@ -122,9 +126,9 @@ async def _look(world: World, node: SimulatedNode, truth: Truth, told: list[logg
     account = await take_account(
         witness,
         truth.partitions,
-        GROUPS,
-        {each: truth.questions("from", each) for each in truth.partitions},
-        {each: truth.questions("time", each) for each in truth.partitions},
+        truth.groups,
+        {each: truth.questions("from", each) for each in truth.partitions if is_first},
+        {each: truth.questions("time", each) for each in truth.partitions if is_first},
     )
     for partition, retry in truth.retries.items():
         account["retry", partition] = await witness.produce(partition, retry.values, retry.producer)

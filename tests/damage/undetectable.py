@@ -1,4 +1,4 @@
-"""What nobody can notice, because Kafka's files do not say it. Each has its reason, and stands in `docs/gaps.md` too."""
+"""What nobody can notice, because Kafka's files do not say it: each with its reason, and in `docs/gaps.md` too."""
 
 from __future__ import annotations
 

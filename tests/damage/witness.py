@@ -73,6 +73,10 @@ class Truth:
     def partitions(self) -> list[TopicPartition]:
         return [subject[1] for subject in self.account if subject[0] == "records"]
 
+    @property
+    def groups(self) -> list[str]:
+        return [subject[1] for subject in self.account if subject[0] == "commits"]
+
     def questions(self, kind: str, partition: TopicPartition) -> list[Any]:
         return [each[2] for each in self.account if each[0] == kind and each[1] == partition]
 
@@ -145,18 +149,23 @@ class Witness:
         account["topics",] = found
         names = sorted(found) if isinstance(found, dict) else []
         self._topic_ids = {name: found[name][0] for name in names}
-        for kind, name in [*((TOPIC, name) for name in names), (BROKER, "1"), (BROKER, "")]:
-            account["settings", kind, name] = await self._answer(
-                lambda kind=kind, name=name: self._settings(kind, name)
-            )  # type: ignore[misc]
+        account["settings",] = await self._answer(lambda: self._settings(names))
         return account
 
-    async def _settings(self, kind: int, name: str) -> dict[str, str | None]:
-        wanted = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-        response = await self._client.ask(DescribeConfigsRequest(resources=[wanted]))
-        result = response.results[0]
-        _expect(result.error_code, result.error_message)
-        return {each.name: each.value for each in result.configs if each.config_source in _SET_SOURCES}
+    async def _settings(self, topics: Sequence[str]) -> dict[tuple[int, str], dict[str, str | None]]:
+        """What somebody set, for topics, for the broker, and for all brokers."""
+        resources = [*((TOPIC, name) for name in topics), (BROKER, "1"), (BROKER, "")]
+        wanted = [
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+            for kind, name in resources
+        ]
+        response = await self._client.ask(DescribeConfigsRequest(resources=wanted))
+        found = {}
+        for result in response.results:
+            _expect(result.error_code, result.error_message)
+            settings = {each.name: each.value for each in result.configs if each.config_source in _SET_SOURCES}
+            found[result.resource_type, result.resource_name] = settings
+        return found
 
     async def offset(self, partition: TopicPartition, time_ms: int) -> Any:
         """The offset of a time, or of the beginning or the end."""

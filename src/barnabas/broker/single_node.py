@@ -63,8 +63,8 @@ def _refuse_data(files: FileSystem, settings: BrokerSettings) -> None:
         kept = [name for name in names if parse_partition_name(name) and _has_topic(files, join(directory, name))]
         if kept:
             raise NotFormattedError(
-                f"{join(directory, META_PROPERTIES_FILE)} is missing, but {directory} holds {kept[0]}, so it was formatted "
-                "before; restore the file, or use another directory"
+                f"{join(directory, META_PROPERTIES_FILE)} is missing, but {directory} holds {kept[0]}, so it was "
+                "formatted before; restore the file, or use another directory"
             )
 
 

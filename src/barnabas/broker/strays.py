@@ -1,9 +1,9 @@
 """Partitions on disk that the metadata log does not speak of.
 
-A topic's partitions are made after its record was committed, and a sole voter deletes what it is told to delete before a
-snapshot forgets it. So each partition on disk is one that the log names: as there, or as deleted, which a crash may have
-interrupted; then it is set aside. One that it never named means that the log has lost something, or that the partition
-belongs to another cluster. Whoever starts then would hide records that somebody counts on.
+A topic's partitions are made after its record was committed, and a sole voter deletes what it is told to delete before
+a snapshot forgets it. So each partition on disk is one that the log names: as there, or as deleted, which a crash may
+have interrupted; then it is set aside. One that it never named means that the log has lost something, or that the
+partition belongs to another cluster. Whoever starts then would hide records that somebody counts on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class UnknownPartitionsError(BarnabasError):
 def refuse_unknown(
     found: Iterable[FoundPartition], image: ClusterImage, named_topics: Callable[[], NamedTopics]
 ) -> None:
-    """Raise if a partition is there that was never named. `named_topics` is asked only if the image does not know all."""
+    """Raise if a partition is there that was never named. `named_topics` is asked only if the image does not do."""
     suspects = [each for each in found if not _is_in(image, each)]
     if not suspects:
         return
@@ -44,7 +44,7 @@ def refuse_unknown(
         more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
         raise UnknownPartitionsError(
             f"the metadata log never named {shown}{more}: it has lost something, or they belong to another cluster. "
-            "Nothing was changed; restore the metadata log from a backup, or move them out of the log directory"
+            "None was touched; restore the metadata log from a backup, or move them out of the log directory"
         )
 
 

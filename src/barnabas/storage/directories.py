@@ -155,8 +155,9 @@ class LogDirectory:
         return [each for each in found if each is not None and each != METADATA_PARTITION]
 
     def found_partitions(self) -> list[FoundPartition]:
-        """The partitions that lie here with the topics that they are of, but those whose file cannot be read: their logs
-        will not be opened either. Blocks."""
+        """The partitions that lie here with the topics that they are of. Blocks.
+
+        Those whose file cannot be read are left out: their logs will not be opened either."""
         found = []
         for partition in self.partitions():
             path = join(self.path, str(partition))
