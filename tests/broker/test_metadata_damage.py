@@ -14,6 +14,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
 from barnabas.broker.formatting import META_PROPERTIES_FILE
 from barnabas.broker.metadata_snapshots import find_snapshots
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterImage
 from barnabas.records import iter_batches
 from barnabas.storage.files import read_file
 from barnabas.testing.scripted_client import ScriptedClient
@@ -263,7 +265,7 @@ async def topics(client: ScriptedClient) -> list[str]:
     return sorted(each.name for each in (await client.ask(MetadataRequest(topics=None))).topics)
 
 
-async def a_node_with_topics(world: World, **settings: object) -> SimulatedNode:
+async def a_node_with_topics(world: World, **settings: Any) -> SimulatedNode:
     node = await world.start_node(**settings)
     client = await world.client(node.bootstrap)
     for name in ("ledger", "letters"):
@@ -339,7 +341,7 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start() -> 
         world.run(story())
 
 
-SNAPSHOT_AT_EACH_CHANGE: dict[str, object] = {
+SNAPSHOT_AT_EACH_CHANGE: dict[str, Any] = {
     "metadata_log_max_record_bytes_between_snapshots": 1,
     "metadata_max_retention_bytes": 1,
     "internal_metadata_log_segment_bytes": 150,
@@ -353,9 +355,9 @@ def test_no_snapshot_forgets_a_deletion_whose_files_are_still_there() -> None:
         partitions = node.node.services.partitions
         prepare, may_go_on = partitions.prepare, asyncio.Event()
 
-        async def slow_prepare(*what: Any) -> None:
+        async def slow_prepare(image: ClusterImage, delta: ClusterDelta) -> None:
             await may_go_on.wait()
-            await prepare(*what)
+            await prepare(image, delta)
 
         partitions.prepare = slow_prepare  # type: ignore[method-assign]
         client = await world.client(node.bootstrap)
