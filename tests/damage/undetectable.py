@@ -26,8 +26,8 @@ UNDETECTABLE: Final = [
     ),
     Undetectable(
         "a changed or missing `log-start-offset-checkpoint`",
-        "it has no checksum, and alone knows up to where records were deleted within a segment; they may be there again, "
-        "or others not be shown",
+        "it has no checksum, and alone knows up to where records were deleted within a segment; they may be there "
+        "again, or others not be shown",
         lambda verdict: any(path.endswith("/log-start-offset-checkpoint") for path in verdict.mutation.paths),
     ),
     Undetectable(
