@@ -6,7 +6,8 @@ What is promised, whatever happens to the machine:
 - Log and snapshots are deleted only when a newer snapshot, synced before, holds what they held.
 
 The log is checked from its beginning at every start, so nothing here relies on indexes, on the recovery point or on a
-clean stop. All of this is synchronous; `QuorumOfOne` decides what runs away from the event loop.
+clean stop. If it does not hold what was committed, as the note beside it says, nothing is changed and the start is
+refused (`metadata_damage`). All of this is synchronous; `QuorumOfOne` decides what runs away from the event loop.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from typing import Final, NamedTuple
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
 from barnabas.base.ids import Uuid
 from barnabas.base.runtime import Runtime
+from barnabas.broker.committed_offset import CommittedOffset
+from barnabas.broker.formatting import read_meta_properties
+from barnabas.broker.metadata_damage import Condition, MetadataDamagedError, judge, look_at
 from barnabas.broker.metadata_snapshots import (
     CHECKPOINT_SUFFIX,
     DELETED_SUFFIX,
@@ -119,6 +123,9 @@ class MetadataLog:
         self._settings = settings
         self._runtime = runtime
         self.directory = directory = metadata_log_directory(settings)
+        properties = read_meta_properties(files, settings.metadata_dir) or {}
+        self._committed = CommittedOffset(files, settings.metadata_dir, properties.get("directory.id"))
+        self._refuse_damage()
         if not files.exists(directory):
             files.make_directory(directory)
             files.sync_directory(directory_of(directory))
@@ -142,6 +149,19 @@ class MetadataLog:
         self._to_remove: list[tuple[int, str]] = []
         self._meet_snapshots()
 
+    def _refuse_damage(self) -> None:
+        """Before anything is changed: what is torn is cut when the log is loaded, what is damaged must not be."""
+        snapshots = find_snapshots(self._files, self.directory) if self._files.exists(self.directory) else []
+        snapshot_end = snapshots[-1].end_offset if snapshots else 0
+        verdict = judge(look_at(self._files, self.directory), self._committed.offset, snapshot_end)
+        if verdict.condition is Condition.DAMAGED:
+            raise MetadataDamagedError(
+                f"the metadata log has lost what was committed: {verdict.text}. Nothing was changed; restore "
+                f"{self._settings.metadata_dir} from a backup"
+            )
+        if verdict.condition is Condition.TORN:
+            _log.warning("the metadata log was not written to its end: %s", verdict.text)
+
     def _meet_snapshots(self) -> None:
         """Log and snapshots must follow each other without a hole."""
         if not self._snapshots:
@@ -161,9 +181,22 @@ class MetadataLog:
                 f"{self.directory}: the newest snapshot ends at offset {latest.end_offset}, but the log begins at "
                 f"{self._log.log_start_offset}; records are missing between them, restore the newer .checkpoint file"
             )
+        self._check_time_of(latest)
         while self._snapshots[0].end_offset < self._log.log_start_offset:
             # Its log is gone already: a stop came between the two.
             self._retire(self._snapshots.pop(0), self._runtime.clock.now_ms())
+
+    def _check_time_of(self, snapshot: SnapshotId) -> None:
+        """A snapshot says when the last record was written that it holds; the log may have that record still."""
+        last_offset = snapshot.end_offset - 1
+        if not self._log.log_start_offset <= last_offset < self._log.next_offset:
+            return
+        batch = next((each for each in self._log.batches(last_offset) if each.last_offset >= last_offset), None)
+        if isinstance(batch, BatchView) and batch.max_timestamp_ms != self._facts[snapshot].last_contained_ms:
+            raise BarnabasError(
+                f"{join(self.directory, snapshot.file_name)} is not the snapshot that its name says: the log has other "
+                f"records before offset {snapshot.end_offset}; restore the right one"
+            )
 
     def _facts_of(self, snapshot: SnapshotId) -> _SnapshotFacts:
         path = join(self.directory, snapshot.file_name)
@@ -248,8 +281,13 @@ class MetadataLog:
         return Written(first_offset, self._log.next_offset - 1, now_ms, len(data))
 
     def begin_sync(self) -> FlushJob | None:
-        """What makes everything written so far safe; None if it is. Its `run` blocks."""
+        """What makes everything written so far safe, by `run_sync`; None if it is."""
         return self._log.begin_flush()
+
+    def run_sync(self, job: FlushJob) -> None:
+        """Blocks. What this covers is noted as committed."""
+        job.run()
+        self._committed.advance(job.target_offset)
 
     def finish_sync(self, job: FlushJob) -> None:
         """What was synced is committed: this node is the majority."""
@@ -259,7 +297,7 @@ class MetadataLog:
     def sync(self) -> None:
         job = self.begin_sync()
         if job is not None:
-            job.run()
+            self.run_sync(job)
             self.finish_sync(job)
 
     # Snapshots and what they make superfluous
@@ -331,7 +369,9 @@ class MetadataLog:
 
     def close(self) -> None:
         self._log.close()
+        self._committed.close(sync=True)
 
     def abandon(self) -> None:
         """Close the files and nothing more, as when the disk has failed."""
         self._log.abandon()
+        self._committed.close(sync=False)

@@ -31,6 +31,7 @@ from barnabas.broker.registration import Registration
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.strays import NamedTopics, refuse_unknown
 from barnabas.broker.topic_settings import effective_topic_settings
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.delta import ClusterDelta
@@ -150,14 +151,20 @@ class Node:
         await self._server.start(listener_specs(settings))
         self._started.push_async_callback(self._server.stop, 0)
         await quorum.start(
-            publisher.on_snapshot, publisher.on_commit, state_records=publisher.state_records, on_failure=self._fail
+            publisher.on_snapshot,
+            publisher.on_commit,
+            state_records=publisher.state_records,
+            on_failure=self._fail,
+            before_leading=lambda: self._refuse_unknown_partitions(logs, publisher, quorum),
+            until_applied=publisher.until_applied,
         )
         self._started.push_async_callback(quorum.stop)
+        self._started.push_async_callback(publisher.stop)
         await logs.load_logs()
         services = self._services = self._make_services(identity, publisher, quorum, logs)
-        self._started.push_async_callback(publisher.stop)
-        await publisher.start()
+        # Before the image is applied: from then on a snapshot may forget that they were deleted.
         services.partitions.set_aside_strays(publisher.committed)
+        await publisher.start()
         await services.controller.activate()
         self._started.callback(services.controller.close)
         registration = Registration(services, identity, settings)
@@ -174,6 +181,13 @@ class Node:
         self._started.callback(services.waiting_fetches.close)
         self._started.push_async_callback(services.groups.stop)
         _log.info("node %d of cluster %s is ready at %s", identity.node_id, identity.cluster_id, self.bootstrap)
+
+    async def _refuse_unknown_partitions(
+        self, logs: LogManager, publisher: MetadataPublisher, quorum: QuorumOfOne
+    ) -> None:
+        """Before logs are opened: the settings that they are opened by are in the metadata log, too."""
+        found = await logs.found_partitions()
+        refuse_unknown(found, publisher.committed, lambda: NamedTopics(*quorum.topics_named()))
 
     def _make_services(
         self, identity: NodeIdentity, publisher: MetadataPublisher, quorum: QuorumOfOne, logs: LogManager

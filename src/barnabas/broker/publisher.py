@@ -31,6 +31,9 @@ class MetadataPublisher:
         self._to_apply: deque[tuple[ClusterImage, ClusterDelta]] = deque()
         self._is_applying = False
         self._task: asyncio.Task[None] | None = None
+        self._applied_offset = -1
+        self._is_over = False
+        self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
 
     # What the metadata log calls
 
@@ -55,19 +58,45 @@ class MetadataPublisher:
         """The whole committed state, for a snapshot."""
         return image_records(self.committed)
 
+    async def until_applied(self, offset: int) -> bool:
+        """Wait until what the log says up to `offset` was done; False if it will not be."""
+        if offset <= self._applied_offset or self._is_over:
+            return offset <= self._applied_offset
+        outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((offset, outcome))
+        return await outcome
+
     # Applying
 
     async def start(self) -> None:
         """Apply what was committed by now as a whole; from here on each batch is applied as it comes."""
         self._is_applying = True
-        await self._apply(self.committed, everything(self.committed))
+        image = self.committed
+        await self._apply(image, everything(image))
+        self._note_applied(image.offset)
 
     async def _apply_all(self) -> None:
         while self._to_apply:
             image, delta = self._to_apply.popleft()
             await self._apply(image, delta)
+            self._note_applied(image.offset)
         # Here, not when the loop tells of the end: what is committed before that would wait for the next batch.
         self._task = None
+
+    def _note_applied(self, offset: int) -> None:
+        self._applied_offset = max(self._applied_offset, offset)
+        still = []
+        for wanted, outcome in self._waiting:
+            if wanted > self._applied_offset and not self._is_over:
+                still.append((wanted, outcome))
+            elif not outcome.done():
+                outcome.set_result(wanted <= self._applied_offset)
+        self._waiting = still
+
+    def _end(self) -> None:
+        """Nothing more is applied: who waits is told so."""
+        self._is_over = True
+        self._note_applied(-1)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if self._task is task:
@@ -76,9 +105,11 @@ class MetadataPublisher:
             # Going on would let the node act by something that was never decided.
             self._is_applying = False
             self._to_apply.clear()
+            self._end()
             self._on_failure(failure)
 
     async def stop(self) -> None:
         self._is_applying = False
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
+        self._end()

@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
@@ -39,6 +40,8 @@ from barnabas.wire.stored.cluster_metadata import (
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
+    RemoveTopicRecord,
+    TopicRecord,
 )
 from barnabas.wire.stored.control_records import KRaftVersionRecord, LeaderChangeMessage, Voter
 
@@ -48,6 +51,8 @@ OnSnapshot = Callable[[Iterator[MetadataRecord], SnapshotId, int], None]
 OnFailure = Callable[[BaseException], None]
 #: The owner's whole state as of the last batch that it was told of. It is iterated later, away from the event loop.
 StateRecords = Callable[[], Iterable[MetadataRecord]]
+#: Waits until the owner has done all that the log says up to an offset; False if it never will.
+UntilApplied = Callable[[int], Awaitable[bool]]
 
 _HOUSEKEEPING_MS: Final = 60_000
 
@@ -100,9 +105,22 @@ class QuorumOfOne:
         self._on_commit: OnCommit = _ignore
         self._on_failure: OnFailure = _ignore
         self._state_records: StateRecords | None = None
+        self._until_applied: UntilApplied = _at_once
         self._is_stopping = False
 
     # What is there
+
+    def topics_named(self) -> tuple[dict[Uuid, str], set[Uuid]]:
+        """The topics that the log, as far back as it reaches, created, with their names, and those that it deleted."""
+        created: dict[Uuid, str] = {}
+        deleted: set[Uuid] = set()
+        for batch in self.log.batches(self.log.log_start_offset):
+            for record in batch.records:
+                if isinstance(record, TopicRecord):
+                    created[record.topic_id] = record.name
+                elif isinstance(record, RemoveTopicRecord):
+                    deleted.add(record.topic_id)
+        return created, deleted
 
     @property
     def log(self) -> MetadataLog:
@@ -141,15 +159,20 @@ class QuorumOfOne:
         *,
         state_records: StateRecords | None = None,
         on_failure: OnFailure | None = None,
+        before_leading: Callable[[], Awaitable[None]] | None = None,
+        until_applied: UntilApplied | None = None,
     ) -> None:
         """Recover the log, tell the owner what it holds, and lead.
 
         With `state_records` snapshots are taken as the settings say; without, only on `take_snapshot`. `on_failure` is
         called once, when the disk fails or the owner raises: from then on nothing is committed, and the node must end.
+        `before_leading` may refuse what was found, before anything is written. A snapshot forgets what was deleted, so
+        none is taken before the owner, as `until_applied` tells, has nothing left of it.
         """
         self._on_commit = on_commit
         self._on_failure = on_failure or _ignore
         self._state_records = state_records
+        self._until_applied = until_applied or _at_once
         self._last_append_ms = self._last_snapshot_ms = self._runtime.clock.monotonic_ms()
         try:
             # A directory of its own has a lock of its own; else it is one of those that the logs' owner has locked.
@@ -158,6 +181,8 @@ class QuorumOfOne:
             self._log = await self._runtime.offload(self._open)
             is_empty, in_transaction = self._replay(self._log, on_snapshot)
             check_features(self._features, self._log.directory)
+            if before_leading is not None:
+                await before_leading()
             if is_empty:
                 self.first_records = self._read_first_records()
             await self._lead(self._log, in_transaction=in_transaction)
@@ -281,7 +306,7 @@ class QuorumOfOne:
     async def _sync(self) -> None:
         log = self.log
         while (job := log.begin_sync()) is not None:
-            await self._runtime.offload(job.run)
+            await self._runtime.offload(partial(log.run_sync, job))
             log.finish_sync(job)
             while self._pending and self._pending[0][0].last_offset < log.high_watermark:
                 self._tell(*self._pending.popleft())
@@ -312,11 +337,15 @@ class QuorumOfOne:
 
     async def take_snapshot(self, records: Iterable[MetadataRecord]) -> SnapshotId:
         """Write the owner's state, as of the last batch that it was told of, and delete what that makes superfluous."""
-        log, told = self.log, self._told
+        return await self._take_snapshot(records, self._told, self._bytes_since_snapshot)
+
+    async def _take_snapshot(
+        self, records: Iterable[MetadataRecord], told: _Position, covered_bytes: int
+    ) -> SnapshotId:
+        log = self.log
         snapshot = SnapshotId(told.next_offset, told.epoch)
         if snapshot == log.latest_snapshot:
             return snapshot
-        covered_bytes = self._bytes_since_snapshot
         self._last_snapshot_ms = self._runtime.clock.monotonic_ms()
         write = log.begin_snapshot(snapshot, records, told.append_time_ms, self.metadata_version)
         try:
@@ -328,11 +357,17 @@ class QuorumOfOne:
         self._clean()
         return snapshot
 
+    async def _snapshot_once_applied(
+        self, records: Iterable[MetadataRecord], told: _Position, covered_bytes: int
+    ) -> None:
+        if await self._until_applied(told.next_offset - 1) and not self._is_stopping:
+            await self._take_snapshot(records, told, covered_bytes)
+
     def _snapshot_if_due(self) -> None:
         if self._state_records is None or self._snapshotting is not None or not self._is_snapshot_due():
             return
-        taking = self.take_snapshot(self._state_records())
-        self._snapshotting = asyncio.get_running_loop().create_task(_finished(taking), name="snapshot of the metadata")
+        taking = self._snapshot_once_applied(self._state_records(), self._told, self._bytes_since_snapshot)
+        self._snapshotting = asyncio.get_running_loop().create_task(taking, name="snapshot of the metadata")
         self._snapshotting.add_done_callback(self._snapshotted)
 
     def _is_snapshot_due(self) -> bool:
@@ -398,6 +433,8 @@ class QuorumOfOne:
         self._abandon()
 
     def _abandon(self) -> None:
+        if self._snapshotting is not None:
+            self._snapshotting.cancel()
         if self._log is not None:
             self._log.abandon()
             self._log = None
@@ -410,8 +447,8 @@ def _committed(change: DecodedBatch) -> CommittedBatch:
     return CommittedBatch(change.base_offset, change.last_offset, change.epoch, change.append_time_ms, change.records)
 
 
-async def _finished(work: Awaitable[object]) -> None:
-    await work
+async def _at_once(_: int) -> bool:
+    return True
 
 
 def _ignore(_: object) -> None:

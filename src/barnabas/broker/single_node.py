@@ -6,9 +6,17 @@ from collections.abc import Mapping
 
 from barnabas.base.ids import Uuid
 from barnabas.base.runtime import Runtime
-from barnabas.broker.formatting import format_directories, is_formatted
+from barnabas.broker.formatting import (
+    META_PROPERTIES_FILE,
+    NotFormattedError,
+    format_directories,
+    is_formatted,
+    node_directories,
+)
 from barnabas.broker.settings import BrokerSettings
-from barnabas.storage.files import FileSystem
+from barnabas.storage.checkpoints import PARTITION_METADATA_FILE
+from barnabas.storage.directories import parse_partition_name
+from barnabas.storage.files import FileSystem, join
 
 
 def single_node_settings(
@@ -43,5 +51,22 @@ def single_node_settings(
 def format_if_new(files: FileSystem, settings: BrokerSettings, runtime: Runtime) -> None:
     """Make the directories those of a new cluster, unless they belong to one."""
     if not is_formatted(files, settings):
+        _refuse_data(files, settings)
         cluster_id = str(Uuid.random(runtime.randomness))
         format_directories(files, settings, cluster_id, runtime.randomness, now_ms=runtime.clock.now_ms())
+
+
+def _refuse_data(files: FileSystem, settings: BrokerSettings) -> None:
+    """Partitions without `meta.properties` are of a cluster whose name is lost: a new one must not take them over."""
+    for directory in node_directories(settings):
+        names = files.names(directory) if files.exists(directory) else []
+        kept = [name for name in names if parse_partition_name(name) and _has_topic(files, join(directory, name))]
+        if kept:
+            raise NotFormattedError(
+                f"{join(directory, META_PROPERTIES_FILE)} is missing, but {directory} holds {kept[0]}, so it was "
+                "formatted before; restore the file, or use another directory"
+            )
+
+
+def _has_topic(files: FileSystem, path: str) -> bool:
+    return files.is_directory(path) and files.exists(join(path, PARTITION_METADATA_FILE))

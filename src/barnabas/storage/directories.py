@@ -35,6 +35,7 @@ from barnabas.storage.errors import PASSING, CorruptLogError, DirectoryInUseErro
 from barnabas.storage.files import FileSystem, Lock, Space, directory_of, join
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.passing_trouble import PassingTrouble
+from barnabas.storage.segment import LOG_SUFFIX
 
 _log = logging.getLogger("barnabas.storage")
 
@@ -77,6 +78,15 @@ class Leaving(NamedTuple):
     paths: list[str]
     delay_ms: int
     move: Callable[[], None]
+
+
+class FoundPartition(NamedTuple):
+    """A partition's directory as it lies there, before its log is opened. `topic_id`: None if nothing tells it."""
+
+    partition: TopicPartition
+    topic_id: Uuid | None
+    path: str
+    has_data: bool
 
 
 class LogDirectory:
@@ -149,6 +159,23 @@ class LogDirectory:
         names = self.guard(self._directory_names)
         found = (parse_partition_name(name) for name in names if not _DELETED_NAME.fullmatch(name))
         return [each for each in found if each is not None and each != METADATA_PARTITION]
+
+    def found_partitions(self) -> list[FoundPartition]:
+        """The partitions that lie here with the topics that they are of. Blocks.
+
+        Those whose file cannot be read are left out: their logs will not be opened either."""
+        found = []
+        for partition in self.partitions():
+            path = join(self.path, str(partition))
+            with suppress(CorruptLogError):
+                topic_id = self.guard(partial(read_topic_id, self._files, path))
+                has_data = topic_id is not None or self.guard(partial(self._has_data, path))
+                found.append(FoundPartition(partition, topic_id, path, has_data))
+        return found
+
+    def _has_data(self, path: str) -> bool:
+        names = [name for name in self._files.names(path) if name.endswith(LOG_SUFFIX)]
+        return any(self._files.size(join(path, name)) for name in names)
 
     def _directory_names(self) -> list[str]:
         return [name for name in self._files.names(self.path) if self._files.is_directory(join(self.path, name))]

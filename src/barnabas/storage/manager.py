@@ -21,7 +21,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.storage.checkpoints import write_topic_id
 from barnabas.storage.cleaner import CleanerOptions, LogCleaner
-from barnabas.storage.directories import Leaving, LogDirectory, deleted_name, stray_name
+from barnabas.storage.directories import FoundPartition, Leaving, LogDirectory, deleted_name, stray_name
 from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError, PassingError
 from barnabas.storage.files import FileSystem, join
 from barnabas.storage.log import PartitionLog
@@ -135,6 +135,15 @@ class LogManager:
                 directory.failure = failure
                 _log.error("%s", failure)
         self._require_a_directory()
+
+    async def found_partitions(self) -> list[FoundPartition]:
+        """What lies in the directories, before it is loaded."""
+        found = []
+        for directory in self._directories:
+            if directory.is_online:
+                with self._noting_failures(directory):
+                    found += await self._runtime.offload(directory.found_partitions)
+        return found
 
     async def load_logs(self) -> None:
         """Load the logs of all directories, several at a time."""
