@@ -1,4 +1,4 @@
-"""`barnabas storage`: ids, formatting, what a node's directories say of themselves, and losses. Kafka's `kafka-storage`."""
+"""`barnabas storage`: ids, formatting, what the directories of a node say of themselves. Kafka's `kafka-storage`."""
 
 from __future__ import annotations
 

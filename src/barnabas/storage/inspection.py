@@ -57,7 +57,9 @@ def inspect_log(
     data = dict.fromkeys(data_offsets(names), "")
     covered: list[tuple[int, int]] = []
     for base_offset in map(offset_of, swaps):
-        end_offset = _examine(files, directory, base_offset, SWAP_SUFFIX, _ENDLESS, may_have_gaps=True).end_offset or 0
+        end_offset = (
+            _examine(files, directory, base_offset, SWAP_SUFFIX, _ENDLESS, _ENDLESS, may_have_gaps=True).end_offset or 0
+        )
         covered.append((base_offset, max(end_offset, base_offset + 1)))
     for offset in [each for each in data if any(start <= each < end for start, end in covered)]:
         del data[offset]
@@ -80,8 +82,9 @@ def inspect_log(
                     offset,
                     data[offset],
                     bound,
+                    recovery_point,
                     may_have_gaps=may_have_gaps,
-                    read_to=recovery_point if is_recovered else None,
+                    is_recovered=is_recovered,
                 )
             )
     return known._replace(segments=segments)
@@ -104,24 +107,30 @@ def _examine(
     base_offset: int,
     suffix: str,
     bound: int,
+    wanted: int,
     *,
     may_have_gaps: bool,
-    read_to: int | None = None,
+    is_recovered: bool = False,
 ) -> SegmentFacts:
-    """Of a segment that ends where the next begins, at `bound`. With `read_to`, each batch below that is checked."""
+    """Of a segment after which the next begins at `bound`, as far as it must be there, up to `wanted`.
+
+    If it is to be recovered, each batch below that is checked.
+    """
     segment = Segment(files, directory, base_offset, index_bytes=0, index_interval_bytes=0, create=False, suffix=suffix)
     try:
         path, size_bytes = segment.path(LOG_SUFFIX), segment.size_bytes
-        if read_to is not None:
-            if base_offset >= read_to:
-                return SegmentFacts(base_offset, path, size_bytes, None)
-            walk = _read(segment, read_to, may_have_gaps=may_have_gaps)
+        if base_offset >= wanted:
+            return SegmentFacts(base_offset, path, size_bytes, None)
+        if is_recovered:
+            start = _Walk(base_offset, 0, "")
+            walk = _follow(segment, start, wanted, may_have_gaps=may_have_gaps, check_crc=True)
             return SegmentFacts(base_offset, path, size_bytes, *walk)
         entry, indexed_offset = _last_entries(segment)
-        walk = _walk(segment, entry if entry is not None and entry.position else None)
+        entry = entry if entry is not None and entry.position else None
+        walk = _walk(segment, entry, wanted, may_have_gaps=may_have_gaps)
         is_index_wrong = bool(walk.problem) and entry is not None
         if is_index_wrong:
-            walk = _walk(segment, None)
+            walk = _walk(segment, None, wanted, may_have_gaps=may_have_gaps)
         knows_more = walk.end_offset <= indexed_offset < bound
         return SegmentFacts(
             base_offset, path, size_bytes, *walk, indexed_offset if knows_more else -1, is_index_wrong=is_index_wrong
@@ -147,52 +156,36 @@ def _last_entries(segment: Segment) -> tuple[OffsetEntry | None, int]:
     return entry, max(offset, -1 if youngest is None else youngest.offset)
 
 
-def _walk(segment: Segment, entry: OffsetEntry | None) -> _Walk:
-    """From where an index entry points, or from the start. Headers alone are looked at."""
+def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, *, may_have_gaps: bool) -> _Walk:
+    """From where an index entry points, or from the start, up to an offset. Headers alone are looked at."""
     if entry is not None and not 0 < entry.position < segment.size_bytes:
         return _Walk(segment.base_offset, 0, "an index points outside its segment")
-    position = 0 if entry is None else entry.position
-    reached = before = _Walk(segment.base_offset, position, "")
-    try:
-        for at, batch in segment.positioned_entries(position):
-            if entry is not None and batch.last_offset > entry.offset:
-                return _Walk(segment.base_offset, 0, "an index points to another batch")
-            entry = None
-            falls = _fall(batch.base_offset if isinstance(batch, BatchView) else batch.last_offset, reached, before)
-            if falls is not None:
-                return falls
-            before, reached = reached, _Walk(batch.next_offset, at + batch.size_bytes, "")
-    except (CorruptLogError, RemoteProtocolError) as problem:
-        return reached._replace(problem=_reason(problem))
-    return reached
+    start = _Walk(segment.base_offset, 0 if entry is None else entry.position, "")
+    if entry is not None:
+        there = segment.header_at(entry.position)
+        if there is not None and there.last_offset > entry.offset:
+            return start._replace(problem="an index points to another batch")
+    return _follow(segment, start, end_offset, may_have_gaps=may_have_gaps, check_crc=False)
 
 
-def _read(segment: Segment, end_offset: int, *, may_have_gaps: bool) -> _Walk:
-    """From the start up to an offset, checking each batch."""
-    reached = before = _Walk(segment.base_offset, 0, "")
+def _follow(segment: Segment, start: _Walk, end_offset: int, *, may_have_gaps: bool, check_crc: bool) -> _Walk:
+    """Whole batches that follow each other, from a place in a segment on up to an offset."""
+    reached = before = start
     try:
-        for at, batch in segment.positioned_entries():
+        for at, batch in segment.positioned_entries(start.end_position):
             first_offset = batch.base_offset if isinstance(batch, BatchView) else batch.last_offset
+            if first_offset < reached.end_offset:
+                problem = f"offset {first_offset} comes after offset {reached.end_offset - 1}"
+                # Which of the two is wrong? The one ahead, if this one would follow well without it.
+                return (before if first_offset >= before.end_offset else reached)._replace(problem=problem)
             if first_offset >= end_offset:
-                return reached._replace(end_offset=end_offset) if may_have_gaps else reached
-            falls = _fall(first_offset, reached, before)
-            if falls is not None:
-                return falls
-            batch.check_crc()
+                problem = segment.misplaced(at, batch, reached.end_offset) if isinstance(batch, BatchView) else ""
+                if may_have_gaps and not problem:
+                    return reached._replace(end_offset=max(end_offset, reached.end_offset))
+                return reached._replace(problem=problem)
+            if check_crc:
+                batch.check_crc()
             before, reached = reached, _Walk(batch.next_offset, at + batch.size_bytes, "")
     except (CorruptLogError, RemoteProtocolError) as problem:
-        return reached._replace(problem=_reason(problem))
+        return reached._replace(problem=problem.reason if isinstance(problem, CorruptLogError) else str(problem))
     return reached
-
-
-def _fall(first_offset: int, reached: _Walk, before: _Walk) -> _Walk | None:
-    """If a batch begins before the one ahead of it has ended, how far the batches are right; else None."""
-    if first_offset >= reached.end_offset:
-        return None
-    problem = f"offset {first_offset} comes after offset {reached.end_offset - 1}"
-    # Which of the two is wrong? The one ahead, if this one would follow well without it.
-    return (before if first_offset >= before.end_offset else reached)._replace(problem=problem)
-
-
-def _reason(problem: CorruptLogError | RemoteProtocolError) -> str:
-    return problem.reason if isinstance(problem, CorruptLogError) else str(problem)

@@ -277,6 +277,8 @@ class _Loader:
     def mend_epochs(self, segments: list[Segment], epochs: LeaderEpochs, last: Entry | None) -> None:
         """Learn the epochs anew from all batches if the file contradicts the first or the last of them."""
         first = segments[0].header_at(0)
+        if first is not None and last is not None and first.base_offset > last.last_offset:
+            first = None  # not of the log, whatever it is: who reads it will meet it
         if self._agrees(first, epochs) and (not isinstance(last, BatchView) or self._agrees(last, epochs)):
             return
         _log.warning("%s: the file of leader epochs contradicts the batches; it is made anew", self._partition)
@@ -399,16 +401,10 @@ class _Loader:
         return next_offset, was_cut
 
     def _misplaced(self, segment: Segment, position: int, batch: BatchView, next_offset: int) -> str:
-        """Why a batch cannot be where it is: its offset is under no CRC."""
-        if batch.base_offset < next_offset:
-            return f"offset {batch.base_offset} comes after offset {next_offset - 1}"
-        if not segment.can_hold(batch.last_offset):
-            return f"offset {batch.last_offset} is too far from the segment's first"
-        is_sparse = batch.record_count <= batch.last_offset_delta
+        problem = segment.misplaced(position, batch, next_offset)
+        if problem:
+            return problem
         if batch.base_offset > next_offset and not self._has_gaps:
-            following = segment.header_at(position + batch.size_bytes)
-            if following is not None and next_offset <= following.base_offset < batch.next_offset:
-                return f"offset {batch.base_offset} lies between {next_offset - 1} and {following.base_offset}"
             _log.warning(
                 "%s, byte %d: offsets %d to %d are missing, as if they had been compacted away",
                 segment.file.path,
@@ -416,6 +412,7 @@ class _Loader:
                 next_offset,
                 batch.base_offset - 1,
             )
+        is_sparse = batch.record_count <= batch.last_offset_delta
         # A batch without records and producer stands for a loss that somebody has accepted.
         if batch.base_offset > next_offset or (is_sparse and (batch.record_count or batch.producer_id >= 0)):
             self._has_gaps = True

@@ -305,6 +305,8 @@ class Segment:
             except RemoteProtocolError as error:
                 raise CorruptLogError(self.file.path, position, str(error)) from None
             if size_bytes:
+                if int.from_bytes(look[step : step + 8], "big", signed=True) > offset:
+                    self._check_gap(position + step, offset)
                 return position + step, size_bytes, last_offset
             if not step:
                 raise CorruptLogError(self.file.path, position, "the file ends within a header")
@@ -312,6 +314,25 @@ class Segment:
         if position > self.size_bytes:
             raise CorruptLogError(self.file.path, self.size_bytes, "the file ends within a batch")
         return None
+
+    def _check_gap(self, position: int, offset: int) -> None:
+        """Raise if a batch that was found for an offset before its first cannot be where it is."""
+        batch = next(self.entries(position))
+        problem = self.misplaced(position, batch, offset) if isinstance(batch, BatchView) else ""
+        if problem:
+            raise CorruptLogError(self.file.path, position, problem)
+
+    def misplaced(self, position: int, batch: BatchView, next_offset: int) -> str:
+        """Why a batch cannot be where it is, behind one that ends before `next_offset`: its offset is under no CRC."""
+        if batch.base_offset < next_offset:
+            return f"offset {batch.base_offset} comes after offset {next_offset - 1}"
+        if not self.can_hold(batch.last_offset):
+            return f"offset {batch.last_offset} is too far from the segment's first"
+        if batch.base_offset > next_offset:
+            following = self.header_at(position + batch.size_bytes)
+            if following is not None and next_offset <= following.base_offset < batch.next_offset:
+                return f"offset {batch.base_offset} lies between {next_offset - 1} and {following.base_offset}"
+        return ""
 
     def _surroundings(self, offset: int) -> tuple[int, int]:
         """As the index's, which is made anew if it points outside the file or cannot be read."""
@@ -352,8 +373,13 @@ class Segment:
         """Make the indexes by offset and time anew from the batches, which are all read; a warning says why."""
         _log.warning("%s; the indexes are made anew", why)
         self.begin_rebuild()
+        next_offset = self.base_offset
         for position, entry in self.positioned_entries():
+            problem = self.misplaced(position, entry, next_offset) if isinstance(entry, BatchView) else ""
+            if problem:
+                raise CorruptLogError(self.file.path, position, problem)
             self.index_entry(position, entry)
+            next_offset = entry.next_offset
         self.finish()
         self.write_indexes(sync=True)
 
