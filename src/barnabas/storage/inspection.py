@@ -160,11 +160,13 @@ def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, *, may_h
     """From where an index entry points, or from the start, up to an offset. Headers alone are looked at."""
     if entry is not None and not 0 < entry.position < segment.size_bytes:
         return _Walk(segment.base_offset, 0, "an index points outside its segment")
-    start = _Walk(segment.base_offset, 0 if entry is None else entry.position, "")
+    start = _Walk(segment.base_offset, 0, "")
     if entry is not None:
         there = segment.header_at(entry.position)
-        if there is not None and there.last_offset > entry.offset:
+        first_offset = entry.offset if there is None else there.base_offset
+        if not segment.base_offset <= first_offset <= entry.offset:
             return start._replace(problem="an index points to another batch")
+        start = _Walk(first_offset, entry.position, "")
     return _follow(segment, start, end_offset, may_have_gaps=may_have_gaps, check_crc=False)
 
 
