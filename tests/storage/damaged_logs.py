@@ -30,7 +30,7 @@ Mutation = tuple[str, str, Callable[[Disk], None]]
 
 
 def value_of(number: int) -> bytes:
-    return b"%d" % number * 75
+    return b"%02d" % number * 75
 
 
 def lead(log: PartitionLog, number: int) -> None:

@@ -285,6 +285,16 @@ class Segment:
         found = self.recent.get(offset)
         if found is not None:
             return found
+        try:
+            return self._search(offset)
+        except CorruptLogError as problem:
+            if not self.offset_index.surroundings(offset)[0]:
+                raise
+            # Whose fault is it? If it is not the index's, the batches will say so now.
+            self.rebuild_indexes(str(problem))
+            return self._search(offset)
+
+    def _search(self, offset: int) -> tuple[int, int, int] | None:
         position, next_position = self._surroundings(offset)
         if next_position - position > _LOOK_BYTES:
             # Batches are so large that the next entry is likely the next batch, and the one that is wanted.
@@ -358,9 +368,14 @@ class Segment:
         """Whether a batch begins with these bytes that leaves no records out which are looked for from `offset` on."""
         return (
             len(header) > _MAGIC_AT
-            and header[_MAGIC_AT] <= _MAX_MAGIC
+            and (header[_MAGIC_AT] == _MAX_MAGIC or (header[_MAGIC_AT] < _MAX_MAGIC and self._begins_with_old_format()))
             and self.base_offset <= int.from_bytes(header[:8], "big", signed=True) <= offset
+            and 0 < int.from_bytes(header[8:12], "big", signed=True) < self.size_bytes
         )
+
+    def _begins_with_old_format(self) -> bool:
+        """Only then may there be more of it: what is appended is in today's."""
+        return self.size_bytes > _HEADER_BYTES and self.file.read_at(_MAGIC_AT, 1)[0] < _MAX_MAGIC
 
     def bears_out(self, entry: OffsetEntry) -> bool:
         """Whether a batch begins where an index entry says, and not beyond the entry's offset."""
