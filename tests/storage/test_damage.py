@@ -122,7 +122,7 @@ def test_a_missing_middle_segment_is_named_with_its_offsets_and_the_remedy(is_cl
     assert segment_path(0 if all_files else 5) in told
     assert "offsets 5 to 9 are not there" in told
     assert "restore the files" in told
-    assert "barnabas storage accept-loss clicks-0" in told
+    assert "barnabas storage accept-loss --directory /one clicks-0" in told
 
 
 def test_after_a_restart_only_that_partition_is_refused_and_the_rest_counts_as_clean() -> None:

@@ -193,11 +193,12 @@ def _print_info(found: list[str], metadata: dict[str, dict[str, str]], problems:
 
 
 @storage.command("accept-loss")
-@_CONFIG
+@click.option("-c", "--config", metavar="FILE", help="The server.properties file of the node.")
+@click.option("-d", "--directory", metavar="DIR", help="Instead: the one directory of a node, as of `barnabas up`.")
 @click.option("--all", "all_", is_flag=True, help="All partitions that are damaged.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION]...")
-def accept_loss(config: str, all_: bool, yes: bool, partitions: Sequence[str]) -> int:
+def accept_loss(config: str | None, directory: str | None, all_: bool, yes: bool, partitions: Sequence[str]) -> int:
     """Go on without records that are lost.
 
     A node does not serve a partition whose files lack records that were safe on its disk. The best remedy is to
@@ -210,13 +211,18 @@ def accept_loss(config: str, all_: bool, yes: bool, partitions: Sequence[str]) -
     Examples:
       barnabas storage accept-loss -c server.properties
       barnabas storage accept-loss -c server.properties clicks-0 clicks-3
-      barnabas storage accept-loss -c server.properties --all --yes
+      barnabas storage accept-loss -d barnabas-data --all --yes
     """
+    from barnabas.broker.single_node import single_node_settings
     from barnabas.cli.losses import Losses
+
+    if (config is None) == (directory is None):
+        raise click.UsageError("give either --config FILE or --directory DIR")
+    settings = single_node_settings("127.0.0.1", 9092, directory or "") if config is None else _settings(config)
 
     if partitions and all_:
         raise click.UsageError("name partitions or give --all, not both")
-    with Losses(_settings(config)) as losses:
+    with Losses(settings) as losses:
         chosen = losses.choose(partitions)
         losses.show(chosen)
         if not chosen:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.storage.errors import LogError
+from barnabas.storage.files import directory_of
 
 
 class SegmentFacts(NamedTuple):
@@ -88,7 +89,7 @@ class DamagedLogError(LogError):
         super().__init__(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"{damage}; restore the files, or stop the node and go on without these records: "
-            f"barnabas storage accept-loss {partition} -c server.properties",
+            f"barnabas storage accept-loss --directory {directory_of(damage.directory)} {partition}",
         )
 
 
