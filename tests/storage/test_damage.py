@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.storage import inspection
 from barnabas.storage.acceptance import accept_loss
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets, write_offsets
 from barnabas.storage.damage import DamagedLogError, LogFacts, SegmentFacts, verdict
@@ -32,6 +33,12 @@ from tests.storage.logs import NOW_MS
 from tests.storage.managers import TOPIC_ID, append, started
 
 KINDS = (".log", ".index", ".timeindex", ".txnindex")
+
+
+@pytest.fixture(autouse=True)
+def large_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small ones are read whole, which is quicker; here they count as large."""
+    monkeypatch.setattr(inspection, "_SMALL_BYTES", 0)
 
 
 def segment(base_offset: int, end_offset: int | None, **more: object) -> SegmentFacts:

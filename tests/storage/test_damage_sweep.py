@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+from barnabas.storage import inspection
 from tests.storage.damaged_logs import DIRECTORY, Outcome, contents, disk_of, filled, mutations, start
 
 IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
@@ -18,11 +19,16 @@ FLUSHED = 12
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean stop", "kill"])
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_whatever_happens_to_a_file_nothing_is_silently_less(is_clean: bool, policy: str) -> None:
+@pytest.mark.parametrize("is_small", [True, False], ids=["small", "large"])
+def test_whatever_happens_to_a_file_nothing_is_silently_less(
+    is_clean: bool, policy: str, is_small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_small:
+        monkeypatch.setattr(inspection, "_SMALL_BYTES", 0)
     disk = filled(is_clean=is_clean, cleanup_policy=(policy,))
     assert start(disk_of(disk), cleanup_policy=(policy,)) == Outcome("right", 15, [])
     kinds = set()
-    for path, what, mutate in mutations(disk, flip_every=1 if IS_FULL else 29):
+    for path, what, mutate in mutations(disk, flip_every=1 if IS_FULL else 37):
         if policy == "compact" and what.startswith("flip") and path.endswith(".log"):
             continue  # offsets are under no CRC, and gaps between them are usual there
         damaged = dict(disk)

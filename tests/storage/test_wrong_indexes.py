@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.storage import inspection
 from barnabas.storage.log import PartitionLog
 from barnabas.testing.memory_files import MemoryFileSystem
 from tests.storage.damaged_logs import (
@@ -26,6 +27,12 @@ from tests.storage.managers import TOPIC_ID, started
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
+
+
+@pytest.fixture(autouse=True, params=[0, 16 * 1024], ids=["large", "small"])
+def small_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the verdict at the start looks at the index, or reads these segments as small ones."""
+    monkeypatch.setattr(inspection, "_SMALL_BYTES", request.param)
 
 
 def opened(disk: Disk) -> tuple[PartitionLog, MemoryFileSystem]:

@@ -7,7 +7,7 @@ batch checked. Only where an index is wrong is its segment read from the start.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import RemoteProtocolError
 from barnabas.records.batch import BatchView
@@ -26,7 +26,9 @@ from barnabas.storage.segment import (
     segment_name,
 )
 
-_ENDLESS = 2**63
+_ENDLESS: Final = 2**63
+# To read so much is quicker than to look into the index first.
+_SMALL_BYTES: Final = 16 * 1024
 
 
 class _Walk(NamedTuple):
@@ -125,12 +127,14 @@ def _examine(
             start = _Walk(base_offset, 0, "")
             walk = _follow(segment, start, wanted, may_have_gaps=may_have_gaps, check_crc=True)
             return SegmentFacts(base_offset, path, size_bytes, *walk)
-        entry, indexed_offset = _last_entries(segment)
-        entry = entry if entry is not None and entry.position else None
+        entry = None if size_bytes <= _SMALL_BYTES else _last_entry(segment)
         walk = _walk(segment, entry, wanted, may_have_gaps=may_have_gaps)
         is_index_wrong = bool(walk.problem) and entry is not None
         if is_index_wrong:
             walk = _walk(segment, None, wanted, may_have_gaps=may_have_gaps)
+        indexed_offset = -1
+        if walk.end_offset < min(bound, wanted) and not walk.problem:
+            indexed_offset = _indexed_offset(segment)
         knows_more = walk.end_offset <= indexed_offset < bound
         return SegmentFacts(
             base_offset, path, size_bytes, *walk, indexed_offset if knows_more else -1, is_index_wrong=is_index_wrong
@@ -139,21 +143,25 @@ def _examine(
         segment.close()
 
 
-def _last_entries(segment: Segment) -> tuple[OffsetEntry | None, int]:
-    """The last entry of the offset index, and the highest offset that the indexes say is in the data."""
-    entry, offset = None, -1
+def _last_entry(segment: Segment) -> OffsetEntry | None:
+    """The last entry of the offset index, if it says more than that the segment begins."""
     try:
         entry = segment.offset_index.peek_last_entry()
     except (FileNotFoundError, CorruptLogError):
-        entry = None
-    if entry is not None and entry.position >= segment.size_bytes:
-        # Else a batch lies there, which says itself what it holds.
-        offset = entry.offset
+        return None
+    return entry if entry is not None and entry.position else None
+
+
+def _indexed_offset(segment: Segment) -> int:
+    """The highest offset that the indexes say is in the data; -1 if they say nothing that the data does not say."""
+    entry = _last_entry(segment)
+    # If the entry points into the data, a batch lies there, which says itself what it holds.
+    offset = entry.offset if entry is not None and entry.position >= segment.size_bytes else -1
     try:
         youngest = segment.time_index.peek_last_entry()
     except (FileNotFoundError, CorruptLogError):
         youngest = None
-    return entry, max(offset, -1 if youngest is None else youngest.offset)
+    return max(offset, -1 if youngest is None else youngest.offset)
 
 
 def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, *, may_have_gaps: bool) -> _Walk:
