@@ -233,3 +233,67 @@ def test_a_topic_that_is_deleted_while_it_is_offline_begins_anew(plane: DataPlan
     plane.create_topic("t")
     assert plane.append("t", b"new").base_offset == 0
     assert values_of(plane.fetch("t")) == [b"new"]
+
+
+# Damage
+
+
+def restarted(plane: DataPlane) -> DataPlane:
+    """Another node on the disk of one that was stopped, told of all topics at once as at a start."""
+    again = DataPlane(plane.files)
+    partitions = [
+        TopicPartition(name, number)
+        for name, topic in plane.image.topics.items()
+        for number in range(len(topic.partitions))
+    ]
+    again.apply(plane.image, topics_created=tuple(plane.image.topics), partitions_changed=tuple(partitions))
+    again.partitions.set_aside_strays(plane.image)
+    return again
+
+
+@pytest.mark.parametrize("is_gone", [True, False], ids=["the directory is gone", "the last file is empty"])
+def test_a_partition_that_lost_records_answers_with_a_storage_error_over_restarts(
+    plane: DataPlane, is_gone: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    plane.create_topic("other")
+    for number in range(3):
+        plane.append("t", b"%d" % number)
+        plane.append("other", b"%d" % number)
+    plane.run(plane.logs.stop())
+    if is_gone:
+        plane.files.rename("/one/t-0", "/elsewhere")
+    else:
+        file = plane.files.open(f"/one/t-0/{0:020d}.log")
+        file.truncate(0)
+        file.close()
+    for _ in range(3):
+        caplog.clear()
+        plane = restarted(plane)
+        assert code_of(plane.append("t", b"new")) == "KAFKA_STORAGE_ERROR"
+        assert code_of(plane.fetch("t")) == "KAFKA_STORAGE_ERROR"
+        assert code_of(plane.append("other", b"new")) == "NONE"
+        assert "t-0 cannot be used" in caplog.text
+        assert "accept-loss --directory /one t-0" in caplog.text
+        plane.run(plane.logs.stop())
+
+
+def test_a_topic_that_lost_its_directory_can_be_deleted_and_created_again(plane: DataPlane) -> None:
+    plane.append("t", b"old")
+    plane.run(plane.logs.stop())
+    plane.files.rename("/one/t-0", "/elsewhere")
+    plane = restarted(plane)
+    plane.delete_topic("t")
+    plane.create_topic("t")
+    assert plane.append("t", b"new").base_offset == 0
+    plane.run(plane.logs.stop())
+    assert values_of(restarted(plane).fetch("t")) == [b"new"]
+
+
+def test_checkpoints_of_a_topic_that_is_no_more_are_forgotten_at_the_start(plane: DataPlane) -> None:
+    plane.append("t", b"old")
+    plane.run(plane.logs.stop())
+    plane.files.rename("/one/t-0", "/elsewhere")
+    plane.image = ClusterImage(brokers=plane.image.brokers)
+    plane = restarted(plane)
+    plane.create_topic("t")
+    assert plane.append("t", b"new").base_offset == 0

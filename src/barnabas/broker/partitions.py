@@ -187,13 +187,18 @@ class PartitionSet:
         To be called once, after a start, when `image` holds all that was committed: a log that is only not known yet
         would be hidden by this.
         """
+
+        def is_ours(name: TopicPartition) -> bool:
+            state = image.partition(*name)
+            return state is not None and self._node_id in state.replicas
+
         strays = []
         for name, log in self._logs.logs.items():
-            topic, state = image.topics.get(name.topic), image.partition(*name)
-            is_ours = topic is not None and state is not None and self._node_id in state.replicas
-            if not is_ours or (topic is not None and log.topic_id not in (None, topic.topic_id)):
+            topic = image.topics.get(name.topic)
+            if not is_ours(name) or (topic is not None and log.topic_id not in (None, topic.topic_id)):
                 strays.append(name)
         self._logs.set_aside(*strays)
+        self._logs.settle_missing(is_ours)
         return strays
 
     # When logs fail

@@ -36,6 +36,15 @@ class Leaf(dict[str, Any]):
 
 def load_tree(files: list[Path]) -> Tree:
     """The tree that a snapshot and the logs after it describe. They are only read, so a node may be running on them."""
+    image, time_ms = load_image(files)
+    return {
+        "image": image_tree(image, time_ms),
+        "local": {"commitId": "unknown", "version": package_version()},
+    }
+
+
+def load_image(files: list[Path]) -> tuple[ClusterImage, int]:
+    """The cluster as these files describe it, and when the last change was written."""
     builder = ImageBuilder(ClusterImage())
     position = (-1, -1, 0)
     for path in files:
@@ -47,10 +56,7 @@ def load_tree(files: list[Path]) -> Tree:
                 position = (change.last_offset, change.epoch, change.append_time_ms)
         if snapshot is not None:
             position = (snapshot.end_offset - 1, snapshot.epoch, position[2])
-    return {
-        "image": image_tree(builder.build(position[0], position[1]), position[2]),
-        "local": {"commitId": "unknown", "version": package_version()},
-    }
+    return builder.build(position[0], position[1]), position[2]
 
 
 def files_of(directory: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""`barnabas storage`: ids, formatting, and what a node's directories say of themselves. Kafka's `kafka-storage`."""
+"""`barnabas storage`: ids, formatting, what the directories of a node say of themselves. Kafka's `kafka-storage`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _CONFIG = click.option("-c", "--config", required=True, metavar="FILE", help="Th
 
 @click.group()
 def storage() -> None:
-    """Format the directories of a node, or look at them.
+    """Format the directories of a node, look at them, or go on after a loss.
 
     \b
-    Example:
+    Examples:
       barnabas storage format -t $(barnabas storage random-uuid) -c server.properties
+      barnabas storage accept-loss -c server.properties
     """
 
 
@@ -190,6 +191,62 @@ def _print_info(found: list[str], metadata: dict[str, dict[str, str]], problems:
         for problem in problems:
             say(f"  {problem}")
         say()
+
+
+@storage.command("accept-loss")
+@click.option("-c", "--config", metavar="FILE", help="The server.properties file of the node.")
+@click.option("-d", "--directory", metavar="DIR", help="Instead: the one directory of a node, as of `barnabas up`.")
+@click.option("--all", "all_", is_flag=True, help="All partitions that are damaged.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION]...")
+def accept_loss(config: str | None, directory: str | None, all_: bool, yes: bool, partitions: Sequence[str]) -> int:
+    """Go on without records that are lost.
+
+    A node does not serve a partition whose files lack records that were safe on its disk. The best remedy is to
+    restore the files. Where they are gone for good, this makes the partition usable with what is left: the node must be
+    stopped, what is lost is shown, and you are asked. The lost offsets stay empty, so no other record gets them.
+
+    Without a partition and without --all it only shows what is damaged, and ends with 1 if anything is.
+
+    \b
+    Examples:
+      barnabas storage accept-loss -c server.properties
+      barnabas storage accept-loss -c server.properties clicks-0 clicks-3
+      barnabas storage accept-loss -d barnabas-data --all --yes
+    """
+    from barnabas.broker.single_node import single_node_settings
+    from barnabas.cli.losses import Losses
+
+    if (config is None) == (directory is None):
+        raise click.UsageError("give either --config FILE or --directory DIR")
+    settings = single_node_settings("127.0.0.1", 9092, directory or "") if config is None else _settings(config)
+
+    if partitions and all_:
+        raise click.UsageError("name partitions or give --all, not both")
+    with Losses(settings) as losses:
+        chosen = losses.choose(partitions)
+        losses.show(chosen)
+        if not chosen:
+            return 0
+        if not partitions and not all_:
+            say("Nothing was changed. Name partitions, or give --all, to go on without these records.")
+            return FAILED
+        if not yes and not _is_sure():
+            say("Nothing was changed.")
+            return FAILED
+        for partition in chosen:
+            losses.accept(partition)
+            say(f"{partition} can be used again, without these records.")
+    return 0
+
+
+def _is_sure() -> bool:
+    try:
+        return click.confirm("Go on without these records for ever?")
+    except click.Abort:
+        # Nobody is there to answer.
+        say()
+        return False
 
 
 def _settings(path: str) -> BrokerSettings:

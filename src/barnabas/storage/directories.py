@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -31,11 +31,14 @@ from barnabas.storage.checkpoints import (
     write_clean_shutdown,
     write_offsets,
 )
+from barnabas.storage.damage import Damage, LogFacts, verdict
 from barnabas.storage.errors import PASSING, CorruptLogError, DirectoryInUseError, LogDirectoryError, PassingError
 from barnabas.storage.files import FileSystem, Lock, Space, directory_of, join
+from barnabas.storage.inspection import inspect_log
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.passing_trouble import PassingTrouble
 from barnabas.storage.segment import LOG_SUFFIX
+from barnabas.storage.settings import TopicSettings
 
 _log = logging.getLogger("barnabas.storage")
 
@@ -44,8 +47,10 @@ T = TypeVar("T")
 LOCK_FILE: Final = ".lock"
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 _PARTITION_NAME: Final = re.compile(r"(.+)-([0-9]+)")
-_DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
+_DELETED_NAME: Final = re.compile(r"(.+)\.[0-9a-f]{32}-delete")
 _MAX_NAME_LENGTH: Final = 255
+_MOST_NAMES: Final = 5
+_WHAT_IS_MISSED: Final = {RECOVERY_POINT_FILE: "; whether records are missing cannot be told by it this time"}
 
 
 def parse_partition_name(name: str) -> TopicPartition | None:
@@ -143,16 +148,76 @@ class LogDirectory:
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint that cannot be read is as good as none: all is recovered, and starts where the files start."""
+        path = join(self.path, name)
         try:
-            return self.guard(lambda: read_offsets(self._files, join(self.path, name)))
+            found = self.guard(lambda: read_offsets(self._files, path))
+            if not found and self.guard(lambda: self._files.exists(path) and not self._files.size(path)):
+                raise CorruptLogError(path, 1, "the file is empty", unit="line")
+            return found
         except CorruptLogError as problem:
-            _log.warning("%s; it is passed over", problem)
+            _log.warning("%s; it is passed over%s", problem, _WHAT_IS_MISSED.get(name, ""))
             return {}
 
     def add(self, log: PartitionLog) -> None:
         """A log of this directory is in use from now on."""
         self.logs[log.partition] = log
         log.trouble = self.trouble
+
+    def must_reach(self, partition: TopicPartition) -> int:
+        """The offset below which all of a partition was flushed, as far as that was noted; 0 if it was not.
+
+        After a clean stop that goes for the high watermark too: everything was flushed then.
+        """
+        recovery_point = self.recovery_points.get(partition, 0)
+        return max(recovery_point, self.high_watermarks.get(partition, 0)) if self.was_clean else recovery_point
+
+    def missing(self) -> dict[TopicPartition, int]:
+        """Partitions that held something and have no directory here, nor one that waits for its removal; and up to
+        which offset the checkpoints know of them. Directories outlast crashes, so it need not have been flushed."""
+        names = set(self.guard(self._directory_names))
+        deleted = {match[1] for name in names if (match := _DELETED_NAME.fullmatch(name))}
+        known = {*self.recovery_points, *self.high_watermarks, *self.log_starts} - {METADATA_PARTITION}
+        return {
+            each: offset
+            for each in sorted(known)
+            if str(each) not in names and str(each) not in deleted and (offset := self.highest_known_offset(each))
+        }
+
+    def judge(self, partition: TopicPartition, settings: TopicSettings) -> Damage | None:
+        """The verdict on a partition that lies here, as at a start; nothing is changed."""
+        facts = inspect_log(
+            self._files,
+            join(self.path, str(partition)),
+            was_clean=self.was_clean,
+            recovery_point=self.must_reach(partition),
+            log_start_offset=self.log_starts.get(partition, 0),
+            may_have_gaps=partition in self.cleaner_offsets or "compact" in settings.cleanup_policy,
+        )
+        return verdict(facts)
+
+    def judge_missing(self) -> dict[TopicPartition, Damage]:
+        """The verdicts on partitions that should lie here and do not."""
+        found = {
+            each: verdict(LogFacts(join(self.path, str(each)), None, end_offset, self.log_starts.get(each, 0)))
+            for each, end_offset in self.missing().items()
+        }
+        return {each: damage for each, damage in found.items() if damage is not None}
+
+    def highest_known_offset(self, partition: TopicPartition) -> int:
+        """Where a partition was at least once, flushed or not."""
+        return max(known.get(partition, 0) for known in (self.recovery_points, self.high_watermarks, self.log_starts))
+
+    def tell_of_unknown(self) -> None:
+        """Warn if nobody can say what the logs should hold: after a clean stop that is noted of all."""
+        unknown = [each for each in self.logs if each not in self.recovery_points]
+        if self.was_clean and unknown:
+            _log.warning(
+                "%s says nothing of %s%s%s",
+                join(self.path, RECOVERY_POINT_FILE),
+                ", ".join(map(str, unknown[:_MOST_NAMES])),
+                f" and {len(unknown) - _MOST_NAMES} more" if len(unknown) > _MOST_NAMES else "",
+                _WHAT_IS_MISSED[RECOVERY_POINT_FILE],
+            )
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that lie here, without the metadata log, which has an owner of its own."""
@@ -224,13 +289,12 @@ class LogDirectory:
         delay_ms = 0
         for partition, name in names.items():
             self.offline.pop(partition, None)
-            self.cleaner_offsets.pop(partition, None)
             log = self.logs.pop(partition, None)
             if log is not None:
                 delay_ms = max(delay_ms, log.settings.file_delete_delay_ms)
                 log.abandon()
                 log.directory = join(self.path, name)
-        checkpoints = [*self._begin_all(), self._begin_checkpoint(CLEANER_FILE, self.cleaner_offsets)]
+        forget = self.begin_forgetting(names)
 
         def move() -> None:
             for partition, name in names.items():
@@ -240,11 +304,32 @@ class LogDirectory:
             self._files.sync_directory(self.path)
 
         def run() -> None:
+            # First: of a name in the checkpoints whose directory is missing a start would think that it was lost.
+            forget()
             self.guard(move)
+
+        return Leaving(self, [join(self.path, name) for name in names.values()], delay_ms, run)
+
+    def begin_forgetting(self, partitions: Iterable[TopicPartition]) -> Callable[[], None]:
+        """Let the checkpoints forget partitions. What is returned makes that certain, and may be called elsewhere."""
+        for partition in partitions:
+            self.offline.pop(partition, None)
+            for known in self._known():
+                known.pop(partition, None)
+        checkpoints = [*self._begin_all(), self._begin_checkpoint(CLEANER_FILE, self.cleaner_offsets)]
+
+        def run() -> None:
             for save in checkpoints:
                 save()
 
-        return Leaving(self, [join(self.path, name) for name in names.values()], delay_ms, run)
+        return run
+
+    def knows(self, partition: TopicPartition) -> bool:
+        """Whether a checkpoint told of a partition when the directory was opened, and nobody has taken that back."""
+        return any(partition in known for known in self._known())
+
+    def _known(self) -> tuple[dict[TopicPartition, int], ...]:
+        return self.recovery_points, self.log_starts, self.high_watermarks, self.cleaner_offsets
 
     def holds_another(self, partition: TopicPartition, topic_id: Uuid) -> bool:
         """Whether the place of a partition is taken by one of another topic, which once had the same name."""

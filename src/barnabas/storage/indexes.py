@@ -23,6 +23,7 @@ from barnabas.storage.files import FileSystem, read_file, replace_content, sync_
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 OFFSET_ENTRY_BYTES: Final = 8
 TIME_ENTRY_BYTES: Final = 12
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 
 
@@ -134,6 +135,15 @@ class OffsetIndex:
     @property
     def last_entry(self) -> OffsetEntry:
         return self.lookup(self.base_offset + MAX_RELATIVE_OFFSET)
+
+    def peek_last_entry(self) -> OffsetEntry | None:
+        """The last entry, if there is one, without bringing the others into memory where that can be avoided."""
+        if self._offsets is None:
+            raw = _read_end(self._files, self.path, OFFSET_ENTRY_BYTES)
+            relative, position = _OFFSET_ENTRY.unpack(raw) if raw else (0, 0)
+            if relative or position:
+                return OffsetEntry(self.base_offset + relative, position)
+        return self.last_entry if len(self) else None
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries at and beyond `offset`."""
@@ -248,6 +258,16 @@ class TimeIndex:
         timestamps, offsets = self._entries()
         return TimeEntry(timestamps[-1], self.base_offset + offsets[-1]) if offsets else TimeEntry(-1, self.base_offset)
 
+    def peek_last_entry(self) -> TimeEntry | None:
+        """As of the other index. Zeros are no entry here: an index that was not closed begins with them too."""
+        if self._entries_or_none is None:
+            raw = _read_end(self._files, self.path, TIME_ENTRY_BYTES)
+            timestamp_ms, relative = _TIME_ENTRY.unpack(raw) if raw else (0, 0)
+            if timestamp_ms or relative:
+                return TimeEntry(timestamp_ms, self.base_offset + relative)
+        entry = self.last_entry
+        return entry if entry != TimeEntry(0, self.base_offset) and len(self) else None
+
     def truncate_to(self, offset: int) -> None:
         """Forget entries at and beyond `offset`."""
         timestamps, offsets = self._entries()
@@ -290,6 +310,16 @@ class TimeIndex:
         """Free the memory if nothing would be lost."""
         if self._entries_or_none is not None and self._stored == len(self):
             self._entries_or_none = None
+
+
+def _read_end(files: FileSystem, path: str, size_bytes: int) -> bytes:
+    """The last bytes of a file of entries; none if it is empty, or does not end with a whole entry."""
+    file = files.open(path)
+    try:
+        end = file.size()
+        return file.read_at(end - size_bytes, size_bytes) if end and not end % size_bytes else b""
+    finally:
+        file.close()
 
 
 def _falls(earlier: int, later: int) -> bool:

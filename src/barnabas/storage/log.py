@@ -421,7 +421,7 @@ class PartitionLog:
         """An offset that the data surely does not reach: cheap and too high rather than exact."""
         start = segment.offset_index.entry_at(data.position)
         beyond = segment.offset_index.upper_bound(start, data.position - start.position + data.size_bytes)
-        if beyond is not None:
+        if beyond is not None and segment.bears_out(beyond):
             return beyond.offset
         is_last = place == len(self._segments) - 1
         return self.next_offset if is_last else self._segments[place + 1].base_offset

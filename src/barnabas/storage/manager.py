@@ -21,6 +21,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.storage.checkpoints import write_topic_id
 from barnabas.storage.cleaner import CleanerOptions, LogCleaner
+from barnabas.storage.damage import DamagedLogError
 from barnabas.storage.directories import FoundPartition, Leaving, LogDirectory, deleted_name, stray_name
 from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError, PassingError
 from barnabas.storage.files import FileSystem, join
@@ -84,6 +85,8 @@ class LogManager:
         # Logs that are being opened, perhaps for a start that was given up.
         self._opening: set[asyncio.Future[PartitionLog]] = set()
         self._is_stopping = False
+        # Partitions of which checkpoints tell and that have no directory, until it is known whose they are.
+        self._missing: dict[TopicPartition, LogDirectory] = {}
         # How many logs are being made in each directory.
         self._being_made: dict[str, int] = {}
         # Directories of deleted partitions, and when they may go.
@@ -148,7 +151,37 @@ class LogManager:
     async def load_logs(self) -> None:
         """Load the logs of all directories, several at a time."""
         await asyncio.gather(*(self._load_directory(each) for each in self._directories if each.is_online))
+        for directory in self._directories:
+            if directory.is_online:
+                with self._noting_failures(directory):
+                    await self._note_what_is_missing(directory)
         self._require_a_directory()
+
+    async def _note_what_is_missing(self, directory: LogDirectory) -> None:
+        """Partitions whose directories are gone are offline; of those that no topic has, `settle_missing` will hear."""
+        present = {each for other in self._directories for each in (*other.logs, *other.offline)}
+        for partition, damage in directory.judge_missing().items():
+            if partition not in present:
+                directory.take_offline(partition, DamagedLogError(partition, damage))
+                self._missing[partition] = directory
+        directory.tell_of_unknown()
+        # What is known after this start must be known at the next one, which may have less to go by.
+        refused = {each: why.damage for each, why in directory.offline.items() if isinstance(why, DamagedLogError)}
+        if any(damage.recovery_point > directory.recovery_points.get(each, 0) for each, damage in refused.items()):
+            directory.recovery_points |= {each: damage.recovery_point for each, damage in refused.items()}
+            await self._runtime.offload(directory.begin_recovery_points())
+
+    def settle_missing(self, is_ours: Callable[[TopicPartition], bool]) -> None:
+        """Tell of partitions whose directories are gone; forget those that are not this node's any more."""
+        for partition, directory in self._missing.items():
+            if partition not in directory.offline:
+                continue
+            if is_ours(partition):
+                _log.error("%s cannot be used: %s", partition, directory.offline[partition])
+            else:
+                with self._noting_failures(directory):
+                    directory.begin_forgetting([partition])()
+        self._missing.clear()
 
     def _require_a_directory(self) -> None:
         if not any(directory.is_online for directory in self._directories):
@@ -209,13 +242,28 @@ class LogManager:
             self._settings_of(partition.topic),
             was_clean=directory.was_clean,
             was_compacted=partition in directory.cleaner_offsets,
-            recovery_point=directory.recovery_points.get(partition, 0),
+            recovery_point=directory.must_reach(partition),
             log_start_offset=directory.log_starts.get(partition, 0),
             now_ms=self._runtime.clock.now_ms(),
             randomness=self._runtime.randomness,
             producer_expiration_ms=self._options.producer_id_expiration_ms,
         )
-        log.set_high_watermark(directory.high_watermarks.get(partition, log.log_start_offset))
+        high_watermark = directory.high_watermarks.get(partition, log.log_start_offset)
+        if high_watermark > log.next_offset:
+            _log.warning(
+                "%s ends at offset %d, but its high watermark was %d: records that were not flushed are lost",
+                partition,
+                log.next_offset,
+                high_watermark,
+            )
+        if directory.was_clean and 0 < directory.recovery_points.get(partition, 0) < log.next_offset:
+            _log.warning(
+                "%s ends at offset %d, but at the clean stop its end was noted as %d",
+                partition,
+                log.next_offset,
+                directory.recovery_points[partition],
+            )
+        log.set_high_watermark(high_watermark)
         return log
 
     async def stop(self, broker_epoch: int = -1) -> None:
@@ -239,8 +287,11 @@ class LogManager:
 
     async def _close_logs(self, directory: LogDirectory) -> bool:
         """Whether the next start may trust all that it finds in the directory."""
-        # Nobody knows in what state the files of the partitions are that are offline.
-        is_clean = directory.is_online and not directory.offline
+        # Nobody knows in what state the files of the partitions are that are offline; but those of a log that was
+        # refused were not touched, and are as the last stop left them.
+        is_clean = directory.is_online and all(
+            directory.was_clean and isinstance(reason, DamagedLogError) for reason in directory.offline.values()
+        )
         for log in directory.logs.values():
             try:
                 await self._runtime.offload(log.close)
@@ -301,10 +352,12 @@ class LogManager:
         directory = min(usable, key=lambda each: len(each.logs) + self._being_made.get(each.path, 0))
         path = join(directory.path, str(partition))
         stray = stray_name(partition, self._runtime.randomness)
-        # Of an earlier topic of that name, whose deletion a crash interrupted.
-        directory.cleaner_offsets.pop(partition, None)
+        # Of an earlier topic of that name, whose deletion a crash interrupted. The new one must not be held to it.
+        forget = [each.begin_forgetting([partition]) for each in usable if each.knows(partition)]
 
         def make() -> PartitionLog:
+            for forget_earlier in forget:
+                forget_earlier()
             if topic_id is not None and directory.holds_another(partition, topic_id):
                 _log.warning("%s is in the way of a new topic; it was set aside as %s", path, stray)
                 self._files.rename(path, join(directory.path, stray))

@@ -1,15 +1,15 @@
 """Opens a log from its directory: after a clean stop by looking, after any other by reading what may be torn.
 
-What is relied on after an unclean stop: everything below the recovery point was flushed, so segments before it are
-taken as they are. From there on every batch is read and checked, the log is cut at the first that is not whole, and
-segments behind the cut are dropped: records after a hole must not be shown as if nothing were missing. Indexes of what
-was read are written anew, and so is what is known of producers and leader epochs.
+Before anything is changed there is a verdict on what lies below the recovery point (`damage`): that was flushed, and if
+it is not there the log is not opened. Segments before the recovery point are taken as they are. From there on every
+batch is read and checked, the log is cut at the first that is not whole, and segments behind the cut are dropped:
+records after a hole must not be shown as if nothing were missing. Indexes of what was read are written anew, and so is
+what is known of producers and leader epochs.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from random import Random
 from typing import Final
 
@@ -17,21 +17,23 @@ from barnabas.base.errors import RemoteProtocolError
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import BatchView
 from barnabas.storage.checkpoints import read_topic_id
+from barnabas.storage.damage import DamagedLogError, verdict
 from barnabas.storage.errors import CorruptLogError
 from barnabas.storage.files import FileSystem, directory_of, join
 from barnabas.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from barnabas.storage.inspection import inspect_log
+from barnabas.storage.layout import INDEX_SUFFIXES, data_offsets, is_taken_back, offset_of, segment_files
 from barnabas.storage.leader_epochs import LeaderEpochs, load_leader_epochs, save_leader_epochs
 from barnabas.storage.log import PartitionLog, aborted_entry
 from barnabas.storage.producer_snapshot import ProducerSnapshots
 from barnabas.storage.producer_state import ProducerStates
 from barnabas.storage.segment import (
-    ABORTED_SUFFIX,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
     LOG_SUFFIX,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
+    BatchPlace,
+    Entry,
     Segment,
     segment_name,
 )
@@ -39,10 +41,9 @@ from barnabas.storage.settings import TopicSettings
 
 _log = logging.getLogger("barnabas.storage")
 
-_INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
-# Strangers in the directory are left alone.
-_SEGMENT_FILE: Final = re.compile(r"[0-9]{20}\.[a-z]+(\.(deleted|cleaned|swap))?")
 DAY_MS: Final = 24 * 60 * 60 * 1000
+# How much of a segment may be without an entry in its index: it is begun anew whenever the segment is opened.
+_MOST_INTERVALS: Final = 64
 
 
 def load_log(
@@ -62,41 +63,61 @@ def load_log(
     """Open the log in `directory`, which is made if it is missing.
 
     `was_clean`: the node stopped in good order. `was_compacted`: also if the topic's policy says otherwise today.
+    Raises `DamagedLogError`, and changes nothing, if records below `recovery_point` are not there.
     """
+    may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
+    facts = inspect_log(
+        files,
+        directory,
+        was_clean=was_clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        may_have_gaps=may_have_gaps,
+    )
+    damage = verdict(facts)
+    if damage is not None:
+        raise DamagedLogError(partition, damage)
+    topic_id = read_topic_id(files, directory)
+    epochs = load_leader_epochs(files, directory)
     if not files.exists(directory):
         files.make_directory(directory)
         files.sync_directory(directory_of(directory))
     _finish_what_was_begun(files, directory)
     names = files.names(directory)
-    loader = _Loader(files, directory, partition, settings, log_start_offset, was_compacted=was_compacted)
+    loader = _Loader(files, directory, partition, settings, log_start_offset, may_have_gaps=may_have_gaps)
+    loader.wrong_indexes = {each.base_offset for each in facts.segments or () if each.is_index_wrong}
     segments = loader.open_segments(names)
-    epochs = load_leader_epochs(files, directory)
     snapshots = ProducerSnapshots(files, directory, names)
     producers = None
     if was_clean:
         loader.mend_indexes(segments)
     else:
         producers = loader.recover(segments, recovery_point, epochs, snapshots)
-    if segments and segments[-1].next_offset() < log_start_offset:
+    last = segments[-1].last_entry() if segments else None
+    if segments and _end_after(segments[-1], last) < log_start_offset:
         # Records were deleted up to an offset that the log, cut by a crash, does not reach any more.
         _log.warning("%s: the log ends before its start offset %d; it begins anew there", partition, log_start_offset)
         _drop(segments, 0)
         epochs.clear()
-        producers = None
+        producers = last = None
     if not segments:
         segments.append(loader.segment(log_start_offset, create=True))
     log_start_offset = max(log_start_offset, segments[0].base_offset)
-    next_offset = segments[-1].next_offset()
+    next_offset = _end_after(segments[-1], last)
+    _tell_of_missing_end(partition, next_offset, [*snapshots.offsets, *loader.orphans])
     epochs.truncate_from_end(next_offset)
     epochs.truncate_from_start(log_start_offset)
+    loader.mend_epochs(segments, epochs, last)
     save_leader_epochs(files, directory, epochs)
+    if was_clean and next_offset > log_start_offset and next_offset not in snapshots.offsets:
+        _log.warning("%s: no producer state was saved at the end, %d; the batches tell it", partition, next_offset)
     snapshots.remove_strays([segment.base_offset for segment in segments])
     log = PartitionLog(
         files,
         directory,
         partition,
         settings,
-        topic_id=read_topic_id(files, directory),
+        topic_id=topic_id,
         segments=segments,
         producers=producers or ProducerStates(partition),
         snapshots=snapshots,
@@ -113,6 +134,18 @@ def load_log(
     return log
 
 
+def _tell_of_missing_end(partition: TopicPartition, next_offset: int, reached: list[int]) -> None:
+    """`reached` are offsets at which files say that the log has been."""
+    highest = max(reached, default=0)
+    if highest > next_offset:
+        _log.warning(
+            "%s: the log ends at offset %d, but it has been at %d: what was not flushed is lost",
+            partition,
+            next_offset,
+            highest,
+        )
+
+
 def _finish_what_was_begun(files: FileSystem, directory: str) -> None:
     """Bring deletions and cleanings that a stop interrupted to an end, or take them back.
 
@@ -120,15 +153,12 @@ def _finish_what_was_begun(files: FileSystem, directory: str) -> None:
     indexes: it replaces the segments that it covers, of which some may be renamed already. If `.cleaned` files are left
     beside `.swap` ones, the same cleaning had more to give: then only what lies before them is finished.
     """
-    names = [name for name in files.names(directory) if _SEGMENT_FILE.fullmatch(name) or name.endswith(".tmp")]
-    unfinished = [_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
-    first_unfinished = min(unfinished, default=None)
+    found = files.names(directory)
+    segment_names = segment_files(found)
+    names = [*segment_names, *(name for name in found if name.endswith(".tmp"))]
     for name in names:
         path = join(directory, name)
-        is_unfinished_swap = (
-            name.endswith(SWAP_SUFFIX) and first_unfinished is not None and _offset_of(name) >= first_unfinished
-        )
-        if is_unfinished_swap or name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")):
+        if is_taken_back(name, segment_names) or name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")):
             files.remove(path)
     for name in names:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and files.exists(join(directory, name)):
@@ -142,7 +172,7 @@ def _finish_what_was_begun(files: FileSystem, directory: str) -> None:
 
 
 def _complete_swap(files: FileSystem, directory: str, name: str) -> None:
-    base_offset = _offset_of(name)
+    base_offset = offset_of(name)
     swap = Segment(
         files, directory, base_offset, index_bytes=0, index_interval_bytes=0, create=False, suffix=SWAP_SUFFIX
     )
@@ -150,22 +180,18 @@ def _complete_swap(files: FileSystem, directory: str, name: str) -> None:
     for entry in swap.entries():
         end_offset = entry.next_offset
     swap.close()
-    for other in files.names(directory):
-        if not _SEGMENT_FILE.fullmatch(other):
-            continue
-        if other.endswith(LOG_SUFFIX) and base_offset <= _offset_of(other) < max(end_offset, base_offset + 1):
-            for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
-                path = join(directory, segment_name(_offset_of(other)) + suffix)
+    for other in sorted(data_offsets(segment_files(files.names(directory)))):
+        if base_offset <= other < max(end_offset, base_offset + 1):
+            for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+                path = join(directory, segment_name(other) + suffix)
                 if files.exists(path):
                     files.remove(path)
-    for suffix in (*_INDEX_SUFFIXES, LOG_SUFFIX):
+    # What was replaced is gone for certain before the swap loses its name: nothing else would explain what is left.
+    files.sync_directory(directory)
+    for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
         path = join(directory, segment_name(base_offset) + suffix)
         if files.exists(path + SWAP_SUFFIX):
             files.rename(path + SWAP_SUFFIX, path)
-
-
-def _offset_of(name: str) -> int:
-    return int(name.partition(".")[0])
 
 
 def _drop(segments: list[Segment], from_place: int) -> None:
@@ -183,10 +209,14 @@ class _Loader:
         settings: TopicSettings,
         log_start_offset: int,
         *,
-        was_compacted: bool,
+        may_have_gaps: bool,
     ) -> None:
         # Whether offsets may be missing for good: by what is known, or by what is seen in the batches.
-        self._has_gaps = was_compacted or "compact" in settings.cleanup_policy
+        self._has_gaps = may_have_gaps
+        #: The first offsets of segments whose index was found to be wrong.
+        self.wrong_indexes: set[int] = set()
+        #: The first offsets of segments of which only indexes were left.
+        self.orphans: list[int] = []
         self._files = files
         self._directory = directory
         self._partition = partition
@@ -205,13 +235,13 @@ class _Loader:
 
     def open_segments(self, names: list[str]) -> list[Segment]:
         """All segments, in order. Indexes without data are removed."""
-        names = [name for name in names if _SEGMENT_FILE.fullmatch(name)]
-        data = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
-        for name in names:
-            stem, _, suffix = name.partition(".")
-            if f".{suffix}" in _INDEX_SUFFIXES and stem not in data:
-                self._files.remove(join(self._directory, name))
-        return [self.segment(int(stem)) for stem in sorted(data)]
+        names = segment_files(names)
+        data = data_offsets(names)
+        orphans = [name for name in names if name.endswith(INDEX_SUFFIXES) and offset_of(name) not in data]
+        for name in orphans:
+            self._files.remove(join(self._directory, name))
+        self.orphans = sorted({offset_of(name) for name in orphans})
+        return [self.segment(offset) for offset in sorted(data)]
 
     def mend_indexes(self, segments: list[Segment]) -> None:
         """Make anew the indexes that are missing or cannot be right, of segments that were flushed."""
@@ -221,23 +251,52 @@ class _Loader:
             except CorruptLogError as problem:
                 _log.warning("%s; it is made anew", problem)
                 self._rebuild_aborted(segments, segment)
-            sizes = {segment.offset_index.path: OFFSET_ENTRY_BYTES, segment.time_index.path: TIME_ENTRY_BYTES}
             try:
-                for path, entry_bytes in sizes.items():
-                    if not self._files.exists(path):
-                        raise CorruptLogError(path, 0, "an index is missing")
-                    if self._files.size(path) % entry_bytes:
-                        raise CorruptLogError(path, 0, "an index does not end with a whole entry")
-                if segment is segments[-1]:
-                    segment.offset_index.check(segment.size_bytes)
-                    segment.time_index.check()
+                self._check_indexes(segment, is_last=segment is segments[-1])
             except CorruptLogError as problem:
-                _log.warning("%s; the indexes are made anew", problem)
-                segment.begin_rebuild()
-                for position, entry in segment.positioned_entries():
-                    segment.index_entry(position, entry)
-                segment.finish()
-                segment.write_indexes(sync=True)
+                segment.rebuild_indexes(str(problem))
+
+    def _check_indexes(self, segment: Segment, *, is_last: bool) -> None:
+        sizes = {segment.offset_index.path: OFFSET_ENTRY_BYTES, segment.time_index.path: TIME_ENTRY_BYTES}
+        for path, entry_bytes in sizes.items():
+            if not self._files.exists(path):
+                raise CorruptLogError(path, 0, "an index is missing")
+            if self._files.size(path) % entry_bytes:
+                raise CorruptLogError(path, 0, "an index does not end with a whole entry")
+        index = segment.offset_index
+        if segment.base_offset in self.wrong_indexes:
+            raise CorruptLogError(index.path, 0, "an index points where no batch begins")
+        unindexed_bytes = _MOST_INTERVALS * self._settings.index_interval_bytes + self._settings.max_message_bytes
+        if segment.size_bytes > unindexed_bytes and not self._files.size(index.path):
+            # Right, but each reader would look through the whole segment.
+            raise CorruptLogError(index.path, 0, "an index is empty")
+        if is_last:
+            index.check(segment.size_bytes)
+            segment.time_index.check()
+
+    def mend_epochs(self, segments: list[Segment], epochs: LeaderEpochs, last: Entry | None) -> None:
+        """Learn the epochs anew from all batches if the file contradicts the first or the last of them."""
+        first = segments[0].header_at(0)
+        if first is not None and last is not None and first.base_offset > last.last_offset:
+            first = None  # not of the log, whatever it is: who reads it will meet it
+        if self._agrees(first, epochs) and (not isinstance(last, BatchView) or self._agrees(last, epochs)):
+            return
+        _log.warning("%s: the file of leader epochs contradicts the batches; it is made anew", self._partition)
+        epochs.clear()
+        start_offset = max(self._log_start_offset, segments[0].base_offset)
+        for segment in segments:
+            for batch in segment.entries():
+                if isinstance(batch, BatchView) and batch.leader_epoch >= 0 and batch.last_offset >= start_offset:
+                    epochs.assign(batch.leader_epoch, max(batch.base_offset, start_offset))
+        epochs.truncate_from_start(start_offset)
+
+    def _agrees(self, batch: BatchPlace | BatchView | None, epochs: LeaderEpochs) -> bool:
+        return (
+            batch is None
+            or batch.leader_epoch < 0
+            or batch.last_offset < self._log_start_offset
+            or batch.leader_epoch == epochs.epoch_for_offset(max(batch.base_offset, self._log_start_offset))
+        )
 
     def _rebuild_aborted(self, segments: list[Segment], damaged: Segment) -> None:
         """Find the aborted transactions of a segment again, from all batches up to its end."""
@@ -266,10 +325,20 @@ class _Loader:
         epochs.truncate_from_end(segments[first].base_offset)
         producers = self._producers_before(segments, first, snapshots)
         for place in range(first, len(segments)):
-            next_offset = self._recover_segment(segments[place], epochs, producers)
+            next_offset, was_cut = self._recover_segment(segments[place], epochs, producers)
             if place + 1 < len(segments):
-                if next_offset is None or self._is_hole(next_offset, segments[place + 1].base_offset):
-                    _log.warning("%s: segments after a hole are dropped: %s", self._partition, segments[place + 1 :])
+                if was_cut or self._is_hole(next_offset, segments[place + 1].base_offset):
+                    dropped = segments[place + 1 :]
+                    _log.warning(
+                        "%s: %d segments behind offset %d, where records are missing, are dropped: offsets %d to at "
+                        "least %d, %d bytes",
+                        self._partition,
+                        len(dropped),
+                        next_offset,
+                        dropped[0].base_offset,
+                        max(map(_told_end, dropped)) - 1,
+                        sum(segment.size_bytes for segment in dropped),
+                    )
                     _drop(segments, place + 1)
                     self._files.sync_directory(self._directory)
                     break
@@ -291,8 +360,8 @@ class _Loader:
                     producers.apply(entry)
         return producers
 
-    def _recover_segment(self, segment: Segment, epochs: LeaderEpochs, producers: ProducerStates) -> int | None:
-        """Check every batch and make the indexes anew. Returns where the segment ends, None if it had to be cut."""
+    def _recover_segment(self, segment: Segment, epochs: LeaderEpochs, producers: ProducerStates) -> tuple[int, bool]:
+        """Check every batch and make the indexes anew. Returns where the segment ends, and whether it had to be cut."""
         segment.begin_rebuild()
         segment.aborted.clear()
         next_offset, good_bytes, reason = segment.base_offset, 0, ""
@@ -300,14 +369,9 @@ class _Loader:
             for position, entry in segment.positioned_entries():
                 entry.check_crc()
                 if isinstance(entry, BatchView):
-                    if entry.base_offset < next_offset:
-                        reason = f"offset {entry.base_offset} comes after offset {next_offset - 1}"
+                    reason = self._misplaced(segment, position, entry, next_offset)
+                    if reason:
                         break
-                    if not segment.can_hold(entry.last_offset):
-                        reason = f"offset {entry.last_offset} is too far from the segment's first"
-                        break
-                    if entry.base_offset > next_offset or entry.record_count <= entry.last_offset_delta:
-                        self._has_gaps = True
                     if entry.leader_epoch != epochs.latest_epoch and entry.leader_epoch >= 0:
                         epochs.assign(entry.leader_epoch, entry.base_offset)
                     if entry.producer_id >= 0:
@@ -320,14 +384,56 @@ class _Loader:
             reason = str(problem)
         was_cut = good_bytes < segment.size_bytes
         if was_cut:
-            lost_bytes = segment.size_bytes - good_bytes
-            _log.warning("%s: cut at byte %d, %d bytes lost: %s", segment.file.path, good_bytes, lost_bytes, reason)
+            _log.warning(
+                "%s: cut at byte %d: offsets %d to at least %d, %d bytes, are lost: %s",
+                segment.file.path,
+                good_bytes,
+                next_offset,
+                max(next_offset, _told_end(segment, good_bytes) - 1),
+                segment.size_bytes - good_bytes,
+                reason,
+            )
             segment.file.truncate(good_bytes)
             # For good: whole batches behind the torn one must not come back behind what is appended next.
             segment.file.sync()
             segment.size_bytes = good_bytes
         segment.finish()
-        return None if was_cut else next_offset
+        return next_offset, was_cut
+
+    def _misplaced(self, segment: Segment, position: int, batch: BatchView, next_offset: int) -> str:
+        problem = segment.misplaced(position, batch, next_offset)
+        if problem:
+            return problem
+        if batch.base_offset > next_offset and not self._has_gaps:
+            _log.warning(
+                "%s, byte %d: offsets %d to %d are missing, as if they had been compacted away",
+                segment.file.path,
+                position,
+                next_offset,
+                batch.base_offset - 1,
+            )
+        is_sparse = batch.record_count <= batch.last_offset_delta
+        # A batch without records and producer stands for a loss that somebody has accepted.
+        if batch.base_offset > next_offset or (is_sparse and (batch.record_count or batch.producer_id >= 0)):
+            self._has_gaps = True
+        return ""
+
+
+def _told_end(segment: Segment, position: int = 0) -> int:
+    """Up to where the headers of the batches from a position on say that they reach; nobody has checked them."""
+    end_offset = segment.base_offset
+    try:
+        for entry in segment.entries(position):
+            if not segment.can_hold(entry.last_offset):
+                break
+            end_offset = max(end_offset, entry.next_offset)
+    except (CorruptLogError, RemoteProtocolError):
+        pass
+    return end_offset
+
+
+def _end_after(segment: Segment, last: Entry | None) -> int:
+    return segment.base_offset if last is None else last.next_offset
 
 
 def _end_of(segments: list[Segment], place: int) -> int:

@@ -3,24 +3,29 @@
 Guarantees:
 - `size_bytes` covers whole batches only. What a failed write left behind it is cut off before the error is raised.
 - Offsets rise from batch to batch, and the first is not below `base_offset`.
-- Reading never depends on the indexes being complete: they only say where to start looking.
+- Reading never depends on the indexes being complete or right: they only say where to start looking, and the batch that
+  lies there must bear them out. If it does not, they are made anew.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import RemoteProtocolError
 from barnabas.records._kernel.decode import Record
 from barnabas.records._kernel.scan import covers_offset, find_offset, find_timestamp
-from barnabas.records.batch import BatchView
+from barnabas.records.batch import HEADER, BatchView
 from barnabas.records.legacy import LegacyMessage
 from barnabas.records.reading import iter_entries
 from barnabas.storage.aborted import AbortedTransactions
 from barnabas.storage.errors import CorruptLogError
 from barnabas.storage.files import File, FileSystem, join
-from barnabas.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from barnabas.storage.indexes import MAX_RELATIVE_OFFSET, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+
+_log = logging.getLogger("barnabas.storage")
 
 Entry = BatchView | LegacyMessage
 
@@ -36,7 +41,9 @@ SWAP_SUFFIX: Final = ".swap"
 
 _NO_TIMESTAMP_MS: Final = -1
 # Enough for the stretch between two index entries at the default interval, and a header.
-_HEADER_BYTES: Final = 61
+_HEADER_BYTES: Final = HEADER.size
+_MAGIC_AT: Final = 16
+_MAX_MAGIC: Final = 2
 _LOOK_BYTES: Final = 4096 + _HEADER_BYTES
 _RECENT_BATCHES: Final = 16
 # How much of a file is read at once when all of it must be read.
@@ -71,6 +78,14 @@ class Location(NamedTuple):
     position: int
     size_bytes: int
     last_offset: int
+
+
+class BatchPlace(NamedTuple):
+    """Which place in the log a batch takes, by its header."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
 
 
 class Segment:
@@ -186,7 +201,7 @@ class Segment:
         """Keep the indexes and the highest timestamp up to date with a batch."""
         if self._first_timestamp_ms is None and not position:
             self._first_timestamp_ms = max_timestamp_ms
-        highest = self._max_timestamp or self.max_timestamp
+        highest = self._max_timestamp or self._learn_max_timestamp(position)
         if max_timestamp_ms > highest[0]:
             highest = self._max_timestamp = (max_timestamp_ms, last_offset)
         if self._bytes_since_entry > self._index_interval_bytes:
@@ -203,10 +218,43 @@ class Segment:
     @property
     def max_timestamp(self) -> tuple[int, int]:
         """The highest timestamp, and the last offset of the batch that has it; -1 if there is none."""
-        if self._max_timestamp is None:
-            entry = self.time_index.last_entry
-            self._max_timestamp = entry.timestamp_ms, entry.offset
+        return self._max_timestamp or self._learn_max_timestamp(self.size_bytes)
+
+    def _learn_max_timestamp(self, end_position: int) -> tuple[int, int]:
+        """From the index, unless the batches before `end_position` say that it is wrong."""
+        problem = self._time_index_problem(end_position)
+        if problem:
+            self.rebuild_indexes(problem)
+        entry = self.time_index.last_entry
+        self._max_timestamp = entry.timestamp_ms, entry.offset
         return self._max_timestamp
+
+    def _time_index_problem(self, end_position: int) -> str:
+        """Why the last entry of the time index cannot be right, by the batch that it names and by the last one."""
+        try:
+            entry = self.time_index.last_entry
+        except CorruptLogError as problem:
+            return str(problem)
+        if entry.timestamp_ms >= 0 and not self._bears_out_time(entry):
+            return f"{self.time_index.path}: its last entry is of no batch"
+        youngest_ms = _NO_TIMESTAMP_MS
+        for position, batch in self.positioned_entries(self._position_for(MAX_RELATIVE_OFFSET + self.base_offset)):
+            if position >= end_position:
+                break
+            youngest_ms = batch.max_timestamp_ms
+        if youngest_ms > entry.timestamp_ms:
+            return f"{self.time_index.path}: the timestamp of the last batch is not in it"
+        return ""
+
+    def _bears_out_time(self, entry: TimeEntry) -> bool:
+        """Whether the batch with the offset of an entry has its timestamp. In old formats not all have one."""
+        found = self._locate(entry.offset)
+        if found is None:
+            return False
+        batch = next(self.entries(found[0]))
+        if isinstance(batch, LegacyMessage):
+            return True
+        return batch.base_offset <= entry.offset and batch.max_timestamp_ms == entry.timestamp_ms
 
     @property
     def largest_timestamp_ms(self) -> int:
@@ -237,19 +285,38 @@ class Segment:
         found = self.recent.get(offset)
         if found is not None:
             return found
-        position, next_position = self.offset_index.surroundings(offset)
+        try:
+            return self._search(offset)
+        except CorruptLogError as problem:
+            if not self.offset_index.surroundings(offset)[0]:
+                raise
+            # Whose fault is it? If it is not the index's, the batches will say so now.
+            self.rebuild_indexes(str(problem))
+            return self._search(offset)
+
+    def _search(self, offset: int) -> tuple[int, int, int] | None:
+        position, next_position = self._surroundings(offset)
         if next_position - position > _LOOK_BYTES:
             # Batches are so large that the next entry is likely the next batch, and the one that is wanted.
             size_bytes, last_offset = covers_offset(self.file.read_at(next_position, _HEADER_BYTES), offset)
             if size_bytes > 0:
                 return next_position, size_bytes, last_offset
+        must_be_checked = position != 0
         while position < self.size_bytes:
             look = self.file.read_at(position, min(_LOOK_BYTES, self.size_bytes - position))
+            if must_be_checked:
+                must_be_checked = False
+                if not self._lies_at_or_below(look, offset):
+                    self.rebuild_indexes(self._not_a_batch(position))
+                    position = self.offset_index.surroundings(offset)[0]
+                    continue
             try:
                 step, size_bytes, last_offset = find_offset(look, offset)
             except RemoteProtocolError as error:
                 raise CorruptLogError(self.file.path, position, str(error)) from None
             if size_bytes:
+                if int.from_bytes(look[step : step + 8], "big", signed=True) > offset:
+                    self._check_gap(position + step, offset)
                 return position + step, size_bytes, last_offset
             if not step:
                 raise CorruptLogError(self.file.path, position, "the file ends within a header")
@@ -257,6 +324,79 @@ class Segment:
         if position > self.size_bytes:
             raise CorruptLogError(self.file.path, self.size_bytes, "the file ends within a batch")
         return None
+
+    def _check_gap(self, position: int, offset: int) -> None:
+        """Raise if a batch that was found for an offset before its first cannot be where it is."""
+        batch = next(self.entries(position))
+        problem = self.misplaced(position, batch, offset) if isinstance(batch, BatchView) else ""
+        if problem:
+            raise CorruptLogError(self.file.path, position, problem)
+
+    def misplaced(self, position: int, batch: BatchView, next_offset: int) -> str:
+        """Why a batch cannot be where it is, behind one that ends before `next_offset`: its offset is under no CRC."""
+        if batch.base_offset < next_offset:
+            return f"offset {batch.base_offset} comes after offset {next_offset - 1}"
+        if not self.can_hold(batch.last_offset):
+            return f"offset {batch.last_offset} is too far from the segment's first"
+        if batch.base_offset > next_offset:
+            following = self.header_at(position + batch.size_bytes)
+            if following is not None and next_offset <= following.base_offset < batch.next_offset:
+                return f"offset {batch.base_offset} lies between {next_offset - 1} and {following.base_offset}"
+        return ""
+
+    def _surroundings(self, offset: int) -> tuple[int, int]:
+        """As the index's, which is made anew if it points outside the file or cannot be read."""
+        try:
+            around = self.offset_index.surroundings(offset)
+        except CorruptLogError as problem:
+            self.rebuild_indexes(str(problem))
+            return self.offset_index.surroundings(offset)
+        if around[0] and not 0 < around[0] < self.size_bytes:
+            self.rebuild_indexes(self._not_a_batch(around[0]))
+            return self.offset_index.surroundings(offset)
+        return around
+
+    def _position_for(self, offset: int) -> int:
+        """Where to begin to look for an offset: where the index says, if the batch there bears that out."""
+        position = self._surroundings(offset)[0]
+        if position and not self.bears_out(self.offset_index.lookup(offset)):
+            self.rebuild_indexes(self._not_a_batch(position))
+            position = self.offset_index.surroundings(offset)[0]
+        return position
+
+    def _lies_at_or_below(self, header: bytes, offset: int) -> bool:
+        """Whether a batch begins with these bytes that leaves no records out which are looked for from `offset` on."""
+        return (
+            len(header) > _MAGIC_AT
+            and (header[_MAGIC_AT] == _MAX_MAGIC or (header[_MAGIC_AT] < _MAX_MAGIC and self._begins_with_old_format()))
+            and self.base_offset <= int.from_bytes(header[:8], "big", signed=True) <= offset
+            and 0 < int.from_bytes(header[8:12], "big", signed=True) < self.size_bytes
+        )
+
+    def _begins_with_old_format(self) -> bool:
+        """Only then may there be more of it: what is appended is in today's."""
+        return self.size_bytes > _HEADER_BYTES and self.file.read_at(_MAGIC_AT, 1)[0] < _MAX_MAGIC
+
+    def bears_out(self, entry: OffsetEntry) -> bool:
+        """Whether a batch begins where an index entry says, and not beyond the entry's offset."""
+        return self._lies_at_or_below(self.file.read_at(entry.position, _HEADER_BYTES), entry.offset)
+
+    def _not_a_batch(self, position: int) -> str:
+        return f"{self.offset_index.path}: it points to byte {position}, where the batch that it means is not"
+
+    def rebuild_indexes(self, why: str) -> None:
+        """Make the indexes by offset and time anew from the batches, which are all read; a warning says why."""
+        _log.warning("%s; the indexes are made anew", why)
+        self.begin_rebuild()
+        next_offset = self.base_offset
+        for position, entry in self.positioned_entries():
+            problem = self.misplaced(position, entry, next_offset) if isinstance(entry, BatchView) else ""
+            if problem:
+                raise CorruptLogError(self.file.path, position, problem)
+            self.index_entry(position, entry)
+            next_offset = entry.next_offset
+        self.finish()
+        self.write_indexes(sync=True)
 
     def read(self, offset: int, max_bytes: int, end_position: int, *, at_least_one: bool) -> FileRange | None:
         """The bytes from the batch that reaches `offset` on, up to `end_position`; None if there is no such batch.
@@ -301,17 +441,31 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset after the last batch."""
-        next_offset = self.base_offset
-        for entry in self.entries(self.offset_index.last_entry.position):
-            next_offset = entry.next_offset
-        return next_offset
+        last = self.last_entry()
+        return self.base_offset if last is None else last.next_offset
+
+    def last_entry(self) -> Entry | None:
+        """The last batch, if there is one."""
+        tail = deque(self.entries(self._position_for(self.base_offset + MAX_RELATIVE_OFFSET)), maxlen=1)
+        return tail[0] if tail else None
+
+    def header_at(self, position: int) -> BatchPlace | None:
+        """What the header of the batch at a position says; None if there is none of today's format."""
+        header = self.file.read_at(position, _HEADER_BYTES) if position < self.size_bytes else b""
+        if len(header) < _HEADER_BYTES or header[_MAGIC_AT] != _MAX_MAGIC:
+            return None
+        base_offset, _, leader_epoch, _, _, _, last_offset_delta, *_ = HEADER.unpack(header)
+        return BatchPlace(base_offset, base_offset + last_offset_delta, leader_epoch)
 
     def find_timestamp(self, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:
         """The timestamp and offset of the first record from `from_offset` on that is not older than `timestamp_ms`."""
         if self.max_timestamp[0] < timestamp_ms:
             return None
-        start = max(self.time_index.lookup(timestamp_ms).offset, from_offset)
-        position = self.offset_index.lookup(start).position
+        indexed = self.time_index.lookup(timestamp_ms)
+        if indexed.timestamp_ms >= 0 and not self._bears_out_time(indexed):
+            self.rebuild_indexes(f"{self.time_index.path}: an entry is of no batch")
+            indexed = self.time_index.lookup(timestamp_ms)
+        position = self._position_for(max(indexed.offset, from_offset))
         while position < self.size_bytes:
             look = self.file.read_at(position, min(_LOOK_BYTES, self.size_bytes - position))
             try:
@@ -382,7 +536,7 @@ class Segment:
 
     def _read_max_timestamp(self) -> tuple[int, int]:
         highest = self.time_index.last_entry.timestamp_ms, self.time_index.last_entry.offset
-        for entry in self.entries(self.offset_index.lookup(highest[1]).position):
+        for entry in self.entries(self._position_for(highest[1])):
             if entry.max_timestamp_ms > highest[0]:
                 highest = entry.max_timestamp_ms, entry.last_offset
         return highest

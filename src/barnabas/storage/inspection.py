@@ -1,0 +1,201 @@
+"""Looks at a partition's directory without changing anything in it, for the verdict on its log.
+
+After a clean stop no whole segment is read: the names and sizes of the files, the last entries of the indexes, and the
+batches behind them. After any other stop the segment in which the recovery point lies is read up to there, and every
+batch checked. Only where an index is wrong is its segment read from the start.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from barnabas.base.errors import RemoteProtocolError
+from barnabas.records.batch import BatchView
+from barnabas.storage.damage import LogFacts, SegmentFacts
+from barnabas.storage.errors import CorruptLogError
+from barnabas.storage.files import FileSystem, join
+from barnabas.storage.indexes import OffsetEntry
+from barnabas.storage.layout import data_offsets, is_taken_back, offset_of, segment_files
+from barnabas.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    segment_name,
+)
+
+_ENDLESS: Final = 2**63
+# To read so much is quicker than to look into the index first.
+_SMALL_BYTES: Final = 16 * 1024
+
+
+class _Walk(NamedTuple):
+    """How far whole batches reach that follow each other, and why not further."""
+
+    end_offset: int
+    end_position: int
+    problem: str
+
+
+def inspect_log(
+    files: FileSystem,
+    directory: str,
+    *,
+    was_clean: bool,
+    recovery_point: int,
+    log_start_offset: int = 0,
+    may_have_gaps: bool = False,
+) -> LogFacts:
+    """What there is to know for the verdict. Where nothing must be there, nothing is looked at."""
+    known = LogFacts(directory, None, recovery_point, log_start_offset, may_have_gaps)
+    if not files.exists(directory):
+        return known
+    if recovery_point <= log_start_offset:
+        return known._replace(segments=(), recovery_point=0)
+    names = segment_files(files.names(directory))
+    swaps = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and not is_taken_back(name, names)]
+    data = dict.fromkeys(data_offsets(names), "")
+    covered: list[tuple[int, int]] = []
+    for base_offset in map(offset_of, swaps):
+        end_offset = (
+            _examine(files, directory, base_offset, SWAP_SUFFIX, _ENDLESS, _ENDLESS, may_have_gaps=True).end_offset or 0
+        )
+        covered.append((base_offset, max(end_offset, base_offset + 1)))
+    for offset in [each for each in data if any(start <= each < end for start, end in covered)]:
+        del data[offset]
+    data |= dict.fromkeys(map(offset_of, swaps), SWAP_SUFFIX)
+    missing = {each for each in _missing(names) if not any(start <= each < end for start, end in covered)} - set(data)
+    segments: list[SegmentFacts] = []
+    offsets = sorted({*data, *missing})
+    for place, offset in enumerate(offsets):
+        bound = offsets[place + 1] if place + 1 < len(offsets) else _ENDLESS
+        if offset in missing:
+            path = join(directory, segment_name(offset) + LOG_SUFFIX)
+            segments.append(SegmentFacts(offset, path, None, None))
+        else:
+            # Where the recovery point lies, or beyond: what is below it is flushed, what is above may be torn.
+            is_recovered = not was_clean and bound > recovery_point
+            segments.append(
+                _examine(
+                    files,
+                    directory,
+                    offset,
+                    data[offset],
+                    bound,
+                    recovery_point,
+                    may_have_gaps=may_have_gaps,
+                    is_recovered=is_recovered,
+                )
+            )
+    return known._replace(segments=segments)
+
+
+def _missing(names: list[str]) -> set[int]:
+    """The segments that have indexes and no data, though no deletion or cleaning has taken it."""
+    explained = data_offsets(names) | data_offsets(names, DELETED_SUFFIX) | data_offsets(names, SWAP_SUFFIX)
+    orphans = {offset_of(each) for each in names if each.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))} - explained
+    # Indexes of a finished cleaning whose data has neither the one name nor the other.
+    swaps = (INDEX_SUFFIX + SWAP_SUFFIX, TIME_INDEX_SUFFIX + SWAP_SUFFIX)
+    placed = data_offsets(names) | data_offsets(names, SWAP_SUFFIX)
+    cleaned = {offset_of(each) for each in names if each.endswith(swaps) and not is_taken_back(each, names)}
+    return orphans | (cleaned - placed)
+
+
+def _examine(
+    files: FileSystem,
+    directory: str,
+    base_offset: int,
+    suffix: str,
+    bound: int,
+    wanted: int,
+    *,
+    may_have_gaps: bool,
+    is_recovered: bool = False,
+) -> SegmentFacts:
+    """Of a segment after which the next begins at `bound`, as far as it must be there, up to `wanted`.
+
+    If it is to be recovered, each batch below that is checked.
+    """
+    segment = Segment(files, directory, base_offset, index_bytes=0, index_interval_bytes=0, create=False, suffix=suffix)
+    try:
+        path, size_bytes = segment.path(LOG_SUFFIX), segment.size_bytes
+        if base_offset >= wanted:
+            return SegmentFacts(base_offset, path, size_bytes, None)
+        if is_recovered:
+            start = _Walk(base_offset, 0, "")
+            walk = _follow(segment, start, wanted, may_have_gaps=may_have_gaps, check_crc=True)
+            return SegmentFacts(base_offset, path, size_bytes, *walk)
+        entry = None if size_bytes <= _SMALL_BYTES else _last_entry(segment)
+        walk = _walk(segment, entry, wanted, may_have_gaps=may_have_gaps)
+        is_index_wrong = bool(walk.problem) and entry is not None
+        if is_index_wrong:
+            walk = _walk(segment, None, wanted, may_have_gaps=may_have_gaps)
+        indexed_offset = -1
+        if walk.end_offset < min(bound, wanted) and not walk.problem:
+            indexed_offset = _indexed_offset(segment)
+        knows_more = walk.end_offset <= indexed_offset < bound
+        return SegmentFacts(
+            base_offset, path, size_bytes, *walk, indexed_offset if knows_more else -1, is_index_wrong=is_index_wrong
+        )
+    finally:
+        segment.close()
+
+
+def _last_entry(segment: Segment) -> OffsetEntry | None:
+    """The last entry of the offset index, if it says more than that the segment begins."""
+    try:
+        entry = segment.offset_index.peek_last_entry()
+    except (FileNotFoundError, CorruptLogError):
+        return None
+    return entry if entry is not None and entry.position else None
+
+
+def _indexed_offset(segment: Segment) -> int:
+    """The highest offset that the indexes say is in the data; -1 if they say nothing that the data does not say."""
+    entry = _last_entry(segment)
+    # If the entry points into the data, a batch lies there, which says itself what it holds.
+    offset = entry.offset if entry is not None and entry.position >= segment.size_bytes else -1
+    try:
+        youngest = segment.time_index.peek_last_entry()
+    except (FileNotFoundError, CorruptLogError):
+        youngest = None
+    return max(offset, -1 if youngest is None else youngest.offset)
+
+
+def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, *, may_have_gaps: bool) -> _Walk:
+    """From where an index entry points, or from the start, up to an offset. Headers alone are looked at."""
+    if entry is not None and not 0 < entry.position < segment.size_bytes:
+        return _Walk(segment.base_offset, 0, "an index points outside its segment")
+    start = _Walk(segment.base_offset, 0, "")
+    if entry is not None:
+        there = segment.header_at(entry.position)
+        first_offset = entry.offset if there is None else there.base_offset
+        if not segment.base_offset <= first_offset <= entry.offset:
+            return start._replace(problem="an index points to another batch")
+        start = _Walk(first_offset, entry.position, "")
+    return _follow(segment, start, end_offset, may_have_gaps=may_have_gaps, check_crc=False)
+
+
+def _follow(segment: Segment, start: _Walk, end_offset: int, *, may_have_gaps: bool, check_crc: bool) -> _Walk:
+    """Whole batches that follow each other, from a place in a segment on up to an offset."""
+    reached = before = start
+    try:
+        for at, batch in segment.positioned_entries(start.end_position):
+            first_offset = batch.base_offset if isinstance(batch, BatchView) else batch.last_offset
+            if first_offset < reached.end_offset:
+                problem = f"offset {first_offset} comes after offset {reached.end_offset - 1}"
+                # Which of the two is wrong? The one ahead, if this one would follow well without it.
+                return (before if first_offset >= before.end_offset else reached)._replace(problem=problem)
+            if first_offset >= end_offset:
+                problem = segment.misplaced(at, batch, reached.end_offset) if isinstance(batch, BatchView) else ""
+                if may_have_gaps and not problem:
+                    return reached._replace(end_offset=max(end_offset, reached.end_offset))
+                return reached._replace(problem=problem)
+            if check_crc:
+                batch.check_crc()
+            before, reached = reached, _Walk(batch.next_offset, at + batch.size_bytes, "")
+    except (CorruptLogError, RemoteProtocolError) as problem:
+        return reached._replace(problem=problem.reason if isinstance(problem, CorruptLogError) else str(problem))
+    return reached
