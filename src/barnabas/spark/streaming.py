@@ -36,6 +36,7 @@ from barnabas.spark.core.ranges import OffsetRange, between
 from barnabas.spark.density import bytes_per_offset
 from barnabas.spark.mirror import Mirror
 from barnabas.spark.tasks import Tasks, input_partitions
+from barnabas.spark.telling import tells_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,6 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Asked by Spark on the driver, one call at a time.
 
+    @tells_first
     def initialOffset(self) -> SparkOffset:  # noqa: N802
         """Where a query without a checkpoint starts. Asked again for each attempt at the first batch: it stays."""
         run = self._run
@@ -98,6 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @tells_first
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802
         """Where the next batch ends; `start` itself if there is to be none."""
         run = self._run
@@ -119,12 +122,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = run.latest if isinstance(limit, ReadAllAvailable) else self._admit(begin, run.latest)
         return end_offset(start, end, anew)
 
+    @tells_first
     def reportLatestOffset(self) -> SparkOffset | None:  # noqa: N802
         return to_offset(self._run.latest) if self._run.latest else None
 
+    @tells_first
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._run.is_available_now = True
 
+    @tells_first
     def partitions(self, start: SparkOffset, end: SparkOffset) -> list[InputPartition]:
         run = self._run
         until = from_offset(end)
@@ -142,6 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # its own. The next batch begins with it anew.
         return [*input_partitions(ranges, self._options, self._tasks.plan.client, run.topic_ids)]
 
+    @tells_first
     def commit(self, end: SparkOffset) -> None:
         if self._run.mirror is not None:
             self._run.mirror.show(from_offset(end))
