@@ -11,10 +11,12 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     Filter,
     InputPartition,
 )
 
+from barnabas.base.errors import BarnabasError
 from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS, PRODUCER_SETTINGS
 from barnabas.spark.client_settings import settings_for, warn_of_unknown
 from barnabas.spark.cluster import Cluster
@@ -26,7 +28,7 @@ from barnabas.spark.core.ranges import OffsetRange, between
 from barnabas.spark.core.values import boolean
 from barnabas.spark.reading import RangePartition, ReadPlan
 from barnabas.spark.schema import source_schema
-from barnabas.spark.streaming import StreamReader
+from barnabas.spark.streaming import RefusedStream, StreamReader
 from barnabas.spark.tasks import Tasks, input_partitions, left_open
 from barnabas.spark.telling import tells_first
 
@@ -60,9 +62,11 @@ class BarnabasDataSource(DataSource):
         kind = NarrowingReader if _is_on(self._given, "pushFilters") else BatchReader
         return kind(*self._prepare(schema, is_streaming=False))
 
-    @tells_first
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        return StreamReader(*self._prepare(schema, is_streaming=True))
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        try:
+            return StreamReader(*self._prepare(schema, is_streaming=True))
+        except BarnabasError as error:
+            return RefusedStream(error)
 
     @tells_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

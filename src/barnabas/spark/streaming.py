@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from barnabas.base.errors import BarnabasError
 from barnabas.spark.cluster import Cluster
 from barnabas.spark.core import errors
 from barnabas.spark.core.admission import MinOffsetsGate, limit_bytes, rate_limit
@@ -295,6 +296,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if loss.explanation not in self._run.warnings:
             self._run.warnings.add(loss.explanation)
             log.warning("[%s] %s", loss.error_class, loss.explanation)
+
+
+class RefusedStream(DataSourceStreamReader):
+    """In place of a reader that cannot be made: says why when it is used.
+
+    Spark 4.3 loses what is raised while a reader is made: it wants to stop the reader that is not there, and shows an
+    error about that.
+    """
+
+    def __init__(self, error: BarnabasError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802
+        self._refuse()
+
+    def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802
+        self._refuse()
+
+    def partitions(self, start: object, end: object) -> NoReturn:
+        self._refuse()
+
+    def read(self, partition: object) -> NoReturn:
+        self._refuse()
+
+    def __getstate__(self) -> NoReturn:
+        """Spark wants to send it to tasks: it is in use."""
+        self._refuse()
+
+    @tells_first
+    def _refuse(self) -> NoReturn:
+        raise self._error
 
 
 def _is_beyond(positions: Positions, limit: Positions) -> bool:
