@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -26,6 +28,13 @@ _QUEUES: Final = {
     "compat": ("tests/compat/",),
     "cli": ("tests/cli/",),
 }
+
+
+def pytest_configure() -> None:
+    """Tests of Ctrl-C need one that is heard. A shell without job control lets what it starts in the background ignore
+    it, and every process that a test starts would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _queue_of(test: str) -> str:

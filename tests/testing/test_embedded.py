@@ -159,6 +159,26 @@ def test_a_topic_that_cannot_be_made_says_why() -> None:
             broker.create_topic("orders!")
 
 
+def test_an_error_names_the_topic_once() -> None:
+    with EmbeddedBroker() as broker:
+        with pytest.raises(BrokerError) as refused:
+            broker.create_topic("orders", partitions=0)
+        assert str(refused.value).count("orders") == 1
+        with pytest.raises(BrokerError) as refused:
+            broker.create_topic("orders", config={"retention.ms": "soon"})
+        assert str(refused.value).count("orders") == 1
+
+
+def test_it_shows_its_address_and_whether_it_runs() -> None:
+    broker = EmbeddedBroker()
+    assert repr(broker) == "<EmbeddedBroker, not running>"
+    with broker:
+        address = broker.bootstrap_servers
+        assert repr(broker) == f"<EmbeddedBroker {address}, running>"
+    assert repr(broker) == f"<EmbeddedBroker {address}, not running>"
+    assert repr(AsyncEmbeddedBroker(listen="127.0.0.1:9")) == "<AsyncEmbeddedBroker 127.0.0.1:9, not running>"
+
+
 def test_planned_errors_strike_as_often_as_told() -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("orders")

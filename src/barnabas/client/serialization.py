@@ -111,6 +111,10 @@ class StringSerde(PlainSerializer[str]):
                     self._encoding = _known_encoding(name, str(settings[name]))
                     return
 
+    @property
+    def is_utf8(self) -> bool:
+        return codecs.lookup(self._encoding).name == "utf-8"
+
     def encode(self, data: str) -> bytes:
         return data.encode(self._encoding)
 
@@ -293,9 +297,10 @@ def load(
     if target is None or type(target) is BytesSerde:
         return None
     if not callable(target) and not hasattr(target, method):
+        sample = "a function of the bytes, such as json.loads" if for_reading else "a function that makes bytes"
         raise SettingsError(
-            f"{_part(is_key)}.{kind}: {plugin!r} is neither a function nor an object with {method}(topic, headers, "
-            f"data), nor one of {', '.join(BUILTIN)}"
+            f"{_part(is_key)}.{kind} = {target!r}: that is no {kind}; one is a name ({', '.join(BUILTIN)}), {sample}, "
+            f"or an object or class with {method}(topic, headers, data)"
         )
     if hasattr(target, "configure"):
         target.configure(settings or {}, is_key)

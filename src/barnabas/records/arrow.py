@@ -23,12 +23,13 @@ MAX_COLUMN_BYTES: Final = 2**31 - 1
 MIN_RECORD_BYTES: Final = 7
 
 
-def _pyarrow() -> Any:
+def require_pyarrow() -> Any:
+    """The module pyarrow. Where there is none, say how to get it; the earlier somebody asks, the better."""
     try:
         import pyarrow
         import pyarrow.compute
     except ImportError as error:
-        raise ImportError('Arrow columns need pyarrow: pip install "barnabas[arrow]"') from error
+        raise ImportError(f"Arrow needs pyarrow ({error}): pip install 'barnabas[arrow]'") from error
     return pyarrow
 
 
@@ -56,7 +57,7 @@ class _Types:
 
 @cache
 def _types() -> _Types:
-    return _Types(_pyarrow())
+    return _Types(require_pyarrow())
 
 
 def record_schema() -> pa.Schema:
@@ -74,7 +75,7 @@ class ArrowCollector:
     def __init__(self, limit_bytes: int = MAX_COLUMN_BYTES) -> None:
         if not 0 < limit_bytes <= MAX_COLUMN_BYTES:
             raise ValueError(f"the limit must be from 1 to {MAX_COLUMN_BYTES} bytes, not {limit_bytes}")
-        _pyarrow()
+        require_pyarrow()
         self._limit_bytes = limit_bytes
         self._columns = RecordColumns()
 
@@ -117,12 +118,12 @@ class ArrowCollector:
 
     def take(self) -> pa.RecordBatch:
         """Everything added so far, in the order added; the collector is empty again."""
-        return _pyarrow().RecordBatch.from_arrays(record_arrays(self._columns.take()), schema=_types().schema)
+        return require_pyarrow().RecordBatch.from_arrays(record_arrays(self._columns.take()), schema=_types().schema)
 
 
 def record_arrays(taken: TakenColumns) -> list[Any]:
     """The columns of `record_schema`, in its order, over the buffers that were filled: nothing is copied."""
-    pa, types = _pyarrow(), _types()
+    pa, types = require_pyarrow(), _types()
     wrap, from_buffers = pa.py_buffer, pa.Array.from_buffers
     rows = taken.row_count
 
@@ -195,14 +196,14 @@ def iter_rows(data: Any, default_timestamp_ms: int) -> Iterator[tuple[RowColumns
 
 
 def _number_column(array: Any, name: str) -> LongColumn:
-    pa = _pyarrow()
+    pa = require_pyarrow()
     array = array if pa.types.is_int64(array.type) else _cast(array, pa.int64(), name, "integers")
     validity, data = array.buffers()
     return LongColumn(validity if array.null_count else None, data, array.offset, len(array))
 
 
 def _chunks(data: Any) -> Iterable[Any]:
-    pa = _pyarrow()
+    pa = require_pyarrow()
     if isinstance(data, pa.RecordBatch):
         return [data]
     if isinstance(data, pa.Table):
@@ -236,7 +237,7 @@ def _row_columns(chunk: Any, default_timestamp_ms: int) -> RowColumns:
 
 
 def _bytes_column(array: Any, name: str) -> BytesColumn:
-    pa = _pyarrow()
+    pa = require_pyarrow()
     types = pa.types
     is_narrow = types.is_binary(array.type) or types.is_string(array.type)
     if not is_narrow and not types.is_large_binary(array.type) and not types.is_large_string(array.type):
@@ -247,7 +248,7 @@ def _bytes_column(array: Any, name: str) -> BytesColumn:
 
 
 def _header_columns(array: Any) -> tuple[ListColumn, BytesColumn, BytesColumn]:
-    pa = _pyarrow()
+    pa = require_pyarrow()
     types = pa.types
     if types.is_map(array.type):
         keys, values = array.keys, array.items
@@ -277,7 +278,7 @@ def _header_columns(array: Any) -> tuple[ListColumn, BytesColumn, BytesColumn]:
 
 
 def _timestamp_column(array: Any) -> LongColumn:
-    pa = _pyarrow()
+    pa = require_pyarrow()
     types = pa.types
     if types.is_timestamp(array.type):
         array = _cast(array, pa.timestamp("ms", tz=array.type.tz), "timestamp", "within what milliseconds can tell")
@@ -288,7 +289,7 @@ def _timestamp_column(array: Any) -> LongColumn:
 
 
 def _cast(array: Any, kind: Any, name: str, wanted: str) -> Any:
-    pa = _pyarrow()
+    pa = require_pyarrow()
     try:
         # Finer units than milliseconds lose their rest; all else that would not fit is an error.
         return array.cast(options=pa.compute.CastOptions(kind, allow_time_truncate=True))

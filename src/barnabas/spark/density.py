@@ -27,7 +27,7 @@ DEFAULT_BYTES: Final = 1024.0
 _SAMPLE_BYTES: Final = 131_072
 _SAMPLES: Final = 3
 
-_consumers: Final = ClientPool(Consumer)
+_consumers: Final = ClientPool[Consumer](Consumer)
 
 
 def bytes_per_offset(

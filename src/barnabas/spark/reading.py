@@ -83,7 +83,7 @@ def consumer_settings(client: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-_consumers: Final = ClientPool(Consumer)
+_consumers: Final = ClientPool[Consumer](Consumer)
 
 
 def read_range(plan: ReadPlan, part: RangePartition) -> Iterator[pa.RecordBatch]:

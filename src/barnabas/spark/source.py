@@ -11,22 +11,26 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     Filter,
     InputPartition,
 )
 
+from barnabas.base.errors import BarnabasError
 from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS, PRODUCER_SETTINGS
 from barnabas.spark.client_settings import settings_for, warn_of_unknown
 from barnabas.spark.cluster import Cluster
 from barnabas.spark.core import errors
 from barnabas.spark.core.filters import Narrowing, narrow
+from barnabas.spark.core.given import Given
 from barnabas.spark.core.options import SELECTIONS, SourceOptions
 from barnabas.spark.core.ranges import OffsetRange, between
 from barnabas.spark.core.values import boolean
 from barnabas.spark.reading import RangePartition, ReadPlan
 from barnabas.spark.schema import source_schema
-from barnabas.spark.streaming import StreamReader
+from barnabas.spark.streaming import RefusedStream, StreamReader
 from barnabas.spark.tasks import Tasks, input_partitions, left_open
+from barnabas.spark.telling import tells_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,25 +48,33 @@ class BarnabasDataSource(DataSource):
     def name(cls) -> str:
         return NAME
 
+    @tells_first
     def schema(self) -> StructType:
         """The columns of a read. Asked for by `load`: what is wrong in any case is told here, not at the first row."""
         given = self._given
-        if any(name.lower() in given for name in SELECTIONS):
+        # Where topics are selected, or seem to be, it is a read: Spark asks for the columns of a write as well.
+        if any(name.lower() in given for name in SELECTIONS) or any(Given(given, SELECTIONS).slips()):
             _check_options(given)
         return _columns(given)
 
+    @tells_first
     def reader(self, schema: StructType) -> BatchReader:
         kind = NarrowingReader if _is_on(self._given, "pushFilters") else BatchReader
         return kind(*self._prepare(schema, is_streaming=False))
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        return StreamReader(*self._prepare(schema, is_streaming=True))
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        try:
+            return StreamReader(*self._prepare(schema, is_streaming=True))
+        except BarnabasError as error:
+            return RefusedStream(error)
 
+    @tells_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from barnabas.spark.sink import batch_writer
 
         return batch_writer(self._given, schema, overwrite)
 
+    @tells_first
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         from barnabas.spark.sink import stream_writer
 
@@ -93,6 +105,7 @@ class BatchReader(DataSourceReader):
         self._tasks = tasks
         self._admin_client = admin_client
 
+    @tells_first
     def partitions(self) -> list[InputPartition]:
         cluster = Cluster(self._options, self._admin_client)
         try:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from barnabas.base.errors import BarnabasError
 from barnabas.spark.cluster import Cluster
 from barnabas.spark.core import errors
 from barnabas.spark.core.admission import MinOffsetsGate, limit_bytes, rate_limit
@@ -36,6 +37,7 @@ from barnabas.spark.core.ranges import OffsetRange, between
 from barnabas.spark.density import bytes_per_offset
 from barnabas.spark.mirror import Mirror
 from barnabas.spark.tasks import Tasks, input_partitions
+from barnabas.spark.telling import tells_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,6 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Asked by Spark on the driver, one call at a time.
 
+    @tells_first
     def initialOffset(self) -> SparkOffset:  # noqa: N802
         """Where a query without a checkpoint starts. Asked again for each attempt at the first batch: it stays."""
         run = self._run
@@ -98,6 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @tells_first
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802
         """Where the next batch ends; `start` itself if there is to be none."""
         run = self._run
@@ -119,12 +123,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = run.latest if isinstance(limit, ReadAllAvailable) else self._admit(begin, run.latest)
         return end_offset(start, end, anew)
 
+    @tells_first
     def reportLatestOffset(self) -> SparkOffset | None:  # noqa: N802
         return to_offset(self._run.latest) if self._run.latest else None
 
+    @tells_first
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._run.is_available_now = True
 
+    @tells_first
     def partitions(self, start: SparkOffset, end: SparkOffset) -> list[InputPartition]:
         run = self._run
         until = from_offset(end)
@@ -142,6 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # its own. The next batch begins with it anew.
         return [*input_partitions(ranges, self._options, self._tasks.plan.client, run.topic_ids)]
 
+    @tells_first
     def commit(self, end: SparkOffset) -> None:
         if self._run.mirror is not None:
             self._run.mirror.show(from_offset(end))
@@ -288,6 +296,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if loss.explanation not in self._run.warnings:
             self._run.warnings.add(loss.explanation)
             log.warning("[%s] %s", loss.error_class, loss.explanation)
+
+
+class RefusedStream(DataSourceStreamReader):
+    """In place of a reader that cannot be made: says why when it is used.
+
+    Spark 4.3 loses what is raised while a reader is made: it wants to stop the reader that is not there, and shows an
+    error about that.
+    """
+
+    def __init__(self, error: BarnabasError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802
+        self._refuse()
+
+    def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802
+        self._refuse()
+
+    def partitions(self, start: object, end: object) -> NoReturn:
+        self._refuse()
+
+    def read(self, partition: object) -> NoReturn:
+        self._refuse()
+
+    def __getstate__(self) -> NoReturn:
+        """Spark wants to send it to tasks: it is in use."""
+        self._refuse()
+
+    @tells_first
+    def _refuse(self) -> NoReturn:
+        raise self._error
 
 
 def _is_beyond(positions: Positions, limit: Positions) -> bool:

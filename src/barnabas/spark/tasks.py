@@ -11,6 +11,7 @@ from barnabas.spark.core.limits import EARLIEST, LATEST, Earliest, Latest, Limit
 from barnabas.spark.core.ranges import OffsetRange, split, split_by_bytes
 from barnabas.spark.density import bytes_per_offset
 from barnabas.spark.reading import RangePartition, ReadPlan, read_range
+from barnabas.spark.telling import told_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,10 @@ class Tasks:
         if not isinstance(partition, RangePartition):
             # Spark makes one task of no tasks.
             return
+        with told_first():
+            yield from self._batches(partition)
+
+    def _batches(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         if self.decoding is None:
             yield from read_range(self.plan, partition)
             return

@@ -151,7 +151,12 @@ class AsyncEmbeddedBroker:
         if result.error_code:
             if self._node is not None and self._node.failure is not None:
                 raise self._node.failure
-            raise BrokerError(ErrorCode.of(result.error_code), f"the topic {name}: {result.error_message}")
+            told = result.error_message or ""
+            # Most messages name the topic.
+            raise BrokerError(ErrorCode.of(result.error_code), told if name in told else f"the topic {name}: {told}")
+
+    def __repr__(self) -> str:
+        return _shown("AsyncEmbeddedBroker", self)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -241,6 +246,9 @@ class EmbeddedBroker:
             thread.join()
             loop.close()
 
+    def __repr__(self) -> str:
+        return _shown("EmbeddedBroker", self._broker)
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -258,6 +266,14 @@ class EmbeddedBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._broker.stop()
+
+
+def _shown(kind: str, broker: AsyncEmbeddedBroker) -> str:
+    """`<EmbeddedBroker 127.0.0.1:41234, running>`; without an address where it has none yet."""
+    address = f" {broker.bootstrap_servers}" if broker._port else ""
+    if not broker.is_running:
+        return f"<{kind}{address}, not running>"
+    return f"<{kind}{address}, {'failed' if broker.node.failure is not None else 'running'}>"
 
 
 def _text(value: object) -> str:

@@ -182,6 +182,31 @@ def test_who_is_out_of_the_group_has_lost_everything(
     assert (told.owned, told.generation) == ((), -1 if expected or assignor != "range" else told.generation)
 
 
+def news(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_the_log_says_who_leaves_and_who_joins_again(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.become_stable(T0)
+    caplog.set_level("INFO", "barnabas.client")
+    caplog.clear()
+    stage.member.leave("the consumer is being closed")
+    assert news(caplog) == ["group g: member me leaves: the consumer is being closed"]
+
+    stage = Stage()
+    stage.become_stable(T0)
+    caplog.clear()
+    stage.beat(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert [each.partition(": ")[2].partition(":")[0] for each in news(caplog)] == ["member me is out and joins anew"]
+
+
+def test_who_never_joined_leaves_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "barnabas.client")
+    assert Stage().member.leave("the consumer is being closed") is None
+    assert news(caplog) == []
+
+
 def test_an_answer_to_what_is_over_changes_nothing() -> None:
     stage = Stage()
     stage.become_stable(T0)

@@ -64,6 +64,8 @@ def test_settings_that_only_a_source_refuses_pass() -> None:
     assert SinkOptions.parse({**BASE, "kafka.interceptor.classes": "x"}).client["interceptor.classes"] == "x"
 
 
-def test_a_slip_of_the_pen_is_told() -> None:
-    (warning,) = SinkOptions.parse({**BASE, "topics": "out"}).warnings
+def test_a_slip_of_the_pen_is_refused_unless_it_is_to_be_passed_over() -> None:
+    with pytest.raises(OptionError, match=r"There is no option topics; did you mean topic\?"):
+        SinkOptions.parse({**BASE, "topics": "out"})
+    (warning,) = SinkOptions.parse({**BASE, "topics": "out", "strictOptions": False}).warnings
     assert "did you mean topic?" in warning

@@ -355,12 +355,29 @@ def test_options_of_streams_are_passed_over_in_a_batch_with_a_warning() -> None:
         ("include_headers", "includeHeaders"),
     ],
 )
-def test_a_slip_of_the_pen_is_told(option: str, meant: str) -> None:
-    (warning,) = stream({option: "1"}).warnings
-    assert f"no option {option.lower()}; did you mean {meant}?" in warning
+def test_a_slip_of_the_pen_is_refused_with_the_option_that_was_meant(option: str, meant: str) -> None:
+    told = f"There is no option {option.lower()}; did you mean {meant}?"
+    with pytest.raises(OptionError) as refused:
+        stream({option: "1"})
+    assert str(refused.value) == f"{told} To have it passed over, set the option strictOptions to false."
+    assert stream({option: "1", "strictOptions": "false"}).warnings == (f"{told} It is passed over.",)
 
 
-@pytest.mark.parametrize("option", ["path", "checkpointLocation", "header", "queryName", "valueFormat", "topic", "__x"])
+def test_a_slip_goes_before_what_it_leads_to() -> None:
+    """Who writes subscibe has selected nothing, and had better hear of the slip."""
+    with pytest.raises(OptionError, match=r"did you mean subscribe\?"):
+        SourceOptions.parse({"kafka.bootstrap.servers": "b:9092", "subscibe": "clicks"}, is_streaming=False)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("path", "checkpointLocation", "header", "queryName", "valueFormat", "topic", "__x"),
+        # what people hand to several sources at once
+        *("schema", "maxRatePerPartition", "maxFilesPerTrigger", "numPartitions", "inferSchema", "includeTimestamp"),
+        *("startingVersion", "ignoreChanges", "mergeSchema", "user", "password", "url", "batchsize", "mode", "format"),
+    ],
+)
 def test_other_options_pass_in_silence(option: str) -> None:
     assert stream({option: "1"}).warnings == ()
 

@@ -63,7 +63,7 @@ def _refusal(
 def _own_words(error: Exception) -> str:
     """What our error says, without Spark's wrapping."""
     found = re.findall(
-        r"^(?:\w+\.)*(?:OptionError|SparkConnectorError|InvalidSettingsError): (.*)$", str(error), re.MULTILINE
+        r"(?:^|\s)(?:\w+\.)*(?:OptionError|SparkConnectorError|InvalidSettingsError): (.*)$", str(error), re.MULTILINE
     )
     assert found, f"not an error of ours: {error}"
     return "\n".join(found)

@@ -93,6 +93,23 @@ def test_jars_for_another_spark_are_called_that(said: str, told: str) -> None:
     assert cause(said) == expected
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[STREAM_FAILED] Query [id = 223f, runId = 3471] terminated with exception: Python worker failed to connect "
+        "back. SQLSTATE: XXKST\n=== Streaming Query ===",
+        "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org.apache.spark.api.python."
+        "PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:310)\nCaused by: java.net."
+        "SocketTimeoutException: Timed out while waiting for the Python worker to connect back",
+        "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back after 60000 ms",
+    ],
+)
+def test_a_python_that_does_not_start_in_time_is_told_with_what_to_do(said: str) -> None:
+    told = cause(said)
+    assert told.startswith("a Python worker did not start within the ten seconds that Spark gives it")
+    assert "--conf spark.sql.pipelines.execution.maxConcurrentFlows=1" in told
+
+
 def test_what_only_went_through_grpc_is_told_without_it() -> None:
     assert cause(CHANGED.replace("can not implement", "has nothing to do with")).startswith("class org.apache.iceberg")
 

@@ -350,6 +350,15 @@ def test_settings_are_ours_then_the_projects_then_those_of_the_call(project: Pro
     assert "spark.sql.shuffle.partitions" not in server.server_settings(project, "spark://host:7077", {})
 
 
+def test_a_machine_starts_no_more_flows_at_once_than_it_can(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each starts a Python, and Spark gives up on one that is not up within ten seconds."""
+    limit = "spark.sql.pipelines.execution.maxConcurrentFlows"
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert server.server_settings(project, "local[*]", {})[limit] == "2"
+    assert server.server_settings(project, "local[*]", {limit: "16"})[limit] == "16"
+    assert limit not in server.server_settings(project, "spark://host:7077", {})
+
+
 def test_the_environment_is_as_before_afterwards(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setenv("SPARK_REMOTE", "sc://elsewhere")

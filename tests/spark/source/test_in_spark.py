@@ -71,6 +71,11 @@ def test_wrong_options_and_topics_are_told_in_words(load: Load, new_topic: NewTo
         load(subscribe=topic, assign="{}")
     with pytest.raises(PySparkException, match="There is no topic 'nowhere' at the brokers 127"):
         load(subscribe="nowhere").collect()
+    for mistyped in ({"subscribe": topic, "startingOfsets": "earliest"}, {"subscibe": topic}):
+        with pytest.raises(PySparkException, match=r"There is no option \w+; did you mean \w+\?") as refused:
+            load(**mistyped)
+        assert "Traceback" not in str(refused.value).partition("There is no option")[0]
+    assert load(subscribe=topic, startingOfsets="earliest", strictOptions=False).count() == 0
     with pytest.raises(PySparkException, match=r"takes no schema of the user's\. .* given was struct<a:int>"):
         load(subscribe=topic).sparkSession.read.format("barnabas").schema("a int").option("subscribe", topic).option(
             "kafka.bootstrap.servers", "127.0.0.1:1"

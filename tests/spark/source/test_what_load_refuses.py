@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import pickle
+from typing import Any
 
 import pytest
 
@@ -47,7 +49,8 @@ def test_without_an_end_it_may_be_either() -> None:
 def test_settings_that_make_no_client_are_refused_on_the_driver(name: str, value: str, is_streaming: bool) -> None:
     wrong = source(**{f"kafka.{name}": value})
     with pytest.raises(OptionError, match=rf"kafka\.{name}.*{value}"):
-        wrong.streamReader(wrong.schema()) if is_streaming else wrong.reader(wrong.schema())
+        # Spark loses what is raised while the reader of a stream is made.
+        wrong.streamReader(wrong.schema()).initialOffset() if is_streaming else wrong.reader(wrong.schema())
 
 
 def test_settings_of_a_producer_are_for_dead_letters(caplog: pytest.LogCaptureFixture) -> None:
@@ -87,4 +90,19 @@ def test_passwords_are_not_shown() -> None:
 def test_letters_do_not_go_where_they_would_be_read(selection: dict[str, str]) -> None:
     wrong = BarnabasDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", **JSON, **selection})
     with pytest.raises(OptionError, match="deadLetterTopic is 'letters', a topic that the query itself reads"):
-        wrong.streamReader(wrong.schema())
+        wrong.streamReader(wrong.schema()).initialOffset()
+
+
+def test_a_stream_that_is_refused_says_so_whatever_is_asked_of_it_and_can_be_stopped() -> None:
+    wrong = source(kafka__isolation__level="read_all")
+    stream: Any = wrong.streamReader(wrong.schema())
+    for use in (
+        stream.initialOffset,
+        lambda: stream.latestOffset({}, None),
+        lambda: stream.partitions({}, {}),
+        lambda: stream.read(None),
+        lambda: pickle.dumps(stream),
+    ):
+        with pytest.raises(OptionError, match="read_all"):
+            use()
+    stream.stop()

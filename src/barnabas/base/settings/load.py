@@ -97,9 +97,15 @@ class Extras(Mapping[str, object]):
 
 
 def gather(
-    sources: Sequence[Mapping[str, object]], keywords: Mapping[str, object], declared: Mapping[str, Setting]
+    sources: Sequence[Mapping[str, object]],
+    keywords: Mapping[str, object],
+    declared: Mapping[str, Setting],
+    hints: Mapping[str, str],
 ) -> tuple[dict[str, Given], list[SettingsWarning], list[Problem]]:
-    """Lay the sources over each other: for each name the value that counts, with where it was written."""
+    """Lay the sources over each other: for each name the value that counts, with where it was written.
+
+    `hints` says what to write in place of names that are none here but well known elsewhere, spelt with dots.
+    """
     given: dict[str, Given] = {}
     warnings: list[SettingsWarning] = []
     problems: list[Problem] = []
@@ -113,8 +119,9 @@ def gather(
     for attribute, value in keywords.items():
         if attribute not in by_attribute:
             # A misspelt keyword is a mistake in the program, not a setting for a plug-in.
-            near = nearest_name(attribute, declared)
-            hint = f"; did you mean {declared[near].attribute}?" if near else ""
+            hint = _elsewhere(attribute, hints)
+            if not hint and (near := nearest_name(attribute, declared)):
+                hint = f"; did you mean {declared[near].attribute}?"
             problems.append(Problem((attribute,), f"{attribute} ({KEYWORD}): there is no such setting{hint}"))
         elif value is not None:
             given[by_attribute[attribute].name] = Given(value, KEYWORD)
@@ -139,10 +146,16 @@ def convert(setting: Setting, name: str, given: Given) -> Any:
     return value
 
 
-def unknown(name: str, given: Given, declared: Mapping[str, Setting]) -> SettingsWarning:
-    near = nearest_name(name, declared)
-    text = f"unknown setting; did you mean {near}?" if near else "unknown setting"
-    return SettingsWarning(name, text, given.where)
+def unknown(name: str, given: Given, declared: Mapping[str, Setting], hints: Mapping[str, str]) -> SettingsWarning:
+    hint = _elsewhere(name, hints)
+    if not hint and (near := nearest_name(name, declared)):
+        hint = f"; did you mean {near}?"
+    return SettingsWarning(name, f"unknown setting{hint}", given.where)
+
+
+def _elsewhere(name: str, hints: Mapping[str, str]) -> str:
+    hint = hints.get(name.replace("_", "."))
+    return f"; {hint}" if hint else ""
 
 
 def without_effect(setting: Setting, name: str, given: Given) -> SettingsWarning:

@@ -47,6 +47,8 @@ class Settings:
 
     _declared: ClassVar[Mapping[str, Setting]] = {}
     _rules: ClassVar[tuple[Callable[[Any], str | None], ...]] = ()
+    #: What to write in place of names that are none here, for people who know them from elsewhere; spelt with dots.
+    _hints: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(
         cls,
@@ -78,7 +80,7 @@ class Settings:
         cls._rules = tuple(rules.values())
 
     def __init__(self, **values: object) -> None:
-        self._fill(*loading.gather((), values, self._declared))
+        self._fill(*loading.gather((), values, self._declared, self._hints))
 
     @classmethod
     def load(cls, *sources: Mapping[str, object], **keywords: object) -> Self:
@@ -88,7 +90,7 @@ class Settings:
         Unknown names are warned about and kept in `extras`, where a plug-in finds them.
         """
         settings = cls.__new__(cls)
-        settings._fill(*loading.gather(sources, keywords, cls._declared))
+        settings._fill(*loading.gather(sources, keywords, cls._declared, cls._hints))
         return settings
 
     @classmethod
@@ -169,7 +171,7 @@ class Settings:
             setting = self._setting_for(name)
             if setting is None:
                 extras[name] = written
-                warnings.append(loading.unknown(name, written, self._declared))
+                warnings.append(loading.unknown(name, written, self._declared, self._hints))
                 continue
             has_prefix = name != setting.name
             try:

@@ -53,9 +53,11 @@ class ConsumerRecord(Generic[_Key, _Value]):
     def timestamp_type(self) -> int:
         """A `TimestampType` as a plain number."""
     @property
-    def key(self) -> _Key: ...
+    def key(self) -> _Key | Any:
+        """What the deserializer made; None for a record without a key."""
     @property
-    def value(self) -> _Value: ...
+    def value(self) -> _Value | Any:
+        """What the deserializer made; None for a record without a value, a tombstone."""
     @property
     def headers(self) -> _Headers: ...
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from itertools import count
 from random import Random
 from types import TracebackType
@@ -24,6 +23,7 @@ from barnabas.client.admin.share_groups import ShareGroupCalls
 from barnabas.client.admin.tokens import TokenCalls
 from barnabas.client.admin.topics import TopicCalls
 from barnabas.client.admin.transactions import TransactionCalls
+from barnabas.client.arguments import ConfigOrServers, settings_sources
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.metrics import ADMIN, MetricsRegistry, NetworkMetrics, Windows, prometheus_text
 from barnabas.client.network import Network
@@ -70,7 +70,7 @@ class Admin(
 
     def __init__(
         self,
-        config: Mapping[str, object] | None = None,
+        config: ConfigOrServers | None = None,
         /,
         *,
         clock: Clock | None = None,
@@ -78,7 +78,7 @@ class Admin(
         **settings: Unpack[AdminKeywords],
     ) -> None:
         """`clock` and `randomness` are for simulations."""
-        self.settings = AdminSettings.load(config or {}, **settings)
+        self.settings = AdminSettings.load(*settings_sources(config, settings, "Admin"), **settings)
         self.client_id = self.settings.client_id or f"barnabas-admin-{next(_numbers)}"
         clock, randomness = clock or SystemClock(), randomness or new_randomness()
         reporters = load_reporters(self.settings)

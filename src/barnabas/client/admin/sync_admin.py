@@ -38,6 +38,7 @@ from barnabas.client.admin.transactions import (
     TransactionListing,
     TransactionState,
 )
+from barnabas.client.arguments import ConfigOrServers
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.client.settings import AdminSettings
 from barnabas.client.settings.keywords import AdminKeywords
@@ -53,7 +54,7 @@ class Admin:
     It may be used from several threads at once. The work is done on one thread in the background.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[AdminKeywords]) -> None:
+    def __init__(self, config: ConfigOrServers | None = None, /, **settings: Unpack[AdminKeywords]) -> None:
         self._admin = AsyncAdmin(config, **settings)
         self._thread = LoopThread(self._admin.client_id)
 

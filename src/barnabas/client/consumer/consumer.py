@@ -9,15 +9,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import chain
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
 
 from barnabas.base.errors import BrokerError, SettingsError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client._kernel.receiving import Chunk, ConsumerRecord
+from barnabas.client.arguments import TopicsOrConfig, topics_and_settings
 from barnabas.client.consumer.committing import CommitCallback, Invoke
 from barnabas.client.consumer.group import GroupDriver, GroupMetadata
 from barnabas.client.consumer.parts import ConsumerParts, invoke_here
+from barnabas.client.consumer.typed import Key, Value
 from barnabas.client.core.cluster_view import PartitionInfo
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata, OffsetAndTimestamp, ResetStrategy
 from barnabas.client.core.consuming.subscription import Mode
@@ -28,10 +30,13 @@ from barnabas.client.plugins import RebalanceListener
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.settings.keywords import ConsumerKeywords
 from barnabas.net.runtime import new_randomness
+from barnabas.records.arrow import require_pyarrow
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from barnabas.client.consumer.typed import MadeKey, MadeValue, Makes, Text
 
 #: How long one look at the group takes while it rebalances, so that a wakeup is noticed meanwhile.
 _GROUP_SLICE_S: Final = 0.1
@@ -42,7 +47,7 @@ _DEFAULT_CLOSE_S: Final = 30.0
 _LONGEST_WAIT_S: Final = 1.0
 
 
-class Consumer:
+class Consumer(Generic[Key, Value]):
     """Reads records from topics.
 
         async with Consumer("clicks", bootstrap_servers="127.0.0.1:9092", group_id="g") as consumer:
@@ -57,16 +62,128 @@ class Consumer:
     event loop and the task in which it is used: two tasks cannot poll it at once.
     """
 
+    @overload
+    def __init__(
+        self: Consumer[MadeKey, MadeValue],
+        *topics: TopicsOrConfig,
+        key_deserializer: Makes[MadeKey] = ...,
+        value_deserializer: Makes[MadeValue] = ...,
+        clock: Clock | None = ...,
+        randomness: Random | None = ...,
+        invoke: Invoke = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[MadeKey, str],
+        *topics: TopicsOrConfig,
+        key_deserializer: Makes[MadeKey] = ...,
+        value_deserializer: Text,
+        clock: Clock | None = ...,
+        randomness: Random | None = ...,
+        invoke: Invoke = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[MadeKey, Any],
+        *topics: TopicsOrConfig,
+        key_deserializer: Makes[MadeKey] = ...,
+        value_deserializer: str,
+        clock: Clock | None = ...,
+        randomness: Random | None = ...,
+        invoke: Invoke = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[str, MadeValue],
+        *topics: TopicsOrConfig,
+        key_deserializer: Text,
+        value_deserializer: Makes[MadeValue] = ...,
+        clock: Clock | None = ...,
+        randomness: Random | None = ...,
+        invoke: Invoke = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[str, str],
+        *topics: TopicsOrConfig,
+        key_deserializer: Text,
+        value_deserializer: Text,
+        clock: Clock | None = ...,
+        randomness: Random | None = ...,
+        invoke: Invoke = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[str, Any],
+        *topics: TopicsOrConfig,
+        key_deserializer: Text,
+        value_deserializer: str,
+        clock: Clock | None = ...,
+        randomness: Random | None = ...,
+        invoke: Invoke = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, MadeValue],
+        *topics: TopicsOrConfig,
+        key_deserializer: str,
+        value_deserializer: Makes[MadeValue] = ...,
+        clock: Clock | None = ...,
+        randomness: Random | None = ...,
+        invoke: Invoke = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, str],
+        *topics: TopicsOrConfig,
+        key_deserializer: str,
+        value_deserializer: Text,
+        clock: Clock | None = ...,
+        randomness: Random | None = ...,
+        invoke: Invoke = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, Any],
+        *topics: TopicsOrConfig,
+        key_deserializer: str,
+        value_deserializer: str,
+        clock: Clock | None = ...,
+        randomness: Random | None = ...,
+        invoke: Invoke = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
     def __init__(
         self,
-        *topics: str | Mapping[str, object],
+        *topics: TopicsOrConfig,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
         clock: Clock | None = None,
         randomness: Random | None = None,
         invoke: Invoke = invoke_here,
         **settings: Unpack[ConsumerKeywords],
     ) -> None:
-        names = [each for each in topics if isinstance(each, str)]
-        loaded = ConsumerSettings.load(*(each for each in topics if not isinstance(each, str)), **settings)
+        names, sources = topics_and_settings(topics)
+        loaded = ConsumerSettings.load(
+            *sources, key_deserializer=key_deserializer, value_deserializer=value_deserializer, **settings
+        )
         self._settings = loaded
         self._parts = ConsumerParts(
             loaded, clock=clock or SystemClock(), randomness=randomness or new_randomness(), invoke=invoke
@@ -152,7 +269,9 @@ class Consumer:
 
     # Reading
 
-    async def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def poll(
+        self, timeout: float | None = None, *, max_records: int | None = None
+    ) -> list[ConsumerRecord[Key, Value]]:
         """Records that are there, at most max.poll.records; waits for some up to `timeout` seconds, or for ever.
 
         What an earlier poll returned counts as done. An empty list means that the time is over. `NoBrokersError` is
@@ -177,11 +296,15 @@ class Consumer:
 
     async def poll_arrow(self, timeout: float | None = None, *, max_rows: int | None = None) -> pa.RecordBatch:
         """The same as an Arrow record batch, with the columns topic, partition, offset, timestamp, key, value and
-        headers. Keys and values are bytes: deserializers and interceptors are for records. Empty if the time is over.
+        headers; empty if the time is over. Keys and values are bytes: a consumer with deserializers is refused, and
+        interceptors are for records.
         """
         limit = _ARROW_ROWS if max_rows is None else max_rows
         if limit < 1:
             raise ValueError(f"max_rows must be at least 1, not {limit}")
+        if self._parts.arrow_refusal is not None:
+            raise WrongUseError(self._parts.arrow_refusal)
+        require_pyarrow()
         left = self._time_left(timeout)
         while await self._next_chunk(left()) is not None:
             batch = self._parts.fetcher.take_arrow(limit)
@@ -202,7 +325,7 @@ class Consumer:
         """What the last poll returned did not get to the program."""
         self._parts.fetcher.put_back()
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[Key, Value]]:
         """Records for ever, one by one. Each counts as done when the next is asked for."""
         while True:
             chunk = await self._next_chunk(None)
@@ -210,7 +333,7 @@ class Consumer:
                 for record in self._intercepted(chunk):
                     yield record
 
-    def _intercepted(self, chunk: Chunk) -> Iterable[ConsumerRecord]:
+    def _intercepted(self, chunk: Chunk) -> Iterable[ConsumerRecord[Key, Value]]:
         """Interceptors see a loop's records one by one: what they have seen counts as handed out, and who leaves the
         loop has got no more than that."""
         interceptors = self._parts.interceptors

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock
@@ -38,6 +38,11 @@ from barnabas.client.settings import ConsumerSettings
 
 _numbers = count(1)
 
+_NOT_IN_ARROW: Final = (
+    "poll_arrow gives keys and values as bytes, and this consumer has {part}_deserializer={given}: take poll, or a "
+    'consumer without deserializers, and decode the column, as in batch.column("{part}").cast("string")'
+)
+
 
 async def invoke_here(function: Callable[..., Any], *arguments: Any) -> None:
     """Run a function of the program on the loop; a coroutine is awaited."""
@@ -57,6 +62,18 @@ class ConsumerParts:
         handed = PluginSettings(settings)
         key = load(settings.key_deserializer, is_key=True, settings=handed, for_reading=True)
         value = load(settings.value_deserializer, is_key=False, settings=handed, for_reading=True)
+        #: Why records cannot be had as Arrow, if they cannot.
+        self.arrow_refusal = next(
+            (
+                _NOT_IN_ARROW.format(part=part, given=given)
+                for part, given, loaded in (
+                    ("value", settings.value_deserializer, value),
+                    ("key", settings.key_deserializer, key),
+                )
+                if loaded is not None
+            ),
+            None,
+        )
         self.interceptors = load_consumer_interceptors(settings)
         reporters = load_reporters(settings)
         self._plugins: list[object] = [key, value, *self.interceptors]

@@ -6,13 +6,15 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client._kernel.receiving import ConsumerRecord
+from barnabas.client.arguments import TopicsOrConfig
 from barnabas.client.consumer.committing import CommitCallback
 from barnabas.client.consumer.consumer import Consumer as AsyncConsumer
 from barnabas.client.consumer.group import GroupMetadata
+from barnabas.client.consumer.typed import Key, Value
 from barnabas.client.core.cluster_view import PartitionInfo
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.client.errors import ClientClosedError, WrongUseError
@@ -23,10 +25,12 @@ from barnabas.client.sync import LoopThread, invoke
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from barnabas.client.consumer.typed import MadeKey, MadeValue, Makes, Text
+
 T = TypeVar("T")
 
 
-class Consumer:
+class Consumer(Generic[Key, Value]):
     """Reads records from topics.
 
         with Consumer("clicks", bootstrap_servers="127.0.0.1:9092", group_id="g") as consumer:
@@ -41,8 +45,101 @@ class Consumer:
     at a time; only `wakeup` may be called by others. Listeners and callbacks run in the thread that polls.
     """
 
-    def __init__(self, *topics: str | Mapping[str, object], **settings: Unpack[ConsumerKeywords]) -> None:
-        self._consumer = AsyncConsumer(*topics, invoke=invoke, **settings)
+    @overload
+    def __init__(
+        self: Consumer[MadeKey, MadeValue],
+        *topics: TopicsOrConfig,
+        key_deserializer: Makes[MadeKey] = ...,
+        value_deserializer: Makes[MadeValue] = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[MadeKey, str],
+        *topics: TopicsOrConfig,
+        key_deserializer: Makes[MadeKey] = ...,
+        value_deserializer: Text,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[MadeKey, Any],
+        *topics: TopicsOrConfig,
+        key_deserializer: Makes[MadeKey] = ...,
+        value_deserializer: str,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[str, MadeValue],
+        *topics: TopicsOrConfig,
+        key_deserializer: Text,
+        value_deserializer: Makes[MadeValue] = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[str, str],
+        *topics: TopicsOrConfig,
+        key_deserializer: Text,
+        value_deserializer: Text,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[str, Any],
+        *topics: TopicsOrConfig,
+        key_deserializer: Text,
+        value_deserializer: str,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, MadeValue],
+        *topics: TopicsOrConfig,
+        key_deserializer: str,
+        value_deserializer: Makes[MadeValue] = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, str],
+        *topics: TopicsOrConfig,
+        key_deserializer: str,
+        value_deserializer: Text,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, Any],
+        *topics: TopicsOrConfig,
+        key_deserializer: str,
+        value_deserializer: str,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        *topics: TopicsOrConfig,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> None:
+        self._consumer: AsyncConsumer[Key, Value] = AsyncConsumer(
+            *topics,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            invoke=invoke,
+            **settings,
+        )
         self._thread = LoopThread(self._consumer._parts.client_id)
         self._user: int | None = None
         self._depth = 0
@@ -82,7 +179,7 @@ class Consumer:
 
     # Reading
 
-    def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> list[ConsumerRecord[Key, Value]]:
         """Records that are there, at most max.poll.records; waits for some up to `timeout` seconds, or for ever.
 
         What an earlier poll returned counts as done. An empty list means that the time is over. `NoBrokersError` is
@@ -93,11 +190,12 @@ class Consumer:
 
     def poll_arrow(self, timeout: float | None = None, *, max_rows: int | None = None) -> pa.RecordBatch:
         """The same as an Arrow record batch, with the columns topic, partition, offset, timestamp, key, value and
-        headers. Keys and values are bytes: deserializers and interceptors are for records. Empty if the time is over.
+        headers; empty if the time is over. Keys and values are bytes: a consumer with deserializers is refused, and
+        interceptors are for records.
         """
         return self._wait(self._consumer.poll_arrow(timeout, max_rows=max_rows), self._consumer._put_back)
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[Key, Value]]:
         """Records for ever, one by one. Each counts as done when the next is asked for."""
         while True:
             chunk = self._wait(self._consumer._next_chunk(None))

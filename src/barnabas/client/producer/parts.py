@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
@@ -24,7 +24,7 @@ from barnabas.client.core.producing.filling import ANY_PARTITION, AccumulatorSet
 from barnabas.client.core.producing.partitioners import as_partitioner, checked_partition, partition_for_key
 from barnabas.client.core.producing.sender import Sender
 from barnabas.client.core.producing.sender_ports import SenderSettings
-from barnabas.client.errors import BufferFullError, ClientClosedError, UnknownPartitionError
+from barnabas.client.errors import BufferFullError, ClientClosedError, UnknownPartitionError, WrongUseError
 from barnabas.client.network import Network
 from barnabas.client.plugins import (
     ClusterResourceListeners,
@@ -38,6 +38,7 @@ from barnabas.client.producer.driver import SenderDriver
 from barnabas.client.producer.serializing import Serializing
 from barnabas.client.settings import ProducerSettings
 from barnabas.records import Codec
+from barnabas.records.arrow import require_pyarrow
 
 if TYPE_CHECKING:
     from barnabas.client._kernel.sending import OnDelivery
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
     from barnabas.client.core.producing.lanes import TopicLane
 
 _numbers = count(1)
+
+_NOT_FOR_ARROW: Final = (
+    "send_arrow writes the columns as they are, bytes or text, and this producer has {part}_serializer={given}: make "
+    "bytes of the column {part}, and send them with a producer without serializers"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,18 @@ class ProducerParts:
         handed = PluginSettings(settings)
         self.key = Serializing.of(settings.key_serializer, is_key=True, settings=handed)
         self.value = Serializing.of(settings.value_serializer, is_key=False, settings=handed)
+        #: Why tables cannot be sent, if they cannot.
+        self._arrow_refusal = next(
+            (
+                _NOT_FOR_ARROW.format(part=part, given=given)
+                for part, given, serializing in (
+                    ("value", settings.value_serializer, self.value),
+                    ("key", settings.key_serializer, self.key),
+                )
+                if not serializing.leaves_columns
+            ),
+            None,
+        )
         self.partitioner = as_partitioner(settings.partitioner_class, handed)
         self.interceptors = load_producer_interceptors(settings)
         reporters = load_reporters(settings)
@@ -226,6 +244,12 @@ class ProducerParts:
                 on_delivery(metadata, error)
 
         return acknowledged
+
+    def check_arrow(self) -> None:
+        """Before anything is waited for: can this producer send tables?"""
+        if self._arrow_refusal is not None:
+            raise WrongUseError(self._arrow_refusal)
+        require_pyarrow()
 
     def arrow_rows(self, lane: TopicLane, data: Any, partition: int | None) -> ArrowRows:
         """A table on its way into batches."""

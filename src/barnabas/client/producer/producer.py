@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from random import Random
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client._kernel.sending import AsyncSendPath
+from barnabas.client.arguments import ConfigOrServers, settings_sources
 from barnabas.client.core.cluster_view import PartitionInfo
 from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
@@ -48,14 +49,14 @@ class Producer(AsyncSendPath):
 
     def __init__(
         self,
-        config: Mapping[str, object] | None = None,
+        config: ConfigOrServers | None = None,
         /,
         *,
         clock: Clock | None = None,
         randomness: Random | None = None,
         **settings: Unpack[ProducerKeywords],
     ) -> None:
-        loaded = ProducerSettings.load(*([config] if config else []), **settings)
+        loaded = ProducerSettings.load(*settings_sources(config, settings, "Producer"), **settings)
         self._parts = ProducerParts(
             loaded,
             clock=clock or SystemClock(),
@@ -90,8 +91,10 @@ class Producer(AsyncSendPath):
 
         `data` is an Arrow table, record batch, reader, or anything that exports an Arrow stream. Of its columns `value`
         must be there; `key`, `headers`, `timestamp` and `partition` may be. Returns when all rows are in batches.
+        Columns are written as they are: a producer with serializers is refused.
         """
         await self.start()
+        self._parts.check_arrow()
         topic, partition = checked_target(topic, partition)
         lane, _ = await find_lane(self._parts, topic, partition, self._max_block_ms / 1000)
         try:

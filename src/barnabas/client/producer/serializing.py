@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from barnabas.client.serialization import AnySerializer, Headers, Serialize, load, not_bytes, serialize_with
+from barnabas.client.serialization import (
+    AnySerializer,
+    Headers,
+    Serialize,
+    StringSerde,
+    load,
+    not_bytes,
+    serialize_with,
+)
 
 
 class Serializing:
@@ -24,6 +32,11 @@ class Serializing:
     def of(cls, given: AnySerializer, *, is_key: bool, settings: Mapping[str, object]) -> Self:
         plugin = load(given, is_key=is_key, settings=settings)
         return cls(plugin, None if plugin is None else serialize_with(plugin, is_key=is_key), is_key=is_key)
+
+    @property
+    def leaves_columns(self) -> bool:
+        """Whether columns of bytes or text, as they are, are what it would make."""
+        return self.plugin is None or (type(self.plugin) is StringSerde and self.plugin.is_utf8)
 
     def bytes_of(self, topic: str, headers: Headers, data: Any) -> bytes | None:
         if self.serialize is not None:

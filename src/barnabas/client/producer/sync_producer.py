@@ -9,13 +9,14 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from barnabas.base.runtime import SystemClock
 from barnabas.client._kernel.sending import SyncSendPath
+from barnabas.client.arguments import ConfigOrServers, settings_sources
 from barnabas.client.core.cluster_view import ClusterView, PartitionInfo
 from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
@@ -50,8 +51,8 @@ class Producer(SyncSendPath):
     not wait for anything of this producer. Whatever they raise is logged, also a SystemExit: that thread goes on.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerKeywords]) -> None:
-        loaded = ProducerSettings.load(*([config] if config else []), **settings)
+    def __init__(self, config: ConfigOrServers | None = None, /, **settings: Unpack[ProducerKeywords]) -> None:
+        loaded = ProducerSettings.load(*settings_sources(config, settings, "Producer"), **settings)
         self._parts = ProducerParts(
             loaded, clock=SystemClock(), randomness=new_randomness(), lock=threading.RLock(), is_shared=True
         )
@@ -73,8 +74,10 @@ class Producer(SyncSendPath):
 
         `data` is an Arrow table, record batch, reader, or anything that exports an Arrow stream. Of its columns `value`
         must be there; `key`, `headers`, `timestamp` and `partition` may be. Returns when all rows are in batches.
+        Columns are written as they are: a producer with serializers is refused.
         """
         self._check()
+        self._parts.check_arrow()
         topic, partition = checked_target(topic, partition)
         deadline = self._deadline()
         lane, _ = self._lane(topic, partition, deadline)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from barnabas.base.settings import (
     HIGH,
@@ -22,6 +22,7 @@ from barnabas.base.settings import (
 from barnabas.base.settings.allowed import at_least, items, items_like, one_of, one_of_in_any_case
 from barnabas.base.settings.security import SaslSettings, TlsSettings
 from barnabas.base.settings.units import KIB, MINUTE_MS
+from barnabas.client.settings.other_clients import HINTS
 from barnabas.client.settings.plugins import REPORTERS
 
 #: 0 to 65535.
@@ -160,6 +161,8 @@ class ClientSecuritySettings(TlsSettings, SaslSettings, title="Security", state=
 
 class ClientSettings(ConnectionSettings, ClientMetricsSettings, ClientSecuritySettings):
     """What every client has."""
+
+    _hints: ClassVar[Mapping[str, str]] = HINTS
 
     @classmethod
     def _adjust(cls, values: dict[str, Any], given: Mapping[str, Given]) -> Iterator[SettingsWarning]:

@@ -154,7 +154,6 @@ class ConsumerKeywords(TypedDict, total=False):
     heartbeat_interval_ms: int
     interceptor_classes: Any
     isolation_level: str
-    key_deserializer: Any
     max_partition_fetch_bytes: int
     max_poll_interval_ms: int
     max_poll_records: int
@@ -244,7 +243,6 @@ class ConsumerKeywords(TypedDict, total=False):
     ssl_truststore_location: str | None
     ssl_truststore_password: str | None
     ssl_truststore_type: str
-    value_deserializer: Any
 
 
 class AdminKeywords(TypedDict, total=False):

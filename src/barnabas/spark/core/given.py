@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from barnabas.spark.core.errors import OptionError
+from barnabas.spark.core.values import boolean
 
 _T = TypeVar("_T")
 _D = TypeVar("_D")
 
 _PREFIX: Final = "kafka."
 _BOOTSTRAP: Final = "bootstrap.servers"
-#: How alike an unknown option and one of ours must be to be told; 1 is equal.
+#: How alike an unknown option and one of ours must be to be taken for a slip of the pen; 1 is equal.
 _SLIP: Final = 0.85
+#: Options of Spark's other sources that are as alike, and no slips.
+_OF_OTHERS: Final = ("schema", "maxrateperpartition")
+STRICT: Final = "strictOptions"
 
 
 class Given:
@@ -48,15 +52,27 @@ class Given:
             )
         return settings
 
-    def slips(self) -> Iterator[str]:
-        """A warning for every option that is probably meant to be another one."""
+    def slips(self) -> Iterator[tuple[str, str]]:
+        """Every option that is probably meant to be another one, and that other one."""
         spelling = {name.lower(): name for name in self._known}
         for name in self._values:
-            if name in spelling or name.startswith(_PREFIX):
+            if name in spelling or name in _OF_OTHERS or name.startswith(_PREFIX):
                 continue
             nearest = difflib.get_close_matches(name, spelling, n=1, cutoff=_SLIP)
             if nearest:
-                yield f"There is no option {name}; did you mean {spelling[nearest[0]]}? It is passed over."
+                yield name, spelling[nearest[0]]
+
+    def check_slips(self) -> tuple[str, ...]:
+        """Refuse slips of the pen; where the user wants them passed over, as Spark does, the warnings to tell."""
+        slips = list(self.slips())
+        is_strict = self.read(STRICT, boolean, True)
+        if slips and is_strict:
+            given, meant = slips[0]
+            raise OptionError(
+                f"There is no option {given}; did you mean {meant}? To have it passed over, set the option {STRICT} to"
+                " false."
+            )
+        return tuple(f"There is no option {given}; did you mean {meant}? It is passed over." for given, meant in slips)
 
 
 def _text(value: object) -> str:

@@ -1,7 +1,8 @@
 """The options of the source and the sink: every one of the JVM connector's, with its default and its limits, and ours.
 
 Names are read in any case. What is wrong is refused with the option, its value and what is allowed; what is merely odd
-is in `warnings`. Options that nobody knows pass, as everywhere in Spark, except those that look like a slip of the pen.
+is in `warnings`. Options that nobody knows pass, as everywhere in Spark, for programs and tools hand one set of options
+to several sources; but those that look like a slip of the pen are refused, unless the user does not want that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final, Literal, Self
 
 from barnabas.base.settings.units import INT_MAX, MINUTE_MS
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.given import Given
+from barnabas.spark.core.given import STRICT, Given
 from barnabas.spark.core.java_regex import RegexError, compile_java
 from barnabas.spark.core.limit_options import limits_of_batch, limits_of_stream
 from barnabas.spark.core.limits import Limit
@@ -62,10 +63,11 @@ _SOURCE_OPTIONS: Final = (
     "groupIdPrefix",
     "includeHeaders",
     "pushFilters",
+    STRICT,
     *DECODING_OPTIONS,
 )
 #: `includeHeaders` is known because the JVM connector documents it. It writes headers in either case, and so do we.
-_SINK_OPTIONS: Final = ("topic", "includeHeaders", "includeTimestamp", "delivery")
+_SINK_OPTIONS: Final = ("topic", "includeHeaders", "includeTimestamp", "delivery", STRICT)
 
 _DELAY_MS: Final = 15 * MINUTE_MS
 
@@ -121,6 +123,7 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, object], *, is_streaming: bool) -> Self:
         """Read the options of a batch or a stream; `OptionError` says what is wrong."""
         given = Given(options, _SOURCE_OPTIONS)
+        slips = given.check_slips()
         starting, ending = limits_of_stream(given) if is_streaming else limits_of_batch(given)
         selection = _selection(given)
         client = given.client(_REFUSED_BY_SOURCE)
@@ -145,7 +148,7 @@ class SourceOptions:
             group_id=client.get("group.id"),
             include_headers=given.read("includeHeaders", boolean, False),
             mirror_group=given.read("mirrorToGroup", _name, None) if is_streaming else None,
-            warnings=(*given.slips(), *_oddities(given, is_streaming=is_streaming)),
+            warnings=(*slips, *_oddities(given, is_streaming=is_streaming)),
         )
 
 
@@ -166,12 +169,13 @@ class SinkOptions:
     def parse(cls, options: Mapping[str, object]) -> Self:
         """Read the options of a write; `OptionError` says what is wrong."""
         given = Given(options, _SINK_OPTIONS)
+        slips = given.check_slips()
         return cls(
             client=given.client(_REFUSED_BY_SINK),
             topic=given.read("topic", _name, None),
             include_timestamp=given.read("includeTimestamp", boolean, False),
             delivery=given.read("delivery", _delivery, "at-least-once"),
-            warnings=tuple(given.slips()),
+            warnings=slips,
         )
 
 

@@ -19,6 +19,10 @@ _MAX_CHARS: Final = 600
 
 #: The last line of a Python trace inside a message: `barnabas.spark.core.errors.DataLossError: [CLASS] what happened`.
 _PYTHON_CAUSE: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (?P<text>.+)", re.M | re.S)
+#: An error of ours, whose trace comes after it.
+_OURS: Final = re.compile(
+    r"(?:^|\s)barnabas\.[\w.]+: (?P<text>(?:(?!\nTraceback ).)+)\n+Traceback \(most recent call last\):", re.S
+)
 _PYTHON_TRACE: Final = "Traceback (most recent call last):"
 #: `(org.apache.spark.SomeException) text`, `org.apache.spark.SomeException: text`, at the start of a message.
 _JAVA_CLASS: Final = re.compile(r"^\(?(?:[a-z_][\w$]*\.)+[A-Z][\w$.]*\)?:? *")
@@ -32,6 +36,13 @@ _MISFIT: Final = re.compile(
     r"|^Found (?:interface|class) \S+, but (?:interface|class) was expected"
     r"|^(?:Receiver class|Method) \S+ (?:does not define or inherit|is abstract)"
     r"|^org/apache/spark/[\w/$]+$"
+)
+#: Both of Spark's texts: one that the wait was too long, and one that wraps it.
+_LATE_WORKER: Final = re.compile(r"Python worker (?:failed )?to connect back")
+_TOO_BUSY: Final = (
+    "a Python worker did not start within the ten seconds that Spark gives it: the machine is too busy, or "
+    "PYSPARK_PYTHON leads to a Python that cannot start. Fewer flows at once: "
+    "--conf spark.sql.pipelines.execution.maxConcurrentFlows=1"
 )
 #: Spark's names of its errors. Those of topics stay: people look them up.
 _CONDITION: Final = re.compile(r"^\[(?!KAFKA_)[A-Z][A-Z0-9_.]+\] ")
@@ -88,7 +99,12 @@ class PipelineError(BarnabasError):
 def cause(text: str) -> str:
     """The innermost cause that a message of Spark tells, without what only its authors understand."""
     found = text.strip()
-    if _PYTHON_TRACE in found:
+    if _LATE_WORKER.search(found):
+        return _TOO_BUSY
+    ours = _OURS.search(found)
+    if ours is not None and _PYTHON_TRACE not in found[: ours.start()]:
+        found = ours["text"]
+    elif _PYTHON_TRACE in found:
         inner = found.rpartition(_PYTHON_TRACE)[2]
         matches = list(_PYTHON_CAUSE.finditer(inner))
         if matches:

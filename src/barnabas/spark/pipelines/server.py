@@ -74,8 +74,12 @@ def server_settings(project: Project, master: str, given: Mapping[str, str]) -> 
         "spark.driver.defaultJavaOptions": "-Dderby.stream.error.file=/dev/null",
     }
     if is_local:
+        cores = os.cpu_count() or 2
         # 200, as Spark would have it, means 200 files and state stores for one machine.
-        ours["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
+        ours["spark.sql.shuffle.partitions"] = str(cores)
+        # Each flow starts a Python, which must be up within ten seconds; of that limit Spark has no setting. Sixteen at
+        # once, as Spark would have it, do not make it on a small machine.
+        ours["spark.sql.pipelines.execution.maxConcurrentFlows"] = str(2 * cores)
     fixed = {
         "spark.master": master,
         "spark.plugins": _PLUGIN,

@@ -14,6 +14,7 @@ from barnabas.spark.sink.columns import sink_columns
 from barnabas.spark.sink.messages import RowsWritten, all_rows
 from barnabas.spark.sink.settings import producer_settings
 from barnabas.spark.sink.writing import WritePlan, write_rows
+from barnabas.spark.telling import told_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +56,8 @@ class TopicBatchWriter(DataSourceArrowWriter):
         self.plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
-        return write_rows(self.plan, iterator)
+        with told_first():
+            return write_rows(self.plan, iterator)
 
     def commit(self, messages: _Messages) -> None:
         _log.info("wrote %s", all_rows(messages))
@@ -71,7 +73,8 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self.plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
-        return write_rows(self.plan, iterator)
+        with told_first():
+            return write_rows(self.plan, iterator)
 
     def commit(self, messages: _Messages, batchId: int) -> None:  # noqa: N803
         _log.info("batch %d: wrote %s", batchId, all_rows(messages))

@@ -162,9 +162,12 @@ class Membership:
 
     def request_rejoin(self, reason: str) -> None:
         if self._rejoin_reason is None:
+            self._log_news("rejoins", reason)
             self._rejoin_reason = reason
-            _log.info("group %s: member %s rejoins: %s", self.policy.group_id, self.member_id or "(new)", reason)
             self.on_rejoin()
+
+    def _log_news(self, news: str, reason: str) -> None:
+        _log.info("group %s: member %s %s: %s", self.policy.group_id, self.member_id or "(new)", news, reason)
 
     def wants_step(self, topics: tuple[str, ...], view_version: int) -> bool:
         """Whether `next_step` may be anything but `Idle`. Cheap: for every poll."""
@@ -431,25 +434,31 @@ class Membership:
 
     def _fall_back(self, reason: str) -> None:
         """Join again, with what the member is and has."""
+        self._unjoin()
+        self.request_rejoin(reason)
+
+    def _unjoin(self) -> None:
         self.phase = Phase.UNJOINED
         self._sync = None
         self._members = {}
         self._assigned_layout = None
-        self.request_rejoin(reason)
 
     def _wait(self, now_ms: int) -> None:
         self._retry_at_ms = now_ms + round(self._backoff_ms(self._failure_count))
         self._failure_count += 1
 
-    def _reset(self, reason: str, *, keeps_id: bool = False) -> None:
-        """The member is out of the group: what it has is lost, and it joins as a new one."""
+    def _reset(self, reason: str, *, keeps_id: bool = False, news: str | None = "is out and joins anew") -> None:
+        """The member is out of the group: what it has is lost, and it joins as a new one, if it joins."""
+        if news is not None:
+            self._log_news(news, reason)
         self.generation = NO_GENERATION
         if not keeps_id:
             self.member_id = NO_MEMBER_ID
         self._in_flight = None
         self._is_prepared = False
-        self._rejoin_reason = None
-        self._fall_back(reason)
+        self._unjoin()
+        self._rejoin_reason = reason
+        self.on_rejoin()
 
     # Taking
 
@@ -579,5 +588,5 @@ class Membership:
             )
             request = LeaveGroupRequest(group_id=self.policy.group_id, members=[identity])
         self._timers.left()
-        self._reset(reason)
+        self._reset(reason, news="leaves" if self.member_id != NO_MEMBER_ID else None)
         return request
