@@ -683,3 +683,46 @@ def test_where_batches_lay_before_a_truncation_is_forgotten() -> None:
     found = log.read(7, 10_000, end_offset=8).range
     assert found is not None
     assert [(each.base_offset, each.last_offset) for each in iter_batches(found.read())] == [(5, 7)]
+
+
+def test_looking_through_many_records_can_be_done_elsewhere() -> None:
+    log = open_log(new_disk(), topic_settings(internal_segment_bytes=1_000_000, max_message_bytes=1_000_000))
+    lead(log, batch([b"v"] * 10, timestamp_ms=NOW_MS))
+    lead(log, batch([b"v"] * 5000, timestamp_ms=NOW_MS + 1))
+    for search in (log.search_timestamp(NOW_MS + 1), log.search_max_timestamp()):
+        work = next(search)
+        with pytest.raises(StopIteration) as end:
+            search.send(work())
+        assert end.value.value == log.offset_for_timestamp(NOW_MS + 1) == log.offset_of_max_timestamp()
+        assert end.value.value[1] == 10
+    with pytest.raises(StopIteration) as end:
+        next(log.search_timestamp(NOW_MS))
+    assert end.value.value[1] == 0, "few records are looked through at once"
+
+
+def test_a_segment_that_goes_while_somebody_looks_into_it_takes_no_other_along() -> None:
+    log = open_log(new_disk(), topic_settings(internal_segment_bytes=30_000, max_message_bytes=1_000_000))
+    for number in range(3):
+        lead(log, batch([b"v"] * 2000, timestamp_ms=NOW_MS + number))
+    assert segment_starts(log) == [0, 2000, 4000]
+    search = log.search_timestamp(NOW_MS)
+    work = next(search)
+    log.advance_log_start(2000)
+    log.delete_old_segments(NOW_MS)
+    work = search.send(work())
+    with pytest.raises(StopIteration) as end:
+        search.send(work())
+    assert end.value.value[:2] == (NOW_MS + 1, 2000)
+
+
+def test_a_segment_that_is_cut_while_somebody_looks_into_it_is_not_called_corrupt() -> None:
+    log = open_log(new_disk(), topic_settings(internal_segment_bytes=1_000_000, max_message_bytes=1_000_000))
+    for number in range(2):
+        lead(log, batch([b"v"] * 2000, timestamp_ms=NOW_MS + number))
+    search = log.search_timestamp(NOW_MS + 1)
+    work = next(search)
+    found = work()
+    log.truncate_to(2000, NOW_MS)
+    with pytest.raises(StopIteration) as end:
+        search.send(found)
+    assert end.value.value is None

@@ -23,6 +23,7 @@ from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.errors import LogError
 from barnabas.storage.leader_epochs import NO_EPOCH_END, EpochEnd
 from barnabas.storage.log import Appended, PartitionLog, TimestampAndOffset
+from barnabas.storage.searching import Search, run_here
 from barnabas.storage.segment import FileRange
 from barnabas.storage.validation import PreparedAppend
 
@@ -370,6 +371,12 @@ class Partition:
 
         All fields are -1 if there is no such record that the reader may see.
         """
+        return run_here(self.search_timestamp(timestamp_ms, isolation, leader_epoch))
+
+    def search_timestamp(
+        self, timestamp_ms: int, isolation: Isolation, leader_epoch: int = NO_EPOCH
+    ) -> Search[TimestampAndOffset]:
+        """The same for those who have what is costly done elsewhere."""
         log = self.led_log(leader_epoch)
         if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
             epoch = log.epochs.epoch_for_offset(log.log_start_offset)
@@ -383,9 +390,8 @@ class Partition:
             if is_behind:
                 raise self._not_available(log)
             return TimestampAndOffset(NO_TIMESTAMP_MS, bound, self.leader_epoch)
-        found = (
-            log.offset_of_max_timestamp() if timestamp_ms == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp_ms)
-        )
+        is_max = timestamp_ms == MAX_TIMESTAMP
+        found = yield from log.search_max_timestamp() if is_max else log.search_timestamp(timestamp_ms)
         if found is None or found.offset < bound:
             return found or _NOWHERE
         if is_behind:

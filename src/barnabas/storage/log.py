@@ -13,10 +13,11 @@ in. Nothing here may be called from two threads at once; what blocks is handed o
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import wraps
 from random import Random
-from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, check
@@ -31,6 +32,7 @@ from barnabas.storage.passing_trouble import PassingTrouble
 from barnabas.storage.producer_snapshot import ProducerSnapshots
 from barnabas.storage.producer_state import CompletedTransaction, ProducerStates
 from barnabas.storage.retention import count_expired
+from barnabas.storage.searching import Search, run_here
 from barnabas.storage.segment import DELETED_SUFFIX, SWAP_SUFFIX, FileRange, Segment
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import PreparedAppend
@@ -435,26 +437,54 @@ class PartitionLog:
                     if isinstance(entry, BatchView):
                         yield entry
 
-    @_reports_failures
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record that is not older than `timestamp_ms`."""
-        for segment in self._segments:
-            found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
+        return run_here(self.search_timestamp(timestamp_ms))
+
+    def search_timestamp(self, timestamp_ms: int) -> Search[TimestampAndOffset | None]:
+        segments = deque(self._segments)
+        while segments:
+            segment = segments.popleft()
+            found = yield from self._search_in(segment, segment.find_timestamp(timestamp_ms, self.log_start_offset))
             if found is not None:
                 return self._with_epoch(*found)
+            if segment not in self._segments:
+                # It went while it was looked into; what it held may be in another.
+                segments = deque(self._segments)
         return None
 
-    @_reports_failures
+    def _search_in(self, segment: Segment, search: Search[T]) -> Search[T | None]:
+        """What is in a segment; nothing if it goes meanwhile, or is cut."""
+        cut_count = segment.cut_count
+        outcome: Any = None
+        while segment in self._segments and segment.cut_count == cut_count:
+            try:
+                work = search.send(outcome)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            except OSError as failure:
+                raise self.failed(failure) from failure
+            outcome = yield work
+        return None
+
     def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
         """The first record with the highest timestamp of all."""
+        return run_here(self.search_max_timestamp())
+
+    def search_max_timestamp(self) -> Search[TimestampAndOffset | None]:
         best: tuple[int, int] | None = None
-        for segment in sorted(self._segments, key=lambda segment: segment.max_timestamp[0], reverse=True):
+        for segment in self._youngest_first():
             if best is not None and segment.max_timestamp[0] <= best[0]:
                 break
-            found = segment.find_max_timestamp(self.log_start_offset)
+            found = yield from self._search_in(segment, segment.find_max_timestamp(self.log_start_offset))
             if found is not None and (best is None or found[0] > best[0]):
                 best = found
         return None if best is None else self._with_epoch(*best)
+
+    @_reports_failures
+    def _youngest_first(self) -> list[Segment]:
+        return sorted(self._segments, key=lambda segment: segment.max_timestamp[0], reverse=True)
 
     def _with_epoch(self, timestamp_ms: int, offset: int) -> TimestampAndOffset:
         epoch = self.epochs.epoch_for_offset(offset)

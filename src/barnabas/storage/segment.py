@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import RemoteProtocolError
-from barnabas.records._kernel.decode import Record
 from barnabas.records._kernel.scan import covers_offset, find_offset, find_timestamp
 from barnabas.records.batch import HEADER, BatchView
 from barnabas.records.legacy import LegacyMessage
@@ -24,6 +24,7 @@ from barnabas.storage.aborted import AbortedTransactions
 from barnabas.storage.errors import CorruptLogError
 from barnabas.storage.files import File, FileSystem, join
 from barnabas.storage.indexes import MAX_RELATIVE_OFFSET, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from barnabas.storage.searching import Search
 
 _log = logging.getLogger("barnabas.storage")
 
@@ -46,12 +47,31 @@ _MAGIC_AT: Final = 16
 _MAX_MAGIC: Final = 2
 _LOOK_BYTES: Final = 4096 + _HEADER_BYTES
 _RECENT_BATCHES: Final = 16
+# Looking through more records takes too long where others wait, and so may unpacking compressed ones.
+_FEW_RECORDS: Final = 1000
 # How much of a file is read at once when all of it must be read.
 SCAN_BYTES: Final = 1024 * 1024
 
 
 def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
+
+
+def _first_not_older(timestamp_ms: int, from_offset: int, entry: Entry) -> tuple[int, int] | None:
+    for record in entry.records(from_offset):
+        if record.timestamp_ms >= timestamp_ms:
+            return record.timestamp_ms, record.offset
+    return None
+
+
+def _first_youngest(than_ms: int, from_offset: int, entry: Entry) -> tuple[int, int] | None:
+    """The first record with the highest timestamp, if that is above `than_ms`."""
+    best: tuple[int, int] | None = None
+    for record in entry.records(from_offset):
+        if record.timestamp_ms > than_ms:
+            than_ms = record.timestamp_ms
+            best = record.timestamp_ms, record.offset
+    return best
 
 
 class FileRange(NamedTuple):
@@ -457,7 +477,7 @@ class Segment:
         base_offset, _, leader_epoch, _, _, _, last_offset_delta, *_ = HEADER.unpack(header)
         return BatchPlace(base_offset, base_offset + last_offset_delta, leader_epoch)
 
-    def find_timestamp(self, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:
+    def find_timestamp(self, timestamp_ms: int, from_offset: int) -> Search[tuple[int, int] | None]:
         """The timestamp and offset of the first record from `from_offset` on that is not older than `timestamp_ms`."""
         if self.max_timestamp[0] < timestamp_ms:
             return None
@@ -473,40 +493,47 @@ class Segment:
             except RemoteProtocolError as error:
                 raise CorruptLogError(self.file.path, position, str(error)) from None
             if size_bytes:
-                for record in self._records_at(position + step, from_offset):
-                    if record.timestamp_ms >= timestamp_ms:
-                        return record.timestamp_ms, record.offset
+                found = yield from self._look_at(position + step, partial(_first_not_older, timestamp_ms, from_offset))
+                if found is not None:
+                    return found
                 step += size_bytes
             elif not step:
                 raise CorruptLogError(self.file.path, position, "the file ends within a header")
             position += step
         return None
 
-    def find_max_timestamp(self, from_offset: int) -> tuple[int, int] | None:
+    def find_max_timestamp(self, from_offset: int) -> Search[tuple[int, int] | None]:
         """The highest timestamp from `from_offset` on, and the offset of the first record that has it."""
         timestamp_ms, batch_end = self.max_timestamp
         location = self.locate(max(batch_end, from_offset))
         if timestamp_ms < 0 or location is None:
             return None
         if location.last_offset == batch_end:
-            for record in self._records_at(location.position, from_offset):
-                if record.timestamp_ms == timestamp_ms:
-                    return timestamp_ms, record.offset
+            youngest = yield from self._look_at(location.position, partial(_first_not_older, timestamp_ms, from_offset))
+            if youngest is not None and youngest[0] == timestamp_ms:
+                return youngest
         # The youngest record is deleted, although its segment is still there.
         best: tuple[int, int] | None = None
         for position, entry in self.positioned_entries(location.position):
-            if entry.max_timestamp_ms > (_NO_TIMESTAMP_MS if best is None else best[0]):
-                for record in self._records_at(position, from_offset):
-                    if record.timestamp_ms > (_NO_TIMESTAMP_MS if best is None else best[0]):
-                        best = record.timestamp_ms, record.offset
+            least_ms = _NO_TIMESTAMP_MS if best is None else best[0]
+            if entry.max_timestamp_ms > least_ms:
+                best = (yield from self._look_at(position, partial(_first_youngest, least_ms, from_offset))) or best
         return best
 
-    def _records_at(self, position: int, from_offset: int) -> Iterator[Record]:
-        """The records of the batch at a position, from `from_offset` on."""
-        try:
-            yield from next(self.entries(position)).records(from_offset)
-        except RemoteProtocolError as error:
-            raise CorruptLogError(self.file.path, position, str(error)) from None
+    def _look_at(
+        self, position: int, look: Callable[[Entry], tuple[int, int] | None]
+    ) -> Search[tuple[int, int] | None]:
+        """What `look` finds among the records of the batch at a position, of which there may be millions."""
+        entry = next(self.entries(position))
+
+        def work() -> tuple[int, int] | None:
+            try:
+                return look(entry)
+            except RemoteProtocolError as error:
+                raise CorruptLogError(self.file.path, position, str(error)) from None
+
+        is_small = isinstance(entry, BatchView) and not entry.codec and entry.record_count <= _FEW_RECORDS
+        return work() if is_small else (yield work)
 
     # Changing
 

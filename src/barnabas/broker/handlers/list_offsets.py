@@ -7,12 +7,12 @@ Special timestamps came with versions: -3 with v7, -4 with v8, -5 with v9, -6 wi
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps
+from barnabas.broker.turns import Steps, awaited
 from barnabas.replication.partition import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -21,6 +21,8 @@ from barnabas.replication.partition import (
     Isolation,
 )
 from barnabas.storage.errors import LogError
+from barnabas.storage.log import TimestampAndOffset
+from barnabas.storage.searching import Search
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -62,7 +64,7 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
                     continue
                 answer = _error(each, ErrorCode.INVALID_REQUEST)
             else:
-                answer = _look_up(services, context, topic.name, each, isolation)
+                answer = yield from _look_up(services, context, topic.name, each, isolation)
             answers.append(answer)
             yield None
         yield None
@@ -72,7 +74,7 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
 
 def _look_up(
     services: Services, context: RequestContext, topic: str, asked: ListOffsetsPartition, isolation: Isolation
-) -> ListOffsetsPartitionResponse:
+) -> Steps[ListOffsetsPartitionResponse]:
     timestamp_ms = asked.timestamp
     if timestamp_ms < EARLIEST_PENDING_UPLOAD or context.version < _FIRST_VERSIONS.get(timestamp_ms, 0):
         return _error(asked, ErrorCode.UNSUPPORTED_VERSION)
@@ -81,7 +83,8 @@ def _look_up(
     if partition is None:
         return _error(asked, services.partitions.why_missing(services.metadata.image, key))
     try:
-        found = partition.offset_for_timestamp(timestamp_ms, isolation, asked.current_leader_epoch)
+        search = partition.search_timestamp(timestamp_ms, isolation, asked.current_leader_epoch)
+        found = yield from _with_help(services, search)
     except LogError as failure:
         services.partitions.log_failed(partition, failure)
         code = failure.code
@@ -95,6 +98,17 @@ def _look_up(
         # Before v4 there is no field for it.
         leader_epoch=found.leader_epoch if context.version >= 4 else -1,
     )
+
+
+def _with_help(services: Services, search: Search[TimestampAndOffset]) -> Steps[TimestampAndOffset]:
+    """The outcome of a search whose costly parts are done away from the loop."""
+    outcome: Any = None
+    try:
+        while True:
+            outcome = yield from awaited(services.runtime.offload(search.send(outcome)))
+    except StopIteration as end:
+        found: TimestampAndOffset = end.value
+        return found
 
 
 def _error(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
