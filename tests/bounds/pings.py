@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnabas.base.ids import Uuid
-from barnabas.broker.handlers import all_handlers
+from barnabas.broker.handlers import broker_handlers
 from barnabas.cli.output import say
 from barnabas.wire import Request, api, decode_response, encode_request, frame_parts
 from barnabas.wire.message import Listeners
@@ -160,7 +160,7 @@ def wait_beside(node: Node, request: Request, version: int) -> Waited:
 
 def worst_requests(known: Known, count: int) -> Iterator[tuple[str, Request, int]]:
     """For each API the request with the most elements in its outermost array; and one small one with a large answer."""
-    for module in all_handlers():
+    for module in broker_handlers():
         served = api(module.API_KEY)
         version = served.served.high
         if served.listeners & Listeners.BROKER:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers import all_handlers
+from barnabas.broker.handlers import broker_handlers
 from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.network import Link
 from barnabas.testing.sim.world import World
@@ -31,7 +31,7 @@ MOST_CALLS_IN_A_TURN = 25_000
 MOST_CALLS_PER_BYTE = 24
 CALLS_OF_ANY_REQUEST = 20_000
 
-SERVED = [served for module in all_handlers() if (served := api(module.API_KEY)).listeners & Listeners.BROKER]
+SERVED = [served for module in broker_handlers() if (served := api(module.API_KEY)).listeners & Listeners.BROKER]
 
 
 async def prepared(client: ScriptedClient, name: str) -> Known:

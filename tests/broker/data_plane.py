@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.context import AllowEverything, NoQuotas, RequestContext
+from barnabas.broker.context import NoQuotas
 from barnabas.broker.fetching import WaitingFetches
 from barnabas.broker.partitions import PartitionSet
 from barnabas.broker.producer_ids import ProducerIdPool
@@ -22,6 +22,7 @@ from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.topic_settings import effective_topic_settings
 from barnabas.broker.turns import Turns
+from barnabas.metadata.authorizer import AllowEverything, Caller
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import (
     BrokerEndpointImage,
@@ -32,7 +33,6 @@ from barnabas.metadata.image import (
     ResourceType,
     TopicImage,
 )
-from barnabas.net import Connection
 from barnabas.records import BatchBuilder, BatchView, Codec, TransactionMarker, build_marker, iter_batches
 from barnabas.replication.fetch_sessions import FetchSessionCache
 from barnabas.replication.partition import Partition
@@ -44,6 +44,7 @@ from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.runtime import EPOCH_MS, SimulatedRuntime
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
@@ -52,7 +53,7 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.broker.connections import FakeConnection, handled, over_the_wire
+from tests.broker.connections import FakeConnection, call, context_of, over_the_wire
 
 NODE = 1
 T = TypeVar("T")
@@ -98,16 +99,16 @@ class DataPlane:
             authorizer=AllowEverything(),
             quotas=NoQuotas(),
             controller=nothing,
-            quorum=nothing,
             partitions=self.partitions,
             fetch_sessions=FetchSessionCache(
                 self.settings.max_incremental_fetch_session_cache_slots, runtime.randomness
             ),
             waiting_fetches=WaitingFetches(),
             groups=nothing,
-            producer_ids=ProducerIdPool(self.allocate),
+            producer_ids=ProducerIdPool(cast(Any, self), NODE, lambda: 7),
+            auto_topic_creation=nothing,
             endpoints={},
-            advertised=lambda listener: [],
+            advertised=list,
             turns=Turns(),
             response_room=lambda: self.room_bytes,
         )
@@ -117,9 +118,11 @@ class DataPlane:
     def _settings_of(self, image: ClusterImage, topic: str) -> TopicSettings:
         return effective_topic_settings(self.settings, image, topic)
 
-    async def allocate(self) -> tuple[int, int]:
+    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+        """The controller, which is only asked for producer ids."""
+        assert isinstance(request, AllocateProducerIdsRequest)
         self.blocks += 1
-        return 1000 * (self.blocks - 1), 1000
+        return AllocateProducerIdsResponse(producer_id_start=1000 * (self.blocks - 1), producer_id_len=1000)
 
     @property
     def now_ms(self) -> int:
@@ -201,13 +204,13 @@ class DataPlane:
         handler = import_module(f"barnabas.broker.handlers.{key.name.lower()}")
         # A frame of its own, which the node may write into.
         received = type(request).decode(memoryview(bytearray(request.encode(version))), version)
-        context = RequestContext(key, version, 1, client_id, cast(Connection, connection or self.connection))
+        context = context_of(key, version, connection or self.connection, client_id)
 
-        async def call() -> Any:
-            answer = handled(handler.handle(self.services, context, received), connection or self.connection)
+        async def calling() -> Any:
+            answer = call(handler, self.services, context, received, connection or self.connection)
             return [answer if answer is None or isinstance(answer, Response) else asyncio.ensure_future(answer)]
 
-        [answer] = self.run(call())
+        [answer] = self.run(calling())
         return over_the_wire(answer, version) if isinstance(answer, Response) else answer
 
     def ask(self, request: Request, version: int | None = None, **how: Any) -> Any:

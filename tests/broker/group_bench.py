@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
-from barnabas.broker.context import AllowEverything, RequestContext
+from barnabas.broker.context import RequestContext
 from barnabas.broker.groups import GroupService
 from barnabas.broker.refused_transactions import RefusedTransactions
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import BrokerEndpointImage, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
@@ -24,7 +25,7 @@ from barnabas.storage.errors import LogError
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.runtime import SimulatedRuntime
 from barnabas.wire.apis import ApiKey
-from tests.broker.connections import FakeConnection, handled, over_the_wire
+from tests.broker.connections import FakeConnection, call, context_of, over_the_wire
 
 T = TypeVar("T")
 NODE_ID = 1
@@ -124,7 +125,7 @@ class ServiceBench:
             settings=self.settings,
             authorizer=AllowEverything(),
             refused_transactions=RefusedTransactions(),
-            controller=SimpleNamespace(create_missing_topics=self.to_create.extend),
+            auto_topic_creation=SimpleNamespace(create_topics=lambda names, _: self.to_create.extend(names)),
         )
 
     def apply(self, image: ClusterImage, **delta: Any) -> None:
@@ -143,14 +144,12 @@ class ServiceBench:
         assert not any(isinstance(each, ErrorCode) for each in self.groups.list_groups([], []))
 
     def context(self, key: ApiKey, version: int, client_id: str = "app") -> RequestContext:
-        connection: Any = FakeConnection()
-        return RequestContext(key, version, 1, client_id, connection)
+        return context_of(key, version, FakeConnection(), client_id)
 
     async def call(self, handler: Any, request: Any, version: int) -> Any:
         """Ask a handler as the router does; the answer went over the wire."""
         context = self.context(handler.API_KEY, version)
-        connection: Any = context.connection
-        answer = handled(handler.handle(self.services, context, over_the_wire(request, version)), connection)
+        answer = call(handler, self.services, context, over_the_wire(request, version), FakeConnection())
         while isinstance(answer, asyncio.Future):
             answer = await answer
         return over_the_wire(answer, version)

@@ -10,13 +10,13 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.config_resources import controller_options, effective_settings
-from barnabas.broker.context import Operation
 from barnabas.broker.handlers import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
     list_config_resources,
 )
+from barnabas.metadata.authorizer import Operation
 from barnabas.metadata.configs import ConfigOperation
 from barnabas.metadata.image import ClusterImage, ConfigResource
 from barnabas.metadata.options import ConfigSource

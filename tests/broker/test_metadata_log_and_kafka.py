@@ -17,9 +17,9 @@ from barnabas.base.ids import Uuid
 from barnabas.broker.formatting import format_directories, read_identity
 from barnabas.broker.metadata_log import read_quorum_state
 from barnabas.broker.metadata_snapshots import find_snapshots, read_snapshot_file
+from barnabas.metadata.batches import decode_values
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.replay import ImageBuilder
-from barnabas.metadata.snapshot import image_records
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.wire.stored.cluster_metadata import (
     BrokerEndpoint,
@@ -53,14 +53,14 @@ class OurTurn:
         await self.running.start()
         await self.running.commit(*records)
         if snapshot:
-            await self.running.quorum.take_snapshot(list(image_records(self.image())))
-        await self.running.quorum.stop()
+            await self.running.take_snapshot()
+        await self.running.stop()
 
     def image(self) -> ClusterImage:
         builder = ImageBuilder(ClusterImage())
         for snapshot in self.running.owner.snapshots:
             path = f"{self.data}/__cluster_metadata-0/{snapshot.file_name}"
-            for record in read_snapshot_file(FILES, path).records():
+            for record in decode_values(read_snapshot_file(FILES, path).values):
                 builder.replay(record)
         for record in flat(self.running.owner.told):
             builder.replay(record)

@@ -214,7 +214,7 @@ def test_a_change_that_takes_too_long_is_told_as_late_and_may_still_happen() -> 
 
         async def story() -> None:
             node, client = await with_topic(world)
-            log = inside(node).services.quorum.log
+            log = inside(node).quorum.log
             begin_sync, log.begin_sync = log.begin_sync, lambda: None  # type: ignore[method-assign]
             began_s = now_s()
             growth = CreatePartitionsTopic(name="t", count=2, assignments=None)

@@ -15,10 +15,12 @@ from typing import Final, NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.base.steps import at_once
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, spent
+from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.net import Connection
 from barnabas.replication.fetch_sessions import SessionFetch, WantedPartition, replica_of
 from barnabas.replication.partition import Isolation, Partition, PartitionError, PartitionRead
 from barnabas.replication.waiting import FetchWait
@@ -123,6 +125,7 @@ class Fetch:
     """One request of one client."""
 
     __slots__ = (
+        "_connection",
         "_context",
         "_done",
         "_endpoints",
@@ -142,9 +145,15 @@ class Fetch:
     )
 
     def __init__(
-        self, services: Services, context: RequestContext, request: FetchRequest, session: SessionFetch
+        self,
+        services: Services,
+        context: RequestContext,
+        request: FetchRequest,
+        connection: Connection,
+        session: SessionFetch,
     ) -> None:
         self._services = services
+        self._connection = connection
         self._context = context
         self._request = request
         self._session = session
@@ -271,7 +280,7 @@ class Fetch:
         self._done: asyncio.Future[FetchResponse] = self._loop.create_future()
         self._wait = FetchWait(self._isolation, self._on_ready)
         self._timers.append(self._loop.call_later(self._request.max_wait_ms / 1000, self.answer_now))
-        self._unpark = self._context.connection.park(self._done.cancel)
+        self._unpark = self._connection.park(self._done.cancel)
         self._services.waiting_fetches.add(self)
         self._done.add_done_callback(self._stop_waiting)
         self._wait_on(look)
@@ -292,7 +301,7 @@ class Fetch:
             return
         self._is_looking = True
         if self._is_large:
-            connection = self._context.connection
+            connection = self._connection
             self._services.turns.start(connection, self._look(), lambda look, _: self._looked(look), self._failed)
             return
         try:
@@ -330,7 +339,7 @@ class Fetch:
         answer = self._respond(look)
         if isinstance(answer, FetchResponse):
             # It leaves in a later turn of the loop; others that look before that must know of it.
-            self._context.connection.expect_response(look.size_bytes)
+            self._connection.expect_response(look.size_bytes)
             self._done.set_result(answer)
         else:
             for timer in self._timers:
@@ -339,7 +348,7 @@ class Fetch:
 
     async def _answered(self, answer: Awaitable[FetchResponse] | Steps[FetchAnswer]) -> FetchResponse:
         if isinstance(answer, Generator):
-            outcome = await self._services.turns.future(self._context.connection, answer)
+            outcome = await self._services.turns.future(self._connection, answer)
             return outcome if isinstance(outcome, FetchResponse) else await outcome
         return await answer
 
@@ -370,7 +379,7 @@ class Fetch:
         buffers: list[Buffer | None] = []
         is_cold = False
         if look.size_bytes > _FEW_BYTES:
-            self._context.connection.expect_response(look.size_bytes)
+            self._connection.expect_response(look.size_bytes)
         for _, partition, outcome in look.found:
             yield None
             buffer: Buffer | None = None
@@ -385,7 +394,7 @@ class Fetch:
         if not is_cold:
             return (yield from self._response(look, buffers))
         if look.size_bytes <= _FEW_BYTES:
-            self._context.connection.expect_response(look.size_bytes)
+            self._connection.expect_response(look.size_bytes)
         return self._respond_cold(look, buffers)
 
     async def _respond_cold(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
@@ -399,7 +408,7 @@ class Fetch:
                 except (OSError, LogError) as failure:
                     outcome = self._read_failure(wanted, partition, log, outcome.range, failure)
                     look.found[place] = _Found(wanted, partition, outcome)
-        return await self._services.turns.future(self._context.connection, self._response(look, buffers))
+        return await self._services.turns.future(self._connection, self._response(look, buffers))
 
     def _read_failure(
         self,

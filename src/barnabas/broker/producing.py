@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.metadata.topic_names import is_internal
+from barnabas.net import Connection
 from barnabas.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
 from barnabas.records.compression import Codec, DecompressionLimitError
 from barnabas.replication.fetch_sessions import PartitionKey
@@ -86,6 +88,7 @@ class Produce:
     """One request on its way."""
 
     __slots__ = (
+        "connection",
         "context",
         "costly",
         "endpoints",
@@ -98,8 +101,11 @@ class Produce:
         "waits_for_all",
     )
 
-    def __init__(self, services: Services, context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(
+        self, services: Services, context: RequestContext, request: ProduceRequest, connection: Connection
+    ) -> None:
         self.services = services
+        self.connection = connection
         self.context = context
         self.request = request
         self.index = services.partitions.index
@@ -276,7 +282,7 @@ class Produce:
             wait.stop()
             forget_client()
 
-        forget_client = self.context.connection.on_close(on_client_gone)
+        forget_client = self.connection.on_close(on_client_gone)
 
         done.add_done_callback(clean_up)
         return done
@@ -287,7 +293,7 @@ class Produce:
         if not self.request.acks:
             if self.error_count:
                 # There is no other way to tell: the client finds the leader anew when it comes back.
-                self.context.connection.close(f"{self.error_count} partitions of a request with acks=0 failed")
+                self.connection.close(f"{self.error_count} partitions of a request with acks=0 failed")
             return None
         if self.endpoints:
             response.node_endpoints = list(self.endpoints.values())

@@ -244,10 +244,17 @@ def settled(answer: Any) -> Steps[Any]:
 def awaited(answer: Awaitable[T]) -> Steps[T]:
     """What others do, once it is done."""
     deciding = asyncio.ensure_future(answer)
+    # If whoever asked is gone by then, nobody else hears of a failure, and nobody need.
+    deciding.add_done_callback(_heard)
     yield deciding
     if deciding.cancelled():
         raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, "what the request waited for was given up")
     return deciding.result()
+
+
+def _heard(answer: asyncio.Future[Any]) -> None:
+    if not answer.cancelled():
+        answer.exception()
 
 
 def spent(items: int) -> Steps[None]:

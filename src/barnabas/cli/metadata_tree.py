@@ -13,11 +13,12 @@ from typing import Any, Final
 from barnabas._version import package_version
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.formatting import RELEASES
-from barnabas.broker.metadata_snapshots import SnapshotId, find_snapshots
+from barnabas.broker.metadata_snapshots import find_snapshots
 from barnabas.cli.dump_log import entries
-from barnabas.metadata.batches import DecodedBatch, TransactionReader, decode_batch
+from barnabas.metadata.batches import LogBatch, decode_values, read_batch
 from barnabas.metadata.features import METADATA_VERSION
 from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionImage, ResourceType, TopicImage
+from barnabas.metadata.quorum import SnapshotId
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.records.batch import BatchView
 from barnabas.storage.real_files import RealFileSystem
@@ -49,10 +50,10 @@ def load_image(files: list[Path]) -> tuple[ClusterImage, int]:
     position = (-1, -1, 0)
     for path in files:
         snapshot = SnapshotId.parse(path.name)
-        for change in _changes(path, position[0] + 1 if snapshot is None and position[0] >= 0 else 0):
-            for record in change.records:
+        for change in _batches(path, position[0] + 1 if snapshot is None and position[0] >= 0 else 0):
+            for record in decode_values(change.values, None if snapshot else change.base_offset):
                 builder.replay(record)
-            if change.records or snapshot is None:
+            if (change.values or snapshot is None) and not builder.in_transaction:
                 position = (change.last_offset, change.epoch, change.append_time_ms)
         if snapshot is not None:
             position = (snapshot.end_offset - 1, snapshot.epoch, position[2])
@@ -74,13 +75,10 @@ def files_of(directory: Path) -> list[Path]:
     return [directory / snapshots[-1].file_name, *segments[following[-1] if following else 0 :]]
 
 
-def _changes(path: Path, from_offset: int) -> Iterator[DecodedBatch]:
-    reader = TransactionReader()
+def _batches(path: Path, from_offset: int) -> Iterator[LogBatch]:
     for _, entry in entries(path):
         if isinstance(entry, BatchView) and entry.base_offset >= from_offset:
-            change = reader.feed(decode_batch(entry))
-            if change is not None:
-                yield change
+            yield read_batch(entry)
 
 
 def image_tree(image: ClusterImage, time_ms: int) -> Tree:

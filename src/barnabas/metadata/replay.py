@@ -87,6 +87,11 @@ class ImageBuilder:
         else:
             self._apply(record)
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a metadata transaction has begun and not ended: its records do not count yet."""
+        return self._pending is not None
+
     def build(self, offset: int, epoch: int) -> ClusterImage:
         """The image as of the record at `offset`, which the leader of `epoch` wrote."""
         for name, partitions in self._open.items():

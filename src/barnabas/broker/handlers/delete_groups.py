@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, once_each, settled
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.metadata.topic_names import is_internal
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey

@@ -22,10 +22,11 @@ from barnabas.broker.config_resources import (
     resolved_topic_defaults,
     told_synonyms,
 )
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
-from barnabas.broker.services import Services
+from barnabas.broker.context import RequestContext
+from barnabas.broker.services import CommonServices
 from barnabas.broker.settings import BROKER_SETTINGS
 from barnabas.broker.turns import Room, Steps, each_of
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
 from barnabas.metadata.image import ResourceType
 from barnabas.metadata.options import ConfigSource
 from barnabas.metadata.topic_names import what_is_wrong_with_name
@@ -61,7 +62,7 @@ _REFUSAL_BYTES: Final = 256
 
 
 def handle(
-    services: Services, context: RequestContext, request: DescribeConfigsRequest
+    services: CommonServices, context: RequestContext, request: DescribeConfigsRequest
 ) -> Steps[DescribeConfigsResponse]:
     description = _Description(services, request)
     resources = yield from _once_each(request.resources)
@@ -98,7 +99,7 @@ def _once_each(resources: list[DescribeConfigsResource]) -> Steps[list[DescribeC
     return list(found.values())
 
 
-def _check_allowed(services: Services, context: RequestContext, asked: DescribeConfigsResource) -> None:
+def _check_allowed(services: CommonServices, context: RequestContext, asked: DescribeConfigsResource) -> None:
     is_topic = asked.resource_type == ResourceType.TOPIC
     resource, name = (Resource.TOPIC, asked.resource_name) if is_topic else (Resource.CLUSTER, CLUSTER_NAME)
     if not services.authorizer.is_allowed(context, Operation.DESCRIBE_CONFIGS, resource, name):
@@ -109,7 +110,7 @@ def _check_allowed(services: Services, context: RequestContext, asked: DescribeC
 class _Description:
     """What one request wants to know."""
 
-    def __init__(self, services: Services, request: DescribeConfigsRequest) -> None:
+    def __init__(self, services: CommonServices, request: DescribeConfigsRequest) -> None:
         self.static = services.settings.as_loaded
         self.image = services.metadata.image
         self.node_id = services.node_id

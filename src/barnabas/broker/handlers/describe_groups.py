@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource, authorized_operations
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of, once_each
 from barnabas.coordinator.describe import describe_failed
+from barnabas.metadata.authorizer import Operation, Resource, authorized_operations
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 

@@ -9,9 +9,10 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
 from barnabas.storage.directories import LogDirectory
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_log_dirs import (

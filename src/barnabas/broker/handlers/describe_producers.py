@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.metadata.topic_names import what_is_wrong_with_name
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey

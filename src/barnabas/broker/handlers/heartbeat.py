@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 

@@ -10,9 +10,10 @@ from collections import Counter
 from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, awaited
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.replication.partition import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,

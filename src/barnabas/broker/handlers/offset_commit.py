@@ -12,9 +12,10 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, settled, spent
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,

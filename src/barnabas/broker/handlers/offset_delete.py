@@ -6,9 +6,10 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, settled, spent
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_delete import (
     OffsetDeleteRequest,

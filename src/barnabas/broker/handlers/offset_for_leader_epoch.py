@@ -6,9 +6,10 @@ Consumers find out with it whether the log was cut below their position.
 from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_for_leader_epoch import (

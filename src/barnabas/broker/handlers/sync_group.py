@@ -7,9 +7,11 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.answers import parked
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.coordinator.responses import sync_failed
+from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -22,11 +24,11 @@ _FIRST_WITH_PROTOCOL = 5
 
 
 def handle(
-    services: Services, context: RequestContext, request: SyncGroupRequest
+    services: Services, context: RequestContext, request: SyncGroupRequest, connection: Connection
 ) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
     is_protocol_missing = request.protocol_type is None or request.protocol_name is None
     if context.version >= _FIRST_WITH_PROTOCOL and is_protocol_missing:
         return sync_failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
         return sync_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return parked(services.groups.sync(request), context.connection)
+    return parked(services.groups.sync(request), connection)

@@ -1,62 +1,48 @@
-"""From committed metadata records to a node that acts by them.
+"""From committed metadata to a broker that acts by it.
 
-Two images are kept apart. `committed` follows the log batch by batch. The node answers by another one, the applied: it
-moves on only when the partitions, settings and groups that it speaks of are in place.
+Two images are kept apart. The loader's follows the log batch by batch. The broker answers by another one, the applied:
+it moves on only when the partitions, settings and groups that it speaks of are in place.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
-from barnabas.broker.metadata_snapshots import SnapshotId
-from barnabas.metadata.committer import CommittedBatch
 from barnabas.metadata.delta import ClusterDelta, everything
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.replay import ImageBuilder
-from barnabas.metadata.snapshot import image_records
-from barnabas.wire.stored.cluster_metadata import MetadataRecord
+from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
+from barnabas.metadata.quorum import LeaderAndEpoch
 
 Apply = Callable[[ClusterImage, ClusterDelta], Awaitable[None]]
 
 
-class MetadataPublisher:
-    """Makes images of batches and has them applied, one after the other, once `start` was called."""
+class BrokerMetadataPublisher:
+    """Has images applied, one after the other, once `start` was called."""
 
-    def __init__(self, apply: Apply, on_failure: Callable[[BaseException], None]) -> None:
-        self.committed = ClusterImage()
+    def __init__(self, loader: MetadataLoader, apply: Apply, on_failure: Callable[[BaseException], None]) -> None:
+        self._loader = loader
         self._apply = apply
         self._on_failure = on_failure
-        self._to_apply: deque[tuple[ClusterImage, ClusterDelta]] = deque()
+        self._to_apply: deque[MetadataUpdate] = deque()
         self._is_applying = False
         self._task: asyncio.Task[None] | None = None
         self._applied_offset = -1
         self._is_over = False
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
 
-    # What the metadata log calls
+    # What the loader calls
 
-    def on_snapshot(self, records: Iterator[MetadataRecord], snapshot: SnapshotId, _: int) -> None:
-        builder = ImageBuilder(ClusterImage())
-        for record in records:
-            builder.replay(record)
-        self.committed = builder.build(snapshot.end_offset - 1, snapshot.epoch)
-
-    def on_commit(self, batch: CommittedBatch) -> None:
-        builder = ImageBuilder(self.committed)
-        for record in batch.records:
-            builder.replay(record)
-        self.committed = builder.build(batch.last_offset, batch.epoch)
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
         if self._is_applying:
-            self._to_apply.append((self.committed, builder.delta))
+            self._to_apply.append(update)
             if self._task is None:
                 self._task = asyncio.get_running_loop().create_task(self._apply_all(), name="apply metadata")
                 self._task.add_done_callback(self._done)
 
-    def state_records(self) -> Iterator[MetadataRecord]:
-        """The whole committed state, for a snapshot."""
-        return image_records(self.committed)
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        pass
 
     async def until_applied(self, offset: int) -> bool:
         """Wait until what the log says up to `offset` was done; False if it will not be."""
@@ -69,17 +55,17 @@ class MetadataPublisher:
     # Applying
 
     async def start(self) -> None:
-        """Apply what was committed by now as a whole; from here on each batch is applied as it comes."""
+        """Apply what was committed by now as a whole; from here on each change is applied as it comes."""
         self._is_applying = True
-        image = self.committed
+        image = self._loader.publish_to(self)
         await self._apply(image, everything(image))
         self._note_applied(image.offset)
 
     async def _apply_all(self) -> None:
         while self._to_apply:
-            image, delta = self._to_apply.popleft()
-            await self._apply(image, delta)
-            self._note_applied(image.offset)
+            update = self._to_apply.popleft()
+            await self._apply(update.image, update.delta)
+            self._note_applied(update.image.offset)
         # Here, not when the loop tells of the end: what is committed before that would wait for the next batch.
         self._task = None
 
