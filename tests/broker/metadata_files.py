@@ -115,7 +115,7 @@ class RunningQuorum:
             files=self.files,
             runtime=self.runtime,
             router=Router([], Turns()),
-            endpoints={},
+            endpoints={"CONTROLLER": ("127.0.0.1", 9093)},
         )
         self.server.start()
         if takes_snapshots:
