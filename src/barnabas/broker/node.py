@@ -195,7 +195,9 @@ class Node:
         settings, runtime = self._static_settings, self._runtime
         effective = effective_settings(settings, publisher.committed, identity.node_id)
         options = controller_options(settings, identity.cluster_id, publisher.committed)
-        gateway = ControllerGateway(Controller(publisher.committed, options, runtime.randomness), quorum, runtime.clock)
+        controller = Controller(publisher.committed, options, runtime.randomness)
+        publisher.decided = controller.decided
+        gateway = ControllerGateway(controller, quorum, runtime.clock)
         partitions = PartitionSet(identity.node_id, logs, self._topic_settings)
         return Services(
             settings=effective,

@@ -19,6 +19,8 @@ from barnabas.metadata.snapshot import image_records
 from barnabas.wire.stored.cluster_metadata import MetadataRecord
 
 Apply = Callable[[ClusterImage, ClusterDelta], Awaitable[None]]
+#: What a batch makes of an image, if a controller in this process has found out already.
+Decided = Callable[[ClusterImage, CommittedBatch], tuple[ClusterImage, ClusterDelta] | None]
 
 
 class MetadataPublisher:
@@ -28,6 +30,8 @@ class MetadataPublisher:
         self.committed = ClusterImage()
         self._apply = apply
         self._on_failure = on_failure
+        #: Set where the controller is in this process; a broker without one makes all images itself.
+        self.decided: Decided | None = None
         self._to_apply: deque[tuple[ClusterImage, ClusterDelta]] = deque()
         self._is_applying = False
         self._task: asyncio.Task[None] | None = None
@@ -44,12 +48,10 @@ class MetadataPublisher:
         self.committed = builder.build(snapshot.end_offset - 1, snapshot.epoch)
 
     def on_commit(self, batch: CommittedBatch) -> None:
-        builder = ImageBuilder(self.committed)
-        for record in batch.records:
-            builder.replay(record)
-        self.committed = builder.build(batch.last_offset, batch.epoch)
+        made = self.decided(self.committed, batch) if self.decided is not None else None
+        self.committed, delta = made or _replayed(self.committed, batch)
         if self._is_applying:
-            self._to_apply.append((self.committed, builder.delta))
+            self._to_apply.append((self.committed, delta))
             if self._task is None:
                 self._task = asyncio.get_running_loop().create_task(self._apply_all(), name="apply metadata")
                 self._task.add_done_callback(self._done)
@@ -113,3 +115,10 @@ class MetadataPublisher:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         self._end()
+
+
+def _replayed(image: ClusterImage, batch: CommittedBatch) -> tuple[ClusterImage, ClusterDelta]:
+    builder = ImageBuilder(image)
+    for record in batch.records:
+        builder.replay(record)
+    return builder.build(batch.last_offset, batch.epoch), builder.delta

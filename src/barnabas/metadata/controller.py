@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
+from typing import NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata import brokers, configs, producer_ids, topic_deletion, topics
+from barnabas.metadata.committer import CommittedBatch
 from barnabas.metadata.configs import AllowsResource, BrokerConfigRules, every_resource
+from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSION_BUILT
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.internal_topics import creatable_topic
@@ -42,6 +46,14 @@ from barnabas.wire.stored.cluster_metadata import (
 __all__ = ["Controller", "Outcome"]
 
 
+class _Decided(NamedTuple):
+    """What a batch made of the state before it."""
+
+    before: ClusterImage
+    image: ClusterImage
+    delta: ClusterDelta
+
+
 class Controller:
     """The state of the cluster with all that was decided, committed or not, and what can be asked of it.
 
@@ -53,12 +65,15 @@ class Controller:
         self.options = options
         self._randomness = randomness
         self._committed = image
-        self._image = self._committed
+        #: The state before the batch that is being replayed, and the newest.
+        self._base = self._image = image
         self._builder: ImageBuilder | None = None
         self._last_offset = self._image.offset
         self._epoch = self._image.epoch
-        #: Images after batches that are not committed yet, oldest first.
-        self._uncommitted: deque[ClusterImage] = deque()
+        #: Whether records were replayed since `_image` was made.
+        self._is_image_old = False
+        #: What became of batches that are not committed yet, oldest first.
+        self._uncommitted: deque[_Decided] = deque()
         self._sessions = brokers.BrokerSessions()
 
     # State
@@ -66,9 +81,9 @@ class Controller:
     @property
     def image(self) -> ClusterImage:
         """The cluster as decided so far."""
-        if self._builder is not None:
+        if self._builder is not None and self._is_image_old:
             self._image = self._builder.build(self._last_offset, self._epoch)
-            self._builder = None
+            self._is_image_old = False
         return self._image
 
     @property
@@ -84,16 +99,19 @@ class Controller:
     def replay(self, record: MetadataRecord, offset: int) -> None:
         """Apply a record that was written to the log. Nothing else changes the state."""
         if self._builder is None:
-            self._builder = ImageBuilder(self._image)
+            self._base = self._image
+            self._builder = ImageBuilder(self._base)
         self._builder.replay(record)
+        self._is_image_old = True
         self._last_offset = offset
         if type(record) is RegisterBrokerRecord:
             self._sessions.registered(record.broker_id, record.broker_epoch, offset)
 
     def load(self, image: ClusterImage) -> None:
         """Begin with what the log and its snapshot say; all of it is committed."""
-        self._committed = self._image = image
+        self._committed = self._base = self._image = image
         self._builder = None
+        self._is_image_old = False
         self._uncommitted.clear()
         self._last_offset, self._epoch = image.offset, image.epoch
 
@@ -130,12 +148,29 @@ class Controller:
 
     def mark(self) -> None:
         """A batch ends here: remember the state, so that `commit` can name it."""
-        self._uncommitted.append(self.image)
+        image = self.image
+        if self._builder is not None:
+            self._uncommitted.append(_Decided(self._base, image, self._builder.delta))
+            self._builder = None
+
+    def decided(self, base: ClusterImage, batch: CommittedBatch) -> tuple[ClusterImage, ClusterDelta] | None:
+        """What `batch` makes of `base`, if that is known here: then whoever follows the log need not find out again.
+
+        An offset and an epoch name one record of the log for ever, so the batch is the one that was decided here. What
+        it did to the state counts for `base` only if it is the very state that it was done to.
+        """
+        for before, image, delta in self._uncommitted:
+            if image.offset >= batch.base_offset:
+                is_this = image.offset <= batch.last_offset and image.epoch == batch.epoch
+                if is_this and base.has_state_of(before):
+                    return replace(image, offset=batch.last_offset), delta
+                return None
+        return None
 
     def commit(self, offset: int) -> None:
         """All up to `offset` is committed."""
-        while self._uncommitted and self._uncommitted[0].offset <= offset:
-            self._committed = self._uncommitted.popleft()
+        while self._uncommitted and self._uncommitted[0].image.offset <= offset:
+            self._committed = self._uncommitted.popleft().image
 
     def roll_back(self) -> None:
         """Another controller leads: forget what was not committed. Whoever waits for it must be told NOT_CONTROLLER."""

@@ -88,8 +88,8 @@ class PlacedPartition(NamedTuple):
 class TopicsImage(Mapping[str, TopicImage]):
     """All topics by name, in the order in which they were created, and where to find them by other things.
 
-    `TopicsDelta` makes the next one. A topic's partitions are one tuple, which is copied when one of them changes: with
-    ten thousand of them this costs some microseconds more than a tree would, and every reader some less.
+    `TopicsDelta` makes the next one. A topic's partitions are one tuple, which is copied once for a batch that changes
+    some of them: 50 µs for ten thousand. A tree would spare that, but every reader would pay for it.
     """
 
     by_name: PersistentMap[str, TopicImage] = field(default_factory=PersistentMap)
@@ -236,6 +236,15 @@ class ClusterImage:
     #: What a metadata transaction has brought so far; it counts when the transaction ends. None outside of one.
     pending: tuple[MetadataRecord, ...] | None = None
 
+    def has_state_of(self, other: ClusterImage) -> bool:
+        """Whether it is made of the very same parts, so that the same records change both in the same way.
+
+        Two images that were made apart may hold the same and yet not be told to: this looks, and does not compare.
+        """
+        return self.next_producer_id == other.next_producer_id and all(
+            getattr(self, part) is getattr(other, part) for part in _SHARED_PARTS
+        )
+
     @property
     def topic_names(self) -> Mapping[Uuid, str]:
         return self.topics.names
@@ -249,3 +258,8 @@ class ClusterImage:
 
     def config(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
         return self.configs.get(ConfigResource(resource_type, name)) or _NO_SETTINGS
+
+
+_SHARED_PARTS: Final = tuple(
+    each.name for each in fields(ClusterImage) if each.name not in ("offset", "epoch", "next_producer_id")
+)

@@ -6,7 +6,7 @@ the index by broker is gathered, until an image is wanted: a batch costs what it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -179,7 +179,7 @@ class TopicsDelta:
         bit = 1 << number
         had = () if before is None else before.replicas
         if had is not after.replicas:
-            for broker_id in set(had).symmetric_difference(after.replicas):
+            for broker_id in set(had).symmetric_difference(after.replicas) if had else after.replicas:
                 self._replicas[broker_id][topic_id] ^= bit
         if before is None:
             self._leaders[after.leader][topic_id] ^= bit
@@ -229,10 +229,9 @@ def changed_partition(partition: PartitionImage, change: log.PartitionChangeReco
     )
 
 
-def _shared(values: Iterable[T]) -> tuple[T, ...]:
+def _shared(values: Sequence[T]) -> tuple[T, ...]:
     """The values as a tuple. Thousands of partitions lie on the same brokers, and should not have a copy each."""
-    values = tuple(values)
-    return _interned(values) if values else ()
+    return _interned(tuple(values)) if values else ()
 
 
 @lru_cache(maxsize=1 << 14)
