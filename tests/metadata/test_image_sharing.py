@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.persistent_map import PersistentMap
 from barnabas.metadata.committer import CommittedBatch
 from barnabas.metadata.controller import Controller
-from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, PlacedPartition
+from barnabas.metadata.elections import changes_when_broker_comes, changes_when_broker_leaves, leads_anything
+from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, PlacedPartition, TopicImage
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.snapshot import image_records
+from barnabas.wire.messages.create_topics import CreateTopicsRequest
 from barnabas.wire.stored import cluster_metadata as log
 from tests.metadata.clusters import Cluster, new_topic, uuid
 from tests.metadata.images import topics_image
@@ -226,6 +231,52 @@ def test_partitions_on_the_same_brokers_share_their_lists() -> None:
     states = [state for topic in image.topics.values() for state in topic.partitions]
     assert len({id(state.replicas) for state in states} | {id(state.isr) for state in states}) == 1
     assert len({id(state.directories) for state in states}) == 1
+
+
+class Unwalked(PersistentMap[str, TopicImage]):
+    """Topics that can be looked up, which is counted, and not walked over."""
+
+    __slots__ = ("looked_up",)
+
+    def __getitem__(self, name: str) -> TopicImage:
+        self.looked_up.append(name)
+        return super().__getitem__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all topics are walked over")
+
+
+def unwalked(image: ClusterImage) -> tuple[ClusterImage, list[str]]:
+    by_name = Unwalked(image.topics.by_name)
+    by_name.looked_up = []
+    return replace(image, topics=replace(image.topics, by_name=by_name)), by_name.looked_up
+
+
+def test_brokers_come_and_go_at_the_cost_of_what_they_have() -> None:
+    cluster = Cluster(brokers=2)
+    cluster.create(*(new_topic(f"on_1_{number}", assignment={0: [1]}) for number in range(20)))
+    cluster.create(new_topic("on_2", assignment={0: [2], 1: [1], 2: [2]}))
+    image, looked_up = unwalked(cluster.image)
+    changes = changes_when_broker_leaves(image, 2)
+    assert [each.partition_id for each in changes if isinstance(each, log.PartitionChangeRecord)] == [0, 2]
+    assert looked_up == ["on_2"]
+    assert leads_anything(image, 2)
+    assert not leads_anything(image, 3)
+    image, looked_up = unwalked(built(cluster.image, *changes))
+    assert not leads_anything(image, 2)
+    assert len(changes_when_broker_comes(image, cluster.controller.options, 2)) == 2
+    assert looked_up == ["on_2"]
+
+
+def test_a_topic_is_created_without_a_look_at_all_others() -> None:
+    cluster = Cluster(brokers=1)
+    cluster.create(new_topic("a.b", 1, 1), *(new_topic(f"x_{number}", 1, 1) for number in range(20)))
+    image, looked_up = unwalked(cluster.image)
+    controller = Controller(image, cluster.controller.options, Random(1))
+    asked = CreateTopicsRequest(topics=[new_topic("a_b", 1, 1), new_topic("c_d", 1, 1)])
+    codes = [each.error_code for each in controller.create_topics(asked).response.topics]
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE]
+    assert not looked_up
 
 
 # The controller and whoever follows the log in the same process
