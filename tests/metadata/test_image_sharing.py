@@ -238,6 +238,8 @@ class Unwalked(PersistentMap[str, TopicImage]):
 
     __slots__ = ("looked_up",)
 
+    looked_up: list[str]
+
     def __getitem__(self, name: str) -> TopicImage:
         self.looked_up.append(name)
         return super().__getitem__(name)
