@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.persistent_map import PersistentMap
 from barnabas.broker.context import NoQuotas
 from barnabas.broker.fetching import WaitingFetches
 from barnabas.broker.partitions import PartitionSet
@@ -29,6 +30,7 @@ from barnabas.metadata.image import (
     BrokerImage,
     ClusterImage,
     ConfigResource,
+    ConfigurationsImage,
     PartitionImage,
     ResourceType,
     TopicImage,
@@ -54,6 +56,7 @@ from barnabas.wire.messages.produce import (
     TopicProduceData,
 )
 from tests.broker.connections import FakeConnection, call, context_of, over_the_wire
+from tests.metadata.images import topics_image
 
 NODE = 1
 T = TypeVar("T")
@@ -77,7 +80,7 @@ class DataPlane:
         }
         self.settings = BrokerSettings.load(node, given)
         self.room_bytes = 1 << 40
-        self.image = ClusterImage(brokers=MappingProxyType({number: broker(number) for number in brokers}))
+        self.image = ClusterImage(brokers=PersistentMap({number: broker(number) for number in brokers}))
         self.metadata = MetadataCache()
         self.metadata.image = self.image
         self.logs = LogManager(
@@ -150,7 +153,7 @@ class DataPlane:
         resource = ConfigResource(ResourceType.TOPIC, name)
         given = {setting.replace("_", "."): value for setting, value in configs.items()}
         self.apply(
-            with_topic(self.image, topic, configs={**self.image.configs, resource: MappingProxyType(given)}),
+            with_topic(self.image, topic, configs=self.image.configs.set(resource, MappingProxyType(given))),
             topics_created=(name,),
             partitions_changed=tuple(TopicPartition(name, number) for number in range(partitions)),
             configs_changed=(resource,) if configs else (),
@@ -159,10 +162,9 @@ class DataPlane:
 
     def delete_topic(self, name: str) -> None:
         topic = self.image.topics[name]
-        topics = {each: image for each, image in self.image.topics.items() if each != name}
-        names = {image.topic_id: each for each, image in topics.items()}
+        topics = topics_image(each for each in self.image.topics.values() if each.name != name)
         self.apply(
-            ClusterImage(brokers=self.image.brokers, topics=topics, topic_names=names, configs=self.image.configs),
+            ClusterImage(brokers=self.image.brokers, topics=topics, configs=self.image.configs),
             topics_deleted=(topic,),
         )
 
@@ -250,11 +252,10 @@ def broker(number: int) -> BrokerImage:
     return BrokerImage(number, 1, Uuid.ZERO, (endpoint,), {}, None, is_fenced=False, in_controlled_shutdown=False)
 
 
-def with_topic(image: ClusterImage, topic: TopicImage, configs: Any = None) -> ClusterImage:
+def with_topic(image: ClusterImage, topic: TopicImage, configs: ConfigurationsImage | None = None) -> ClusterImage:
     return ClusterImage(
         brokers=image.brokers,
-        topics={**image.topics, topic.name: topic},
-        topic_names={**image.topic_names, topic.topic_id: topic.name},
+        topics=topics_image({**image.topics, topic.name: topic}.values()),
         configs=image.configs if configs is None else configs,
     )
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.persistent_map import PersistentMap
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import RequestContext
 from barnabas.broker.groups import GroupService
@@ -26,6 +27,7 @@ from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.runtime import SimulatedRuntime
 from barnabas.wire.apis import ApiKey
 from tests.broker.connections import FakeConnection, call, context_of, over_the_wire
+from tests.metadata.images import topics_image
 
 T = TypeVar("T")
 NODE_ID = 1
@@ -85,20 +87,19 @@ def settle(future: asyncio.Future[ErrorCode], outcome: ErrorCode) -> None:
 
 def image_of(topics: Mapping[str, int], leader: int = NODE_ID) -> ClusterImage:
     """A cluster of one broker with topics of so many partitions."""
-    images = {
-        name: TopicImage(
+    images = [
+        TopicImage(
             name,
             Uuid(name.encode()[:16].rjust(16, b"\x01")),
             tuple(PartitionImage((leader,), (leader,), leader, 0, 0) for _ in range(count)),
         )
         for name, count in topics.items()
-    }
+    ]
     endpoint = BrokerEndpointImage("PLAINTEXT", "127.0.0.1", 9092, 0)
     broker = BrokerImage(NODE_ID, 1, Uuid.ZERO, (endpoint,), MappingProxyType({}), None, False, False)
     return ClusterImage(
-        brokers={NODE_ID: broker},
-        topics=images,
-        topic_names={image.topic_id: name for name, image in images.items()},
+        brokers=PersistentMap({NODE_ID: broker}),
+        topics=topics_image(images),
     )
 
 

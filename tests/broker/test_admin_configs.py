@@ -18,7 +18,7 @@ from barnabas.broker.handlers import (
 )
 from barnabas.metadata.authorizer import Operation
 from barnabas.metadata.configs import ConfigOperation
-from barnabas.metadata.image import ClusterImage, ConfigResource
+from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigurationsImage
 from barnabas.metadata.options import ConfigSource
 from barnabas.wire.messages import alter_configs as replacing
 from barnabas.wire.messages.describe_configs import (
@@ -258,10 +258,12 @@ def test_a_stored_value_that_does_not_fit_any_more_is_left_out(caplog: pytest.Lo
         ConfigResource(BROKER, "2"): {"log.retention.bytes": "88"},
     }
     with caplog.at_level(logging.WARNING):
-        settings = effective_settings(node_settings(), ClusterImage(configs=stored), 1)
+        settings = effective_settings(node_settings(), ClusterImage(configs=ConfigurationsImage(stored)), 1)
     assert "log.segment.bytes" in caplog.text
     assert (settings.log_segment_bytes, settings.log_retention_ms, settings.log_retention_bytes) == (2**30, 9, 77)
-    assert controller_options(node_settings(), "c", ClusterImage(configs=stored)).topic_defaults["retention.ms"] == (
+    assert controller_options(node_settings(), "c", ClusterImage(configs=ConfigurationsImage(stored))).topic_defaults[
+        "retention.ms"
+    ] == (
         "9",
         ConfigSource.DYNAMIC_DEFAULT_BROKER,
     )

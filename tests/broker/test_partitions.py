@@ -15,6 +15,7 @@ from barnabas.records import BatchView, iter_batches
 from barnabas.storage.errors import CorruptLogError, LogError
 from barnabas.testing.sim.disk import SimulatedDisk
 from tests.broker.data_plane import DataPlane, batch, code_of, values_of, with_topic
+from tests.metadata.images import topics_image
 
 T0 = TopicPartition("t", 0)
 
@@ -48,7 +49,7 @@ def test_deletion_and_creation_in_one_step(plane: DataPlane) -> None:
     plane.append("t", b"old")
     old = plane.image.topics["t"]
     new = TopicImage("t", Uuid(bytes(range(16))), old.partitions)
-    image = ClusterImage(brokers=plane.image.brokers, topics={"t": new}, topic_names={new.topic_id: "t"})
+    image = ClusterImage(brokers=plane.image.brokers, topics=topics_image([new]))
     plane.apply(image, topics_deleted=(old,), topics_created=("t",), partitions_changed=(T0,))
     assert plane.fetch("t").high_watermark == 0
     assert plane.partition("t").topic_id == new.topic_id
@@ -59,7 +60,7 @@ def test_settings_of_topics_and_of_the_node_take_effect(plane: DataPlane) -> Non
     log, other = plane.partition("t").led_log(), plane.partition("other").led_log()
     assert (log.settings.max_message_bytes, other.settings.max_message_bytes) == (1_048_588, 2000)
     topic = ConfigResource(ResourceType.TOPIC, "t")
-    configs = {**plane.image.configs, topic: {"max.message.bytes": "100"}}
+    configs = plane.image.configs.set(topic, {"max.message.bytes": "100"})
     plane.apply(with_topic(plane.image, plane.image.topics["t"], configs), configs_changed=(topic,))
     assert (log.settings.max_message_bytes, other.settings.max_message_bytes) == (100, 2000)
     plane.settings = plane.settings.load({**_given(plane), "message.max.bytes": 555})
@@ -213,7 +214,7 @@ def test_topics_are_deleted_beforehand_away_from_the_loop(plane: DataPlane) -> N
     plane.append("t", b"old")
     old = plane.image.topics["t"]
     new = TopicImage("t", Uuid(bytes(range(16))), old.partitions)
-    image = ClusterImage(brokers=plane.image.brokers, topics={"t": new}, topic_names={new.topic_id: "t"})
+    image = ClusterImage(brokers=plane.image.brokers, topics=topics_image([new]))
     delta = ClusterDelta(topics_deleted=(old,), topics_created=("t",), partitions_changed=(T0,))
     plane.run(plane.partitions.prepare(image, delta))
     made = plane.logs.get(T0)

@@ -25,6 +25,7 @@ from tests.broker.data_plane import (
     produce_request,
     values_of,
 )
+from tests.metadata.images import topics_image
 
 
 @pytest.fixture
@@ -379,7 +380,7 @@ def test_strays_are_set_aside_once_all_is_known() -> None:
 
     again = DataPlane(disk)
     again.apply(
-        type(plane.image)(brokers=plane.image.brokers, topics={"kept": kept}, topic_names={kept.topic_id: "kept"}),
+        type(plane.image)(brokers=plane.image.brokers, topics=topics_image([kept])),
         partitions_changed=(TopicPartition("kept", 0),),
     )
     assert again.partitions.set_aside_strays(again.image) == [TopicPartition("gone", 0)]

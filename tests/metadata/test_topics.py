@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.base.persistent_map import PersistentMap
 from barnabas.metadata.assignments import default_directory
 from barnabas.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, ResourceType
 from barnabas.metadata.internal_topics import InternalTopicOptions, creatable_topic
@@ -191,7 +192,7 @@ def test_a_directory_is_named_only_when_the_broker_has_no_choice(dirs: int, expe
     image = Cluster(brokers=1).image
     assert default_directory(image, 1) == registration(1).log_dirs[0]
     broker = replace(image.brokers[1], log_dirs=tuple(map(uuid, range(1000, 1000 + dirs))))
-    assert default_directory(replace(image, brokers={1: broker}), 1) == expected
+    assert default_directory(replace(image, brokers=PersistentMap({1: broker})), 1) == expected
     assert uuid(2) == LOST_DIRECTORY
 
 

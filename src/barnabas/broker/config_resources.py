@@ -19,7 +19,6 @@ from barnabas.broker.other_resources import OTHER_KINDS, check_other_resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
 from barnabas.metadata.authorizer import Caller
 from barnabas.metadata.controller_apis import may_alter_configs
-from barnabas.metadata.features import METADATA_VERSION
 from barnabas.metadata.image import ClusterImage, ConfigResource, ResourceType
 from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
 from barnabas.storage.settings import TOPIC_SETTINGS
@@ -269,7 +268,7 @@ class BrokerRules:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"{name} differs from broker to broker, so it cannot be set for all at once"
             )
-        if name == _CORDONED and image.features.get(METADATA_VERSION, 0) < _CORDONED_METADATA_VERSION:
+        if name == _CORDONED and (image.features.metadata_version or 0) < _CORDONED_METADATA_VERSION:
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG,
                 f"{name} needs metadata.version {_CORDONED_METADATA_VERSION}, which the cluster does not have",

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Generator
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import known
 from barnabas.base.ids import Uuid
 from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
@@ -401,7 +402,7 @@ class Fetch:
         """Read what is not in memory, away from the loop."""
         for place, (wanted, partition, outcome) in enumerate(look.found):
             while buffers[place] is None and isinstance(outcome, PartitionRead) and outcome.range is not None:
-                assert partition is not None
+                partition = known(partition, "only a partition that is here has been read")
                 log = partition.log
                 try:
                     buffers[place] = await self._services.runtime.offload(outcome.range.read)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from barnabas.base.errors import BarnabasError, SettingsError
+from barnabas.base.errors import BarnabasError, SettingsError, known
 from barnabas.base.ids import Uuid
 from barnabas.base.properties import format_properties, parse_properties
 from barnabas.broker.metadata_snapshots import read_snapshot_file, write_snapshot_file
@@ -263,8 +263,8 @@ def read_identity(files: FileSystem, settings: BrokerSettings) -> NodeIdentity:
                     "copy of the other; take one of them out of log.dirs"
                 )
         directory_ids[path] = properties.directory_id
-    assert first is not None  # there is at least one directory
-    return NodeIdentity(first[1].cluster_id, settings.node_id, directory_ids)
+    _, of_first = known(first, "there is at least one log directory")
+    return NodeIdentity(of_first.cluster_id, settings.node_id, directory_ids)
 
 
 def is_formatted(files: FileSystem, settings: BrokerSettings) -> bool:

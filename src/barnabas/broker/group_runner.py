@@ -111,7 +111,7 @@ class GroupRunner:
         buffer_bytes = self.settings.offsets_load_buffer_size
         async for data in self._writer.read_all(self.partition, buffer_bytes, self._runtime):
             loaded += len(memoryview(data))
-            await self._runtime.offload(lambda data=data: self._load(data))  # type: ignore[misc]
+            await self._runtime.offload(partial(self._load, data))
             if self._phase is not _Phase.LOADING:
                 return
         if self._phase is not _Phase.LOADING:

@@ -166,14 +166,20 @@ class PartitionSet:
         partition.delete()
 
     def _apply_settings(self, image: ClusterImage, delta: ClusterDelta) -> None:
-        topics = {each.name for each in delta.configs_changed if each.type == ResourceType.TOPIC}
+        topics = [each.name for each in delta.configs_changed if each.type == ResourceType.TOPIC]
         # What the node itself is set to is the default of all topics.
         concerns_all = any(each.type == ResourceType.BROKER for each in delta.configs_changed)
-        if topics or concerns_all:
-            for name, partition in self._by_name.items():
-                if partition.log is not None and (concerns_all or name.topic in topics):
-                    self._set(partition.log, image)
-                    partition.settings_changed()
+        concerned = self.all if concerns_all else [each for topic in topics for each in self._of_topic(image, topic)]
+        for partition in concerned:
+            if partition.log is not None:
+                self._set(partition.log, image)
+                partition.settings_changed()
+
+    def _of_topic(self, image: ClusterImage, name: str) -> list[Partition]:
+        topic = image.topics.get(name)
+        numbers = range(len(topic.partitions)) if topic is not None else ()
+        found = (self._by_name.get(TopicPartition(name, number)) for number in numbers)
+        return [partition for partition in found if partition is not None]
 
     def _set(self, log: PartitionLog, image: ClusterImage) -> None:
         try:

@@ -20,7 +20,7 @@ from barnabas.metadata.authorizer import Caller
 from barnabas.metadata.batches import encode_change
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.controller_apis import ControllerApis
-from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT
+from barnabas.metadata.features import METADATA_VERSION_BUILT
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.quorum import LeaderAndEpoch, Quorum
@@ -111,7 +111,7 @@ class QuorumController:
         """This node leads: take over from what was committed, and write what a new leader must."""
         image = self._loader.image
         self._controller.load(image)
-        bootstrap = [] if METADATA_VERSION in image.features else self._bootstrap()
+        bootstrap = self._bootstrap() if image.features.metadata_version is None else []
         activation = self._controller.activate(
             epoch, self._quorum.log_end_offset, self._clock.monotonic_ms(), bootstrap
         )
@@ -168,7 +168,7 @@ class QuorumController:
         if not records:
             committed.set_result(None)
             return committed
-        metadata_version = controller.image.features.get(METADATA_VERSION, METADATA_VERSION_BUILT)
+        metadata_version = controller.image.features.metadata_version or METADATA_VERSION_BUILT
         records, values = encode_change(records, metadata_version, self._quorum.max_batch_bytes)
         try:
             last_offset = self._quorum.append(values, self._leader.epoch)

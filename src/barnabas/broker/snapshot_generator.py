@@ -13,7 +13,7 @@ from typing import Final
 from barnabas.base.runtime import Runtime
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.settings import BrokerSettings
-from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT, encode_record
+from barnabas.metadata.features import METADATA_VERSION_BUILT, encode_record
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.quorum import LeaderAndEpoch, Quorum, Snapshot, SnapshotId
@@ -33,7 +33,7 @@ def snapshot_of(image: ClusterImage, last_contained_ms: int) -> Snapshot:
 
 
 def _values(image: ClusterImage) -> Iterator[bytes]:
-    metadata_version = image.features.get(METADATA_VERSION, METADATA_VERSION_BUILT)
+    metadata_version = image.features.metadata_version or METADATA_VERSION_BUILT
     return (encode_record(record, metadata_version) for record in image_records(image))
 
 

@@ -110,7 +110,8 @@ class Controller:
         records: list[MetadataRecord] = []
         if image.pending is not None:
             records.append(AbortTransactionRecord(reason="the controller that began it is gone"))
-        if METADATA_VERSION not in image.features:
+        version = image.features.metadata_version
+        if version is None:
             if not any(isinstance(each, FeatureLevelRecord) and each.name == METADATA_VERSION for each in bootstrap):
                 raise BrokerError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -118,10 +119,10 @@ class Controller:
                     "format the directory first",
                 )
             records += bootstrap
-        elif not LOWEST_METADATA_VERSION <= image.features[METADATA_VERSION] <= METADATA_VERSION_BUILT:
+        elif not LOWEST_METADATA_VERSION <= version <= METADATA_VERSION_BUILT:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"the cluster is at metadata.version {image.features[METADATA_VERSION]}; "
+                f"the cluster is at metadata.version {version}; "
                 f"{LOWEST_METADATA_VERSION} to {METADATA_VERSION_BUILT} are supported",
             )
         return Outcome(None, records)
