@@ -97,7 +97,8 @@ class Admin(
             client_id=self.client_id,
         )
         network.on_cluster_id(ClusterResourceListeners(reporters).tell)
-        self._driver = Driver(self.settings, network, randomness)
+        self._driver = Driver(self.settings, network, randomness, network.watch)
+        network.watch.add(self._driver)
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """What the admin tells about itself, under Kafka's names: by group, then by metric with its tags."""
