@@ -13,6 +13,7 @@ import pytest
 from barnabas.aio import Admin, Consumer, Producer
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.client.admin import OffsetSpec
 from barnabas.client.core.troubles import AGAIN_AFTER_MS
 from barnabas.client.errors import ClientTimeoutError, NoBrokersError
 from barnabas.client.network import CoordinatorType, Network
@@ -317,7 +318,7 @@ def test_an_admin_whose_call_takes_long(lines: Lines) -> None:
         partition = TopicPartition("t", 0)
         async with Admin(bootstrap_servers=cluster.bootstrap_servers, **simulated()) as admin:
             with pytest.raises(ClientTimeoutError):
-                await admin.list_offsets({partition: -1})
+                await admin.list_offsets({partition: OffsetSpec.latest()})
         assert (
             lines.texts
             == ["me: list_offsets for t-0 is tried again: LEADER_NOT_AVAILABLE (5): t-0 has no leader now"] * 3

@@ -91,8 +91,8 @@ class Nodes(Protocol):
 
 
 def several(keys: Iterable[K]) -> Iterable[K]:
-    """The keys, unless they are the letters of one: text is a series of texts, to a type checker as well."""
-    if isinstance(keys, (str, bytes)):
+    """The keys, unless one stands alone: a text is a series of texts, a partition one of its parts."""
+    if isinstance(keys, (str, bytes)) or hasattr(keys, "_fields") or not isinstance(keys, Iterable):
         raise TypeError(f"a list is expected, such as [{keys!r}], not {keys!r} alone")
     return keys
 
