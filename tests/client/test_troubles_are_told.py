@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from barnabas.client.core.troubles import AGAIN_AFTER_MS
 from barnabas.client.errors import ClientTimeoutError, NoBrokersError
 from barnabas.client.network import CoordinatorType, Network
 from barnabas.net import UnsupportedRequestError
+from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.wire import ApiKey
 from barnabas.wire.messages.metadata import MetadataResponse
 from tests.client.network.cluster import SILENCE, Broker, Cluster, LoopClock, client
@@ -87,6 +89,18 @@ def test_nobody_listens(lines: Lines) -> None:
         assert 5 <= len(lines.said) <= 7, "it is said again, ever less often"
 
     with_network(story, servers=NOBODY)
+
+
+def test_a_name_that_does_not_resolve(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unknown(*_: Any, **__: Any) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def story(cluster: Cluster, network: Network) -> None:
+        line = await lines.first()
+        assert "no broker answers at broker.invalid:9092 (no connection: Name or service not known)" in line
+
+    monkeypatch.setattr(VirtualTimeLoop, "getaddrinfo", unknown)
+    with_network(story, servers="broker.invalid:9092")
 
 
 def test_a_server_that_says_nothing(lines: Lines) -> None:
