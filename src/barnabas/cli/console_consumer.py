@@ -20,6 +20,7 @@ from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import is_terminal, is_watched, say
 from barnabas.cli.stopping import Stop
 from barnabas.cli.topic_filters import topic_pattern
+from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
     from barnabas import Consumer, ConsumerRecord
@@ -86,6 +87,7 @@ def console_consumer(ctx: click.Context, /, **options: Any) -> int:
     shown = _formatter(given, options)
     from barnabas import Consumer
 
+    show_warnings()
     with Stop() as stop:
         # Closed in any case, but only after what was not shown has been given back.
         with Consumer(settings) as consumer:

@@ -142,9 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
-def tell(problem: str) -> None:
+def tell(problem: str, *, colour: str = "red") -> None:
     """Say on standard error what went wrong."""
-    click.echo(f"{click.style('barnabas:', fg='red', bold=True)} {escaped_lines(problem)}", err=True)  # noqa: TID251
+    click.echo(f"{click.style('barnabas:', fg=colour, bold=True)} {escaped_lines(problem)}", err=True)  # noqa: TID251
 
 
 def usage_text(problem: click.UsageError) -> str:

@@ -24,6 +24,7 @@ from barnabas.cli.output import print_json, say
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
 from barnabas.cli.stopping import Stop, StoppedError
 from barnabas.cli.throughput import Pace
+from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
     from barnabas import Producer, RecordMetadata
@@ -87,6 +88,7 @@ def producer_perf_test(ctx: click.Context, /, **options: Any) -> int:
             f"Warmup first {options['warmup_records']} records. Steady state results will print after the complete "
             "test summary."
         )
+    show_warnings()
     with Stop() as stop:
         with Producer(settings) as producer:
             run = _Run(producer, stop, options["topic"], None if as_json else options["reporting_interval"])

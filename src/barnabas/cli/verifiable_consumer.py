@@ -17,6 +17,7 @@ from barnabas.cli.kafka_options import Given, version_option
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import compact_json
 from barnabas.cli.stopping import Stop
+from barnabas.cli.warnings_shown import show_warnings
 from barnabas.client.plugins import RebalanceListener
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def verifiable_consumer(ctx: click.Context, /, **options: Any) -> int:
     from barnabas.client.errors import WakeupError
 
     has_failed = False
+    show_warnings()
     with Stop() as stop:
         with Consumer(settings) as consumer:
             stop.react(consumer.wakeup)

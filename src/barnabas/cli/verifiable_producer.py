@@ -17,6 +17,7 @@ from barnabas.cli.kafka_options import Given, version_option
 from barnabas.cli.output import compact_json
 from barnabas.cli.stopping import Stop, StoppedError
 from barnabas.cli.throughput import Pace
+from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
     from barnabas import Producer, RecordMetadata
@@ -58,6 +59,7 @@ def verifiable_producer(ctx: click.Context, /, **options: Any) -> int:
     from barnabas import Producer
 
     start = time.monotonic()
+    show_warnings()
     with Stop() as stop:
         with Producer(settings) as producer:
             sending = _Sending(producer, stop, options)
