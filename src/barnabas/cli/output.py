@@ -27,6 +27,12 @@ def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     click.echo(escaped_lines(text), err=err, nl=nl)
 
 
+def discard_output() -> None:
+    """Whoever read standard output, `head` say, has seen enough. What is printed from now on goes nowhere: the
+    interpreter must not find out again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def shown(value: object) -> str:
     """A name, an id or a value of others, to stand in a line or a cell."""
     return escaped(str(value))
