@@ -101,6 +101,16 @@ def test_a_failed_start_in_the_background_is_told(folder: Path) -> None:
     assert "is not formatted" in last
 
 
+def test_all_that_is_wrong_with_a_file_is_told_also_in_the_background(folder: Path) -> None:
+    with (folder / "server.properties").open("a") as properties:
+        properties.write("log.retention.minutes=x\nauto.create.topics.enable=y\n")
+    code, told = refused("server", "start", "server.properties", "--daemon", folder=folder)
+    assert code == 1
+    assert told.startswith("barnabas: the node did not start: 2 problems with settings:\n")
+    assert "log.retention.minutes = 'x'" in told
+    assert "auto.create.topics.enable = 'y'" in told
+
+
 def test_two_nodes_do_not_share_a_log(folder: Path) -> None:
     formatted(folder)
     with running("server", "start", "server.properties", "--log-file", "logs/server.log", folder=folder):

@@ -109,8 +109,9 @@ def _start_daemon(properties: str, arguments: Sequence[str], log_file: str | Non
         time.sleep(0.05)
     with output.open(encoding="utf-8", errors="replace") as text:
         text.seek(start)
-        lines = text.read().strip().splitlines()
-    reason = lines[-1].removeprefix("barnabas: ") if lines else "it said nothing"
+        told = text.read().strip()
+    # What went wrong may take several lines; before it there may be others, of Python's say.
+    reason = told.rpartition("barnabas: ")[2] or "it said nothing"
     raise BarnabasError(f"the node did not start: {reason} (see {log_path} and {output})")
 
 
