@@ -17,6 +17,7 @@ from barnabas.base.runtime import SystemClock
 from barnabas.broker.node import Node
 from barnabas.broker.settings import BrokerSettings
 from barnabas.cli.output import say
+from barnabas.cli.supervisor import READY, STOPPING, notify
 from barnabas.net.runtime import SystemRuntime, collect_garbage_rarely, run
 from barnabas.storage.files import FileSystem
 
@@ -84,6 +85,7 @@ async def _serve(node: Node, notes: Sequence[str]) -> None:
     collect_garbage_rarely()
     say(f"ready: bootstrap {node.bootstrap}")
     sys.stdout.flush()
+    notify(READY)
     for note in notes:
         say(note, err=True)
     failing = loop.create_task(node.failed())
@@ -91,6 +93,7 @@ async def _serve(node: Node, notes: Sequence[str]) -> None:
     # A second signal ends the process at once, for whoever does not want to wait.
     for each in _STOP_SIGNALS:
         loop.remove_signal_handler(each)
+    notify(STOPPING)
     await node.stop()
     if failing.done():
         raise failing.result()
