@@ -14,6 +14,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.runtime import Runtime
+from barnabas.broker.change_lines import tell_changes
 from barnabas.broker.config_resources import controller_options, effective_settings
 from barnabas.broker.context import AllowEverything, NoQuotas
 from barnabas.broker.controller_gateway import ControllerGateway
@@ -64,6 +65,7 @@ class Node:
         self._started = AsyncExitStack()
         self._starting: asyncio.Task[None] | None = None
         self._stopping = asyncio.Lock()
+        self._is_ready = False
         self._is_stopped = False
         self._services: Services | None = None
         self._failure: asyncio.Future[BarnabasError] | None = None
@@ -131,6 +133,7 @@ class Node:
     async def _start(self) -> None:
         settings, runtime = self._static_settings, self._runtime
         refuse_larger_quorums(settings)
+        _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
         self._failure = asyncio.get_running_loop().create_future()
         identity = read_identity(self._files, settings)
         logs = LogManager(
@@ -175,12 +178,14 @@ class Node:
         self._started.push_async_callback(scheduler.stop)
         if self.failure is not None:
             raise self.failure
+        services.groups.start()
         self._router.open(services)
         # When the node stops: who waits for a group or for records is answered first, so that nobody waits for them.
         self._started.push_async_callback(self._server.stop, _DRAIN_TIMEOUT_MS)
         self._started.callback(services.waiting_fetches.close)
         self._started.push_async_callback(services.groups.stop)
-        _log.info("node %d of cluster %s is ready at %s", identity.node_id, identity.cluster_id, self.bootstrap)
+        self._is_ready = True
+        _log.info("Node %d of cluster %s started, bootstrap %s", identity.node_id, identity.cluster_id, self.bootstrap)
 
     async def _refuse_unknown_partitions(
         self, logs: LogManager, publisher: MetadataPublisher, quorum: QuorumOfOne
@@ -228,12 +233,14 @@ class Node:
     async def _apply(self, image: ClusterImage, delta: ClusterDelta) -> None:
         """Bring all parts to an image; only then is it what requests are answered by."""
         services = self.services
+        before = services.metadata.image
         if any(each.type == ResourceType.BROKER for each in delta.configs_changed):
             self._apply_settings(services, image)
         await services.partitions.prepare(image, delta)
         services.partitions.apply(image, delta)
         services.metadata.image = image
         services.groups.apply(image, delta)
+        tell_changes(before, image, delta)
         services.controller.applied(image.offset)
 
     def _apply_settings(self, services: Services, image: ClusterImage) -> None:
@@ -269,7 +276,12 @@ class Node:
             await asyncio.wait([self._starting])
         # Who comes second waits for the first, and then finds nothing to do.
         async with self._stopping:
+            if self._is_ready:
+                _log.info("Node %d is shutting down", self._static_settings.node_id)
             await self._started.aclose()
+            if self._is_ready:
+                _log.info("Node %d: shut down completed", self._static_settings.node_id)
+            self._is_ready = False
 
     async def _leave(self, registration: Registration) -> None:
         self._broker_epoch = registration.epoch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import time
@@ -17,7 +16,7 @@ from barnabas.cli.client_options import deprecated, file_settings, key_values, m
 from barnabas.cli.formatters import DefaultFormatter, Formatter, VisibleOutput, formatter
 from barnabas.cli.kafka_options import Given, KafkaTool, version_option
 from barnabas.cli.main import FAILED, tell
-from barnabas.cli.output import is_terminal, is_watched, say
+from barnabas.cli.output import discard_output, is_terminal, is_watched, say
 from barnabas.cli.stopping import Stop
 from barnabas.cli.topic_filters import topic_pattern
 from barnabas.cli.warnings_shown import show_warnings
@@ -241,7 +240,7 @@ class _Showing:
             # Nobody knows how much of this was still read, so all of it is given back.
             self._give_back(records)
             say("nobody reads standard output any more: the consumer ends", err=True)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard_output()
             return False
         except BaseException:
             self._output.flush()
