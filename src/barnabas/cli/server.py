@@ -77,7 +77,10 @@ def _start_daemon(properties: str, overrides: Sequence[str]) -> None:
     with log_file.open(encoding="utf-8", errors="replace") as text:
         text.seek(start)
         lines = text.read().strip().splitlines()
-    raise BarnabasError(f"the node did not start: {lines[-1] if lines else 'it said nothing'} (see {log_file})")
+    # What made it fail comes last, and may have several lines.
+    reasons = [number for number, line in enumerate(lines) if line.startswith("barnabas: ")]
+    reason = "\n".join(lines[reasons[-1] :]).removeprefix("barnabas: ") if reasons else "".join(lines[-1:])
+    raise BarnabasError(f"the node did not start (see {log_file}): {reason or 'it said nothing'}")
 
 
 def _private_file(path: Path) -> BinaryIO:
