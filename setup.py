@@ -1,14 +1,13 @@
 """Builds the compiled kernels; everything else is declared in pyproject.toml.
 
-What was compiled stays below `build/kernel`, and only what changed is compiled again, whoever asks for it: `make`, `pip install`
-and `pip wheel` share it.
+What was compiled stays below `build/kernel`, and only what changed is compiled again, whoever asks for it: `make`, `pip
+install` and `pip wheel` share it.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,8 +22,8 @@ LAYERS = ("base", "records", "client")
 # What another Python or another Cython made is of no use.
 COMPILED = Path("build", "kernel", f"{sysconfig.get_config_var('SOABI')}-cython-{Cython.__version__}")
 DIRECTIVES = {"language_level": "3", "embedsignature": True}
-# gcc cannot see that `fail` always raises, and so takes what follows it for a use of unset fields; and what Cython makes for
-# structs is not always used. Debugging information on generated C would take a quarter of the time, and helps nobody.
+# gcc cannot see that `fail` always raises, and so takes what follows it for a use of unset fields; and what Cython makes
+# for structs is not always used. Debugging information on generated C takes a quarter of the time, and helps nobody.
 COMPILER_ARGUMENTS = ["-O3", "-g0", "-Wno-maybe-uninitialized", "-Wno-unused-function"]
 
 
