@@ -22,7 +22,7 @@ LAYERS = ("base", "records", "client")
 # What another Python or another Cython made is of no use.
 COMPILED = Path("build", "kernel", f"{sysconfig.get_config_var('SOABI')}-cython-{Cython.__version__}")
 DIRECTIVES = {"language_level": "3", "embedsignature": True}
-# gcc cannot see that `fail` always raises, and so takes what follows it for a use of unset fields; and what Cython makes
+# gcc cannot see that `fail` always raises, and so takes what follows it for a use of unset fields; what Cython makes
 # for structs is not always used. Debugging information on generated C takes a quarter of the time, and helps nobody.
 COMPILER_ARGUMENTS = ["-O3", "-g0", "-Wno-maybe-uninitialized", "-Wno-unused-function"]
 
