@@ -52,18 +52,13 @@ class BuildKernels(build_ext):
         super().run()
 
     def build_extension(self, ext: Extension) -> None:
+        generated = COMPILED / "c" / Path(ext.sources[0]).with_suffix(".c")
         with self._one_translates:
-            [module] = cythonize(
-                [ext],
-                include_path=["src"],
-                compiler_directives=DIRECTIVES,
-                build_dir=str(COMPILED / "c"),
-                force=self.force or _is_older(COMPILED / "c" / Path(ext.sources[0]).with_suffix(".c"), "setup.py"),
-                quiet=True,
-            )
-            if _is_older(self.get_ext_fullpath(ext.name), *module.sources):
+            if self.force or _is_older(generated, *_sources_of(generated)):
+                _translate(ext, _note_of(generated))
+            if _is_older(self.get_ext_fullpath(ext.name), generated):
                 self._tell(ext)
-        ext.sources = module.sources
+        ext.sources = [str(generated)]
         super().build_extension(ext)
 
     def _tell(self, ext: Extension) -> None:
@@ -72,9 +67,37 @@ class BuildKernels(build_ext):
         print(f"compiling {ext.name} ({self._begun} of at most {len(self.extensions)})", flush=True)
 
 
+def _translate(ext: Extension, note: Path) -> None:
+    """From Cython to C, with a note of what it was made from; without one, it is not trusted."""
+    note.unlink(missing_ok=True)
+    cythonize(
+        [ext],
+        include_path=["src"],
+        compiler_directives=DIRECTIVES,
+        build_dir=str(COMPILED / "c"),
+        force=True,
+        depfile=True,
+        quiet=True,
+    )
+
+
+def _note_of(generated: Path) -> Path:
+    return generated.with_name(f"{generated.name}.dep")
+
+
+def _sources_of(generated: Path) -> list[str | Path]:
+    """What a file of C was made from, of ours: declarations that come with Cython are as new as its last installation,
+    which pip does for every build of its own."""
+    note = _note_of(generated)
+    if not note.exists():
+        return [note]
+    named = [line.strip(" \\") for line in note.read_text(encoding="utf-8").splitlines()[1:]]
+    return ["setup.py", *(each for each in named if Path(each).parts[0] == "src")]
+
+
 def _is_older(made: str | Path, *sources: str | Path) -> bool:
-    """Whether something has to be made of its sources again, or for the first time."""
-    if not os.path.exists(made):
+    """Whether something has to be made of its sources again, or for the first time; also when one is gone."""
+    if not all(map(os.path.exists, (made, *sources))):
         return True
     return any(os.path.getmtime(made) < os.path.getmtime(each) for each in sources)
 
