@@ -28,7 +28,7 @@ from barnabas.broker.periodic import Scheduler
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.publisher import MetadataPublisher
 from barnabas.broker.quorum_of_one import QuorumOfOne
-from barnabas.broker.registration import Registration
+from barnabas.broker.registration import Registration, advertised_listeners
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
@@ -78,11 +78,9 @@ class Node:
 
     @property
     def bootstrap(self) -> str:
-        """What a client is to be given: the first listener that is not a controller's."""
-        names = [each.listener for each in self._static_settings.endpoints]
-        name = next(name for name in names if name not in self._static_settings.controller_listeners)
-        host, port = self.endpoints[name]
-        return f"[{host}]:{port}" if ":" in host else f"{host or 'localhost'}:{port}"
+        """What a client is to be given: what the first listener that is not a controller's advertises."""
+        first = advertised_listeners(self._static_settings, self.endpoints)[0]
+        return f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
 
     @property
     def services(self) -> Services:

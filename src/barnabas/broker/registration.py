@@ -6,6 +6,7 @@ elsewhere will send.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from barnabas.base.ids import Uuid
@@ -37,7 +38,7 @@ class Registration:
             broker_id=self._identity.node_id,
             cluster_id=self._identity.cluster_id,
             incarnation_id=Uuid.random(self._services.runtime.randomness),
-            listeners=self._listeners(),
+            listeners=advertised_listeners(self._settings, self._services.endpoints),
             features=[
                 Feature(name=name, min_supported_version=low, max_supported_version=high)
                 for name, (low, high) in SUPPORTED.items()
@@ -67,15 +68,15 @@ class Registration:
         now_ms = self._services.runtime.clock.monotonic_ms()
         return await self._controller.submit(lambda controller: controller.heartbeat(request, now_ms))
 
-    def _listeners(self) -> list[Listener]:
-        """What is advertised; where a port was left to the system, the one that it chose."""
-        bound = self._services.endpoints
-        return [
-            Listener(
-                name=each.listener,
-                host=each.host or bound[each.listener][0] or "localhost",
-                port=each.port or bound[each.listener][1],
-                security_protocol=_PLAINTEXT,
-            )
-            for each in self._settings.advertised_endpoints
-        ]
+
+def advertised_listeners(settings: BrokerSettings, bound: Mapping[str, tuple[str, int]]) -> list[Listener]:
+    """Where clients are sent; where a port was left to the system, the one that it chose."""
+    return [
+        Listener(
+            name=each.listener,
+            host=each.host or bound[each.listener][0] or "localhost",
+            port=each.port or bound[each.listener][1],
+            security_protocol=_PLAINTEXT,
+        )
+        for each in settings.advertised_endpoints
+    ]

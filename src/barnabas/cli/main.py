@@ -123,12 +123,15 @@ def tools() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a tool; the exit code. Whatever goes wrong is told in one place, here."""
+    outcome = None
     try:
         outcome = tools.main(
             None if arguments is None else list(arguments), prog_name="barnabas", standalone_mode=False
         )
         if sys.stdout is not None:  # as with `>&-`
             sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as asked:  # a bare `barnabas`, or `barnabas storage`
+        click.echo(asked.ctx.get_help() if asked.ctx is not None else "")  # noqa: TID251
     except click.UsageError as problem:
         tell(usage_text(problem))
         return WRONGLY_CALLED

@@ -50,9 +50,10 @@ def run_node(
     files: FileSystem,
     prepare: Callable[[SystemRuntime], None] = lambda runtime: None,
     notes: Sequence[str] = (),
+    farewell: str | None = None,
 ) -> None:
-    """Start, say `ready` (and the notes, on standard error), wait for SIGINT or SIGTERM, stop. Raises what the start
-    raises."""
+    """Start, say `ready` (and the notes, on standard error), wait for SIGINT or SIGTERM, stop, and say farewell there
+    too. Raises what the start raises."""
     _allow_many_files()
     runtime = SystemRuntime()
     prepare(runtime)
@@ -60,6 +61,8 @@ def run_node(
         run(_serve(Node(settings, files=files, runtime=runtime), notes))
     finally:
         runtime.close()
+    if farewell is not None:
+        say(farewell, err=True)
 
 
 async def _serve(node: Node, notes: Sequence[str]) -> None:
