@@ -1,7 +1,7 @@
 """Our clients against the others for Python: the same node, the same run, in turns.
 
-`python -m bench.clients --quick` looks once instead of three times. Each rate is the best of the rounds. Slow clients
-write and read fewer records, so that all take about as long.
+Each rate is the best of the rounds. Slow clients write and read fewer records, so that all take about as long.
+`--quick` looks once, at one partition and a quarter of the records.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,6 @@ from bench import node_clients
 from bench.measure import Result
 from bench.node_brokers import Barnabas
 
-ROUNDS: Final = 3
 FAST: Final = 2_000_000
 SLOW: Final = 200_000
 ARROW: Final = 5_000_000
@@ -33,18 +33,31 @@ _COUNTS: Final = {
 _TIMEOUT_S: Final = 300
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How often to look, at how many partitions, and at which part of the records."""
+
+    rounds: int = 3
+    partitions: tuple[int, ...] = (1, 6)
+    divisor: int = 1
+
+
+FULL: Final = Plan()
+QUICK: Final = Plan(rounds=1, partitions=(1,), divisor=4)
+
+
 class Contest:
     """One node, and clients that take turns on it."""
 
-    def __init__(self, bootstrap: str, rounds: int) -> None:
+    def __init__(self, bootstrap: str, plan: Plan) -> None:
         self._bootstrap = bootstrap
-        self._rounds = rounds
+        self._plan = plan
         self._numbers = count()
 
     def produce(self, partitions: int, names: Sequence[str]) -> dict[str, float]:
         """Records per second, by client; each writes to a topic of its own."""
         rates = dict.fromkeys(names, 0.0)
-        for _ in range(self._rounds):
+        for _ in range(self._plan.rounds):
             for name in names:
                 topic = self._topic(partitions)
                 rates[name] = max(rates[name], self._turn(name, topic, partitions))
@@ -56,8 +69,8 @@ class Contest:
         """Records per second, by client; all read the same topic."""
         rates = dict.fromkeys(names, 0.0)
         topic = self._topic(partitions)
-        node_clients.fill(self._bootstrap, topic, partitions, ARROW, 100)
-        for _ in range(self._rounds):
+        node_clients.fill(self._bootstrap, topic, partitions, ARROW // self._plan.divisor, 100)
+        for _ in range(self._plan.rounds):
             for name in names:
                 rates[name] = max(rates[name], self._turn(name, topic, partitions))
         with node_clients.connected(self._bootstrap) as peer:
@@ -71,7 +84,7 @@ class Contest:
         return topic
 
     def _turn(self, name: str, topic: str, partitions: int) -> float:
-        records = _COUNTS.get(name, FAST)
+        records = _COUNTS.get(name, FAST) // self._plan.divisor
         command = [sys.executable, "-m", "bench.client_contestants", name, self._bootstrap, topic, str(partitions)]
         done = subprocess.run([*command, str(records)], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         if done.returncode:
@@ -89,7 +102,7 @@ def only(rates: dict[str, float], *names: str) -> dict[str, float]:
     return {name: rates[name] for name in names}
 
 
-def run(rounds: int = ROUNDS) -> list[Result]:
+def run(plan: Plan = FULL) -> list[Result]:
     folder = Path(tempfile.mkdtemp(prefix="barnabas-bench-"))
     # What is deleted goes at once: memory for files is part of what is measured.
     node = Barnabas(folder / "barnabas", "log.segment.delete.delay.ms=0")
@@ -97,8 +110,8 @@ def run(rounds: int = ROUNDS) -> list[Result]:
     try:
         node.prepare()
         node.start()
-        contest = Contest(node.bootstrap, rounds)
-        for partitions in (1, 6):
+        contest = Contest(node.bootstrap, plan)
+        for partitions in plan.partitions:
             where = f"{partitions} partition{'s' * (partitions > 1)}"
             made = contest.produce(
                 partitions,
@@ -143,9 +156,5 @@ def run(rounds: int = ROUNDS) -> list[Result]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-if __name__ == "__main__":
-    from bench.__main__ import COLUMNS, show
-
-    print(COLUMNS)
-    for line in run(1 if "--quick" in sys.argv[1:] else ROUNDS):
-        print(show(line), flush=True)
+def run_quickly() -> list[Result]:
+    return run(QUICK)

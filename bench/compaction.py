@@ -10,6 +10,7 @@ from barnabas.storage.compaction import BatchCleaner, KeyOffsets
 from bench.measure import Result, best_seconds
 
 RECORDS = 1_000_000
+QUICK_RECORDS = 200_000
 RECORDS_PER_KEY = 10
 KEY_BYTES = 16
 VALUE_BYTES = 100 - KEY_BYTES
@@ -21,10 +22,10 @@ TARGET_RECORDS_PER_SECOND = 1_000_000
 ROUNDS = 5
 
 
-def build_log(codec: Codec) -> list[bytes]:
+def build_log(codec: Codec, records: int) -> list[bytes]:
     """Records with keys in no order, in pieces of about the size that a cleaner reads at once."""
     rng = random.Random(1)
-    keys = [rng.randbytes(KEY_BYTES) for _ in range(RECORDS // RECORDS_PER_KEY)] * RECORDS_PER_KEY
+    keys = [rng.randbytes(KEY_BYTES) for _ in range(records // RECORDS_PER_KEY)] * RECORDS_PER_KEY
     rng.shuffle(keys)
     # Half of the bytes of a value repeat, as those of JSON and its kin do.
     values = [rng.randbytes(VALUE_BYTES // 2) + b"x" * (VALUE_BYTES - VALUE_BYTES // 2) for _ in range(1000)]
@@ -46,29 +47,33 @@ def build_log(codec: Codec) -> list[bytes]:
     return [*pieces, bytes(piece + batch)]
 
 
-def compact(pieces: list[bytes]) -> BatchCleaner:
+def compact(pieces: list[bytes], records: int) -> BatchCleaner:
     keys = KeyOffsets(0, MAP_LIMIT_BYTES)
     for piece in pieces:
         keys.add_all(iter_batches(piece))
-    cleaner = BatchCleaner(keys, end_offset=RECORDS, now_ms=TIMESTAMP_MS, delete_retention_ms=0)
+    cleaner = BatchCleaner(keys, end_offset=records, now_ms=TIMESTAMP_MS, delete_retention_ms=0)
     for piece in pieces:
         b"".join(entry.data for entry in cleaner.clean(iter_batches(piece)))
     return cleaner
 
 
-def run() -> list[Result]:
-    logs = {codec: build_log(codec) for codec in (Codec.NONE, Codec.LZ4)}
+def run(records: int = RECORDS) -> list[Result]:
+    logs = {codec: build_log(codec, records) for codec in (Codec.NONE, Codec.LZ4)}
     for pieces in logs.values():
-        stats = compact(pieces).stats
-        if (stats.records_read, stats.records_retained) != (RECORDS, RECORDS // RECORDS_PER_KEY):
+        stats = compact(pieces, records).stats
+        if (stats.records_read, stats.records_retained) != (records, records // RECORDS_PER_KEY):
             raise RuntimeError(f"compaction went wrong: {stats}")
-    seconds = best_seconds(*(partial(compact, pieces) for pieces in logs.values()), rounds=ROUNDS)
+    seconds = best_seconds(*(partial(compact, pieces, records) for pieces in logs.values()), rounds=ROUNDS)
     return [
         Result(
             f"compact 100-byte records, both passes, {codec.name.lower()} / 1 M/s",
-            RECORDS / best / TARGET_RECORDS_PER_SECOND,
+            records / best / TARGET_RECORDS_PER_SECOND,
             1.0,
-            f"{best / RECORDS * 1e9:.0f} ns a record",
+            f"{best / records * 1e9:.0f} ns a record",
         )
         for codec, best in zip(logs, seconds, strict=True)
     ]
+
+
+def run_quickly() -> list[Result]:
+    return run(QUICK_RECORDS)

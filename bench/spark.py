@@ -45,7 +45,7 @@ class Plan:
 
 
 FULL: Final = Plan()
-QUICK: Final = Plan(reads=((100, 2_000_000), (1024, 400_000)), writes=((100, 1_000_000), (1024, 200_000)), rounds=1)
+QUICK: Final = Plan(reads=((100, 1_000_000),), writes=((100, 500_000),), rounds=1)
 
 
 def connector_jars() -> list[Path]:
@@ -212,11 +212,3 @@ def run(plan: Plan = FULL) -> list[Result]:
 
 def run_quickly() -> list[Result]:
     return run(QUICK)
-
-
-if __name__ == "__main__":
-    from bench.__main__ import COLUMNS, show
-
-    print(COLUMNS)
-    for line in run(QUICK if "--quick" in sys.argv[1:] else FULL):
-        print(show(line), flush=True)

@@ -118,6 +118,7 @@ class ServiceBench:
         self.log = log
         self.runtime = SimulatedRuntime(loop, Random(7))
         self.groups = GroupService(self.settings, self.runtime, NODE_ID, log)
+        self.groups.start()
         self.metadata = MetadataCache()
         self.to_create: list[str] = []
         self.services: Any = SimpleNamespace(

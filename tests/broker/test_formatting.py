@@ -114,7 +114,7 @@ def test_a_quorum_that_is_not_built_is_not_formatted_for() -> None:
     with pytest.raises(SettingsError, match="more than one node is not built yet"):
         format_directories(disk(), node_settings(controller_quorum_voters="1@a:1,2@b:1,3@c:1"), CLUSTER_ID, Random(1))
     dynamic = node_settings(controller_quorum_voters="", controller_quorum_bootstrap_servers="a:1")
-    with pytest.raises(SettingsError, match=r"set controller\.quorum\.voters=1@host:port instead"):
+    with pytest.raises(SettingsError, match=r"    controller\.quorum\.voters=1@a:1\nin the place of\n"):
         format_directories(disk(), dynamic, CLUSTER_ID, Random(1))
 
 

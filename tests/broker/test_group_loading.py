@@ -44,6 +44,7 @@ def loaded(plane: DataPlane) -> GroupService:
     service = GroupService(plane.settings, plane.services.runtime, 1, plane.partitions)
 
     async def load() -> None:
+        service.start()
         service.apply(plane.image, ClusterDelta(partitions_changed=(PARTITION,)))
 
     plane.run(load())

@@ -63,7 +63,7 @@ def test_without_pyspark_it_says_what_to_install(tool: Tools, monkeypatch: pytes
     )
     told = tool("demo")
     assert (told.code, told.out) == (1, "")
-    assert "pip install 'barnabas[spark]'" in told.err
+    assert "pip install 'pyarrow>=17'" in told.err
 
 
 def test_clicks_can_be_written_to_any_cluster(tool: Tools, address: str) -> None:

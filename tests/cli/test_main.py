@@ -19,6 +19,12 @@ def test_help_lists_every_tool(barnabas: Tools) -> None:
         assert tool.help in told.out
 
 
+@pytest.mark.parametrize("words", [(), ("storage",)])
+def test_who_asks_for_nothing_is_told_what_there_is(barnabas: Tools, words: tuple[str, ...]) -> None:
+    told = barnabas(*words)
+    assert told == (0, barnabas(*words, "--help").out, "")
+
+
 @pytest.mark.parametrize("name", TOOLS)
 def test_every_tool_explains_itself_with_an_example(barnabas: Tools, name: str) -> None:
     told = barnabas(name, "--help")

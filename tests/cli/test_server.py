@@ -64,7 +64,13 @@ def test_it_is_formatted_started_and_stopped_as_kafka_is(folder: Path) -> None:
     assert (folder / "logs-b/.kafka_cleanshutdown").exists()
     made = [folder / name for name in ("logs", "logs-a", "logs-b")]
     made += [each for directory in made for each in directory.rglob("*")]
-    assert (folder / "logs/server.out") in made
+    assert {folder / "logs/server.log", folder / "logs/server.out"} <= {*made}
+    assert f"log in {folder / 'logs/server.log'})" in ready
+    log = (folder / "logs/server.log").read_text()
+    assert "INFO barnabas.broker: Starting node 1" in log
+    assert "INFO barnabas.cli: Terminating process due to signal SIGTERM" in log
+    assert log.endswith("INFO barnabas.broker: Node 1: shut down completed\n")
+    assert (folder / "logs/server.out").read_text().splitlines() == [f"ready: bootstrap {bootstrap}"]
     assert (folder / "logs-a/__cluster_metadata-0/00000000000000000000.log") in made
     assert not [(each, oct(each.stat().st_mode)) for each in made if each.stat().st_mode & 0o077]
 
@@ -89,6 +95,28 @@ def test_a_failed_start_in_the_background_is_told(folder: Path) -> None:
     code, told = refused("server", "start", "server.properties", "--daemon", folder=folder)
     assert code == 1
     assert "is not formatted" in told
+    assert told.count("barnabas: ") == 1
+    last = (folder / "logs/server.log").read_text().splitlines()[-1]
+    assert " CRITICAL barnabas.cli: Exiting: " in last
+    assert "is not formatted" in last
+
+
+def test_all_that_is_wrong_with_a_file_is_told_also_in_the_background(folder: Path) -> None:
+    with (folder / "server.properties").open("a") as properties:
+        properties.write("log.retention.minutes=x\nauto.create.topics.enable=y\n")
+    code, told = refused("server", "start", "server.properties", "--daemon", folder=folder)
+    assert code == 1
+    assert told.startswith("barnabas: the node did not start: 2 problems with settings:\n")
+    assert "log.retention.minutes = 'x'" in told
+    assert "auto.create.topics.enable = 'y'" in told
+
+
+def test_two_nodes_do_not_share_a_log(folder: Path) -> None:
+    formatted(folder)
+    with running("server", "start", "server.properties", "--log-file", "logs/server.log", folder=folder):
+        code, told = refused("server", "start", "server.properties", "--daemon", folder=folder)
+    assert code == 1
+    assert f"{folder / 'logs/server.log'} is the log of another node, which runs; give each its own" in told
 
 
 def test_directories_of_two_clusters_are_refused(folder: Path) -> None:

@@ -64,7 +64,10 @@ def test_formatting_again_needs_to_be_asked_for(barnabas: Tools, config: str, tm
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--standalone",), "--standalone: a quorum whose voters may change is not built yet"),
+        (
+            ("--standalone",),
+            "--standalone: a quorum whose voters may change is not built yet. Run\n    barnabas storage",
+        ),
         (("--no-initial-controllers",), "--no-initial-controllers: a quorum whose voters may change"),
         (("--initial-controllers", "1@a:1:x"), "--initial-controllers: a quorum whose voters may change"),
         (("--add-scram", "SCRAM-SHA-256=[name=a,password=b]"), "SCRAM is not built yet"),

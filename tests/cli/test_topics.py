@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
@@ -89,9 +91,27 @@ def test_at_a_terminal_there_are_tables(barnabas: Tools, our_node: str, terminal
     told = barnabas.at(our_node, "topics --describe --topic clicks")
     assert "Partition" in told.out
     assert "┃" in told.out
-    assert "Topic: clicks" not in told.out
+    first = told.out.splitlines()[0]
+    assert re.search(r"Topic: clicks   TopicId: [\w-]{22}   PartitionCount: \d+   ReplicationFactor: 1", first)
+    assert told.out.count("clicks") == 1
     assert "clicks" in barnabas.at(our_node, "topics --list").out
     assert barnabas.at(our_node, "topics --describe --under-replicated-partitions").out == ""
+
+
+@pytest.mark.parametrize("columns", [20, 50, 80])
+def test_a_narrow_terminal_breaks_no_name(
+    barnabas: Tools, our_node: str, terminal: None, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    name = "a-topic-with-a-name-that-is-wider-than-some-terminals"
+    assert barnabas.at(our_node, f"topics --create --if-not-exists --topic {name}").code == 0
+    told = barnabas.at(our_node, f"topics --describe --topic {name}").out
+    title = told.splitlines()[0]
+    assert name in title
+    assert "PartitionCount: 1   ReplicationFactor: 1" in title
+    assert "LastKnownElr" in told
+    assert name in barnabas.at(our_node, "topics --list").out
+    barnabas.at(our_node, f"topics --delete --topic {name}")
 
 
 def test_nobody_answers(barnabas: Tools, unused_port: int, tmp_path: object) -> None:

@@ -37,11 +37,21 @@ def test_a_record_is_there_after_a_restart(tmp_path: Path) -> None:
         consumer.close()
 
 
-def test_ctrl_c_stops_it_cleanly(tmp_path: Path) -> None:
+NOTES = (
+    "data: in {data}\n"
+    "log: this output, warnings and errors; -v tells all\n"
+    "Ctrl-C stops the node\n"
+)  # fmt: skip
+NO_DELAY = "group.initial.rebalance.delay.ms=0: new groups do not wait for more members (3000 in Kafka)\n"
+
+
+def test_it_says_where_things_are_and_ctrl_c_stops_it_cleanly(tmp_path: Path) -> None:
     with running(*ANYWHERE, "--data-dir", "data", folder=tmp_path) as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 0
-    told = "group.initial.rebalance.delay.ms=0: new groups do not wait for more members (3000 in Kafka)\n"
+        assert process.stdout is not None
+        assert process.stdout.read() == "", "programs read one line"
+    told = NOTES.format(data=tmp_path / "data") + NO_DELAY + "stopped\n"
     assert (tmp_path / "node.log").read_text() == told
 
 
@@ -50,7 +60,22 @@ def test_a_rebalance_delay_that_was_asked_for_is_not_spoken_of(tmp_path: Path) -
     with running(*ANYWHERE, "--ephemeral", *delay, folder=tmp_path) as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 0
-    assert (tmp_path / "node.log").read_text() == ""
+    told = (tmp_path / "node.log").read_text()
+    assert told.startswith("data: in memory, and gone when the node stops\n")
+    assert "rebalance" not in told
+
+
+def test_clients_are_given_the_address_that_is_advertised(tmp_path: Path) -> None:
+    advertised = ("--override", "advertised.listeners=PLAINTEXT://localhost:0")
+    with running(*ANYWHERE, "--ephemeral", *advertised, folder=tmp_path) as (_, bootstrap):
+        assert re.fullmatch(r"localhost:[1-9][0-9]*", bootstrap)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+def test_who_listens_everywhere_says_what_to_advertise(tmp_path: Path, host: str) -> None:
+    code, told = refused("up", "--listen", f"{host}:9092", "--ephemeral", folder=tmp_path)
+    assert code == 2
+    assert f"--override advertised.listeners=PLAINTEXT://{socket.gethostname()}:9092" in told
 
 
 def test_an_ephemeral_node_leaves_nothing(tmp_path: Path) -> None:
@@ -156,7 +181,8 @@ def test_clients_neither_fill_nor_forge_the_log(tmp_path: Path) -> None:
     lines = (tmp_path / "node.log").read_text().splitlines()
     warnings = [line for line in lines if " WARNING barnabas.broker: client " in line]
     assert LINES_AT_ONCE <= len(warnings) < 2 * LINES_AT_ONCE
-    assert len(lines) - len(warnings) <= 3, "a client wrote lines of its own"
+    ours = [line for line in lines if line.startswith(("data: ", "log: ", "Ctrl-C ", "stopped", "group.initial."))]
+    assert len(lines) - len(warnings) - len(ours) <= 3, "a client wrote lines of its own"
     assert max(map(len, lines)) < 1000
     assert all(line.isprintable() for line in lines)
     assert f"… and {MOST_TOLD - len(warnings)} more like it (refused_transactions.py:" in "\n".join(lines)

@@ -34,12 +34,15 @@ class KafkaServer:
     ...     connect(server.bootstrap)
     """
 
-    def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, overrides: Mapping[str, str] | None = None, format_options: tuple[str, ...] = _FORMAT
+    ) -> None:
         reason = missing()
         if reason is not None:
             raise RuntimeError(reason)
         self._folder = folder
         self._overrides = dict(overrides or {})
+        self._format_options = format_options
         self._process: subprocess.Popen[bytes] | None = None
         self._port, self._controller_port = _free_ports(2)
         self.log_path = folder / "kafka.log"
@@ -68,7 +71,9 @@ class KafkaServer:
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
         if not (self._folder / "data" / "meta.properties").exists():
-            self._run("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), *_FORMAT)
+            self._run(
+                "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), *self._format_options
+            )
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._java(), "kafka.Kafka", str(properties)],

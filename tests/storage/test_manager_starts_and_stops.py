@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from random import Random
 
 import pytest
@@ -24,6 +25,7 @@ from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.runtime import SimulatedRuntime
 from tests.storage.logs import read_all, topic_settings
 from tests.storage.managers import TOPIC_ID, A, B, C, append, manager, started
+from tests.storage.runtime import InlineRuntime
 
 CHECKPOINTS = [RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE]
 
@@ -165,3 +167,72 @@ def test_who_asks_is_told_once_of_each_directory_that_fails_and_of_the_last_one(
     with pytest.raises(LogError, match="no log directory can be used") as refusal:
         logs.create(TopicPartition("d", 0))
     assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# What it tells
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+    caplog.clear()
+    return lines
+
+
+def test_a_torn_end_is_told_with_how_much_was_cut(caplog: pytest.LogCaptureFixture) -> None:
+    disk = filled(is_clean=False)
+    file = disk.open("/one/a-0/00000000000000000000.log")
+    file.write_at(file.size(), b"torn " * 8)
+    caplog.set_level(logging.INFO)
+    started(disk)
+    first, *_, last = told(caplog)
+    assert first == "Recovering 3 logs from /one since no clean shutdown file was found"
+    assert last.startswith("Loaded 3 logs from /one in 0 ms: 3 segments with ")
+    assert last.endswith(" bytes were read, 40 bytes were cut from 1 logs")
+
+
+def test_segments_that_are_dropped_count_as_cut(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk(Random(1))
+    logs = started(disk)
+    log = logs.create(A)
+    append(log, *[b"x" * 500] * 10)
+    sizes = [segment.size_bytes for segment in log.segments]
+    assert len(sizes) > 2
+    disk.crash(power=False)
+    disk.open(f"/one/{A}/00000000000000000000.log").truncate(sizes[0] - 10)
+    caplog.set_level(logging.INFO)
+    started(disk)
+    whole_batch = sizes[0] // (log.segments[1].base_offset)
+    cut_bytes = whole_batch - 10 + sum(sizes[1:])
+    assert told(caplog)[-1].endswith(
+        f"1 segments with {sizes[0] - 10:,} bytes were read, {cut_bytes:,} bytes were cut from 1 logs"
+    )
+
+
+def test_after_a_clean_stop_nothing_is_read_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    disk = filled(is_clean=True)
+    caplog.set_level(logging.INFO)
+    logs = started(disk)
+    assert told(caplog) == [
+        "Skipping recovery of 3 logs from /one since clean shutdown file was found",
+        "Loaded 3 logs from /one in 0 ms",
+    ]
+    asyncio.run(logs.stop())
+    assert told(caplog) == ["Closed 3 logs of /one and wrote clean shutdown file"]
+
+
+def test_a_stop_that_was_not_clean_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    logs = started(filled(is_clean=True))
+    logs.partition_failed(B, CorruptLogError("/one/b", 0, "torn"))
+    caplog.clear()
+    asyncio.run(logs.stop())
+    assert told(caplog) == ["/one was not closed cleanly: the next start recovers its logs"]
+
+
+def test_a_long_recovery_tells_how_far_it_is_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    disk = filled(is_clean=False)
+    runtime = InlineRuntime()
+    logs = manager(disk, runtime=runtime)
+    disk.hook = lambda number, name, path: runtime.clock.advance(6000) if path.endswith("partition.metadata") else None
+    caplog.set_level(logging.INFO)
+    asyncio.run(logs.start())
+    assert [line for line in told(caplog) if "are loaded" in line] == ["1 of 3 logs from /one are loaded"]

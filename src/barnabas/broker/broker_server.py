@@ -14,6 +14,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.broker_publisher import BrokerMetadataPublisher
+from barnabas.broker.change_lines import tell_changes
 from barnabas.broker.config_resources import effective_settings
 from barnabas.broker.context import NoQuotas
 from barnabas.broker.controller_channel import ControllerChannel
@@ -125,6 +126,7 @@ class BrokerServer:
 
     def open(self) -> None:
         """Answer requests."""
+        self.services.groups.start()
         self._router.open(self.services)
 
     def _make_services(self, controller: ControllerChannel) -> Services:
@@ -162,12 +164,14 @@ class BrokerServer:
     async def _apply(self, image: ClusterImage, delta: ClusterDelta) -> None:
         """Bring all parts to an image; only then is it what requests are answered by."""
         services = self.services
+        before = services.metadata.image
         if any(each.type == ResourceType.BROKER for each in delta.configs_changed):
             self._apply_settings(services, image)
         await services.partitions.prepare(image, delta)
         services.partitions.apply(image, delta)
         services.metadata.image = image
         services.groups.apply(image, delta)
+        tell_changes(before, image, delta)
 
     def _apply_settings(self, services: Services, image: ClusterImage) -> None:
         services.settings = effective_settings(self._static_settings, image, services.node_id)

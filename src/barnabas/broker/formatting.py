@@ -61,6 +61,11 @@ RELEASES: Final[Mapping[int, str]] = {
 }
 
 
+STATIC_VOTERS_ONLY: Final = "a quorum whose voters may change is not built yet"
+#: From here on Kafka refuses to lower metadata.version below it: 4.3-IV0 changed what records may say.
+_LOWEST_WITHOUT_RETURN: Final = 30
+
+
 class NotFormattedError(BarnabasError):
     """A directory has never been formatted: the one failure that `up` mends by itself."""
 
@@ -104,14 +109,28 @@ def refuse_larger_quorums(settings: BrokerSettings) -> None:
         )
     if not settings.voter_ids:
         raise SettingsError(
-            "controller.quorum.voters is not set: a quorum whose voters may change (--standalone) is not built yet; "
-            f"set controller.quorum.voters={settings.node_id}@host:port instead of controller.quorum.bootstrap.servers"
+            f"controller.quorum.voters is not set: {STATIC_VOTERS_ONLY}. Write into the file of settings\n"
+            f"{static_voter_lines(settings)}"
         )
     if len(settings.voter_ids) > 1:
         raise SettingsError(
             f"controller.quorum.voters = {','.join(settings.controller_quorum_voters)}: a quorum of more than one node "
             "is not built yet; name this node alone"
         )
+
+
+def static_voter_lines(settings: BrokerSettings) -> str:
+    """What to write, and in the place of what, so that this node is a quorum by itself."""
+    controllers = settings.controller_quorum_bootstrap_servers
+    if controllers:
+        address = controllers[0]
+    else:
+        own = [each for each in settings.endpoints if each.listener in settings.controller_listeners]
+        address = f"{own[0].host or 'localhost'}:{own[0].port}" if own else "localhost:9093"
+    lines = f"    controller.quorum.voters={settings.node_id}@{address}"
+    if controllers:
+        lines += f"\nin the place of\n    controller.quorum.bootstrap.servers={','.join(controllers)}"
+    return lines
 
 
 # Formatting
@@ -207,22 +226,38 @@ def read_bootstrap(files: FileSystem, directory: str) -> list[MetadataRecord]:
 
 def check_features(levels: Mapping[str, int], where: str) -> None:
     """Refuse to work on a cluster that was finalised at levels which are not built: its records mean other things."""
+    too_high = {}
     for name, level in sorted(levels.items(), key=lambda each: (each[0] != METADATA_VERSION, each[0])):
         lowest, highest = SUPPORTED.get(name, (0, 0))
         if level and not lowest <= level <= highest:
-            release = f" ({RELEASES[level]})" if name == METADATA_VERSION and level in RELEASES else ""
-            allowed = f"only {lowest} to {highest}" if highest else "only 0"
-            raise BarnabasError(
-                f"{where}: the cluster was finalised with {name} {level}{release}, and {allowed} is built; "
-                f"{_way_back(name)}"
-            )
+            too_high[name] = level
+    if not too_high:
+        return
+    found = ", ".join(
+        f"{name} {level} ({RELEASES[level]})" if name == METADATA_VERSION and level in RELEASES else f"{name} {level}"
+        for name, level in too_high.items()
+    )
+    built = f"metadata.version up to {METADATA_VERSION_BUILT} ({RELEASES[METADATA_VERSION_BUILT]}) and no other feature"
+    raise BarnabasError(f"{where}: the cluster was finalised with {found}; built is {built}.\n{_way_out(too_high)}")
 
 
-def _way_back(feature: str) -> str:
-    if feature == KRAFT_VERSION:
-        return "use a directory that was formatted with controller.quorum.voters instead of --standalone"
-    flags = f"{feature}=0" if feature != METADATA_VERSION else f"{feature}={METADATA_VERSION_BUILT}"
-    return f"use a directory of its own, or lower the level with Kafka's kafka-features downgrade --feature {flags}"
+def _way_out(too_high: Mapping[str, int]) -> str:
+    """The commands that help. They were tried with Kafka 4.3."""
+    built = RELEASES[METADATA_VERSION_BUILT]
+    if KRAFT_VERSION in too_high or too_high.get(METADATA_VERSION, 0) >= _LOWEST_WITHOUT_RETURN:
+        return (
+            "Kafka has no way back from that. Use a directory that Barnabas formatted ('barnabas storage format'), on "
+            "which Kafka works too, or one that Kafka formatted, with controller.quorum.voters in its settings, by\n"
+            f"    kafka-storage.sh format -t CLUSTER_ID -c FILE --release-version {built} --feature group.version=0 "
+            "--feature transaction.version=0\n"
+            "and copy the topics: consume them from the running Kafka and produce them to the new node."
+        )
+    levels = {name: METADATA_VERSION_BUILT if name == METADATA_VERSION else 0 for name in too_high}
+    flags = " ".join(f"--feature {name}={level}" for name, level in levels.items())
+    return (
+        "Start Kafka on it once more, lower the levels, and stop Kafka:\n"
+        f"    kafka-features.sh --bootstrap-server HOST:PORT downgrade {flags}"
+    )
 
 
 # Reading

@@ -107,7 +107,7 @@ class GroupRunner:
                 self._phase = _Phase.FAILED
 
     async def _load_all(self) -> None:
-        loaded = 0
+        loaded, began_ms = 0, self._runtime.clock.monotonic_ms()
         buffer_bytes = self.settings.offsets_load_buffer_size
         async for data in self._writer.read_all(self.partition, buffer_bytes, self._runtime):
             loaded += len(memoryview(data))
@@ -124,7 +124,13 @@ class GroupRunner:
         for line in self.shard.state.skipped.lines():
             _log.warning("%s: records of groups that are not understood: %s", self.partition, line)
         if loaded:
-            _log.info("%s is loaded: %d groups from %d bytes", self.partition, len(self.shard.groups), loaded)
+            _log.info(
+                "Finished loading of group metadata from %s in %d ms: %d groups from %d bytes",
+                self.partition,
+                self._runtime.clock.monotonic_ms() - began_ms,
+                len(self.shard.groups),
+                loaded,
+            )
 
     def _load(self, data: Any) -> None:
         self.shard.load_batches(data, self._runtime.clock.now_ms())

@@ -71,6 +71,7 @@ class GroupService:
         self._loader: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline_ms: int | None = None
+        self._is_started = False
         self._is_stopped = False
 
     # Following the cluster
@@ -90,6 +91,12 @@ class GroupService:
             runner.settings = self._settings
             runner.shard.limits = limits
 
+    def start(self) -> None:
+        """Load what this node leads. Until it has joined the cluster it leads what a former life of it led, and that is
+        taken from it when it joins: all groups would be loaded twice."""
+        self._is_started = True
+        self._follow_leaders()
+
     def apply(self, image: ClusterImage, delta: ClusterDelta) -> None:
         """Take over what this node leads now, give up what it does not, forget offsets of topics that are gone."""
         if self._is_stopped:
@@ -103,7 +110,7 @@ class GroupService:
                     self._give_up(index)
                 else:
                     self._runners[index].forget_topic(deleted.name)
-        if any(each.topic == CONSUMER_OFFSETS for each in delta.partitions_changed):
+        if self._is_started and any(each.topic == CONSUMER_OFFSETS for each in delta.partitions_changed):
             self._follow_leaders()
 
     def _follow_leaders(self) -> None:

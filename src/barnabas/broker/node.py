@@ -21,6 +21,7 @@ from barnabas.broker.formatting import check_features, read_identity, refuse_lar
 from barnabas.broker.handlers import broker_handlers, controller_handlers
 from barnabas.broker.limits import listener_specs, server_limits
 from barnabas.broker.quorum_of_one import QuorumOfOne
+from barnabas.broker.registration import advertised_listeners
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
@@ -53,6 +54,7 @@ class Node:
         self._started = AsyncExitStack()
         self._starting: asyncio.Task[None] | None = None
         self._stopping = asyncio.Lock()
+        self._is_ready = False
         self._is_stopped = False
         self._quorum: QuorumOfOne | None = None
         self._broker: BrokerServer | None = None
@@ -66,11 +68,9 @@ class Node:
 
     @property
     def bootstrap(self) -> str:
-        """What a client is to be given: the first listener that is not a controller's."""
-        names = [each.listener for each in self._static_settings.endpoints]
-        name = next(name for name in names if name not in self._static_settings.controller_listeners)
-        host, port = self.endpoints[name]
-        return f"[{host}]:{port}" if ":" in host else f"{host or 'localhost'}:{port}"
+        """What a client is to be given: what the first listener that is not a controller's advertises."""
+        first = advertised_listeners(self._static_settings, self.endpoints)[0]
+        return f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
 
     @property
     def services(self) -> Services:
@@ -130,6 +130,7 @@ class Node:
     async def _start(self) -> None:
         settings, runtime, files = self._static_settings, self._runtime, self._files
         refuse_larger_quorums(settings)
+        _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
         self._failure = asyncio.get_running_loop().create_future()
         identity = read_identity(files, settings)
         loader = MetadataLoader()
@@ -183,7 +184,8 @@ class Node:
         # When the node stops: who waits for a group or for records is answered first, so that nobody waits for them.
         self._started.push_async_callback(self._server.stop, _DRAIN_TIMEOUT_MS)
         self._started.push_async_callback(broker.stop_serving)
-        _log.info("node %d of cluster %s is ready at %s", identity.node_id, identity.cluster_id, self.bootstrap)
+        self._is_ready = True
+        _log.info("Node %d of cluster %s started, bootstrap %s", identity.node_id, identity.cluster_id, self.bootstrap)
 
     # While it runs
 
@@ -211,4 +213,9 @@ class Node:
             await asyncio.wait([self._starting])
         # Who comes second waits for the first, and then finds nothing to do.
         async with self._stopping:
+            if self._is_ready:
+                _log.info("Node %d is shutting down", self._static_settings.node_id)
             await self._started.aclose()
+            if self._is_ready:
+                _log.info("Node %d: shut down completed", self._static_settings.node_id)
+            self._is_ready = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, cast
 
 from barnabas.base.error_codes import ErrorCode
@@ -40,7 +41,7 @@ class Registration:
             broker_id=self._identity.node_id,
             cluster_id=self._identity.cluster_id,
             incarnation_id=Uuid.random(self._services.runtime.randomness),
-            listeners=self._listeners(),
+            listeners=advertised_listeners(self._settings, self._services.endpoints),
             features=[
                 Feature(name=name, min_supported_version=low, max_supported_version=high)
                 for name, (low, high) in SUPPORTED.items()
@@ -74,18 +75,18 @@ class Registration:
         )
         _check(cast(BrokerHeartbeatResponse, response).error_code, "heard")
 
-    def _listeners(self) -> list[Listener]:
-        """What is advertised; where a port was left to the system, the one that it chose."""
-        bound = self._services.endpoints
-        return [
-            Listener(
-                name=each.listener,
-                host=each.host or bound[each.listener][0] or "localhost",
-                port=each.port or bound[each.listener][1],
-                security_protocol=_PLAINTEXT,
-            )
-            for each in self._settings.advertised_endpoints
-        ]
+
+def advertised_listeners(settings: BrokerSettings, bound: Mapping[str, tuple[str, int]]) -> list[Listener]:
+    """Where clients are sent; where a port was left to the system, the one that it chose."""
+    return [
+        Listener(
+            name=each.listener,
+            host=each.host or bound[each.listener][0] or "localhost",
+            port=each.port or bound[each.listener][1],
+            security_protocol=_PLAINTEXT,
+        )
+        for each in settings.advertised_endpoints
+    ]
 
 
 def _check(code: int, what: str) -> None:

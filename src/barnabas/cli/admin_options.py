@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from barnabas.base.errors import BrokerError
+from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
@@ -27,6 +28,7 @@ class Cluster:
 
     def run(self, work: Callable[[Admin], Awaitable[T]], settings: Mapping[str, Any] | None = None) -> T:
         """Do some work with an admin client; `settings` stand over those of the file."""
+        show_warnings()
         return asyncio.run(self._run(work, settings or {}))
 
     async def _run(self, work: Callable[[Admin], Awaitable[T]], settings: Mapping[str, Any]) -> T:

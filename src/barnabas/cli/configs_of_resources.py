@@ -118,7 +118,7 @@ def _show(kind: str, name: str, entries: list[ConfigEntry], with_all: bool) -> N
         title = f"{'All' if with_all else 'Dynamic'} configs for {kind[:-1]} {name} are:"
     if is_terminal() and entries:
         rows = [(entry.name, _text(entry.value), entry.source.name.lower(), _synonyms(entry)) for entry in entries]
-        print_table(("name", "value", "source", "otherwise"), rows, title=title)
+        print_table(("name", "value", "source", "otherwise"), rows, title=title, may_break=True)
         return
     say(shown(title))
     for entry in entries:

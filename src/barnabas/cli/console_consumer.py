@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import time
@@ -17,9 +16,10 @@ from barnabas.cli.client_options import deprecated, file_settings, key_values, m
 from barnabas.cli.formatters import DefaultFormatter, Formatter, VisibleOutput, formatter
 from barnabas.cli.kafka_options import Given, KafkaTool, version_option
 from barnabas.cli.main import FAILED, tell
-from barnabas.cli.output import is_terminal, is_watched, say
+from barnabas.cli.output import discard_output, is_terminal, is_watched, say
 from barnabas.cli.stopping import Stop
 from barnabas.cli.topic_filters import topic_pattern
+from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
     from barnabas import Consumer, ConsumerRecord
@@ -86,6 +86,7 @@ def console_consumer(ctx: click.Context, /, **options: Any) -> int:
     shown = _formatter(given, options)
     from barnabas import Consumer
 
+    show_warnings()
     with Stop() as stop:
         # Closed in any case, but only after what was not shown has been given back.
         with Consumer(settings) as consumer:
@@ -239,7 +240,7 @@ class _Showing:
             # Nobody knows how much of this was still read, so all of it is given back.
             self._give_back(records)
             say("nobody reads standard output any more: the consumer ends", err=True)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard_output()
             return False
         except BaseException:
             self._output.flush()

@@ -16,6 +16,7 @@ from barnabas.cli.line_readers import ReadRecord, RecordReader, StandardInput, r
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import say
 from barnabas.cli.stopping import Stop, StoppedError
+from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
     from barnabas import Producer, RecordMetadata
@@ -88,6 +89,7 @@ def console_producer(ctx: click.Context, /, **options: Any) -> int:
     reader = record_reader(options["line_reader"], _reader_settings(options))
     from barnabas import Producer
 
+    show_warnings()
     with Stop() as stop:
         with Producer(_producer_settings(given, options)) as producer:
             sending = _Sending(producer, stop, is_sync=options["sync"])

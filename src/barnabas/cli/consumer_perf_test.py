@@ -17,6 +17,7 @@ from barnabas.cli.output import print_json, say
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
 from barnabas.cli.stopping import Stop
 from barnabas.cli.topic_filters import topic_pattern
+from barnabas.cli.warnings_shown import show_warnings
 from barnabas.client.plugins import RebalanceListener
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def consumer_perf_test(ctx: click.Context, /, **options: Any) -> int:
 
     if not options["hide_header"] and not as_json:
         say(f"{'time, threadId' if is_detailed else 'start.time, end.time'}, {_HEADER}")
+    show_warnings()
     with Stop() as stop:
         with Consumer(settings) as consumer:
             stop.react(consumer.wakeup)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.extras import how_to_install
 from barnabas.cli.output import is_terminal, say
 from barnabas.cli.stopping import Stop, StoppedError
 from barnabas.net.errors import ListenError
@@ -116,7 +117,7 @@ def _write_clicks(
     bootstrap_servers: str, rate: int, seed: int, seconds: float | None, stop: Stop, told_to_stop: threading.Event
 ) -> None:
     if importlib.util.find_spec("pyarrow") is None:
-        raise BarnabasError("the clicks are written with Arrow, and there is no pyarrow: pip install 'barnabas[arrow]'")
+        raise BarnabasError(f"the clicks are written with Arrow, and there is no pyarrow: {how_to_install('arrow')}")
     from barnabas.spark.demo.writing import create_topics, write_clicks
 
     # Until somebody answers there is nothing that would have to end well.

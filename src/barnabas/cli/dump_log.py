@@ -148,6 +148,8 @@ def dump_log(
         except BarnabasError as problem:
             tell(f"{name}: {problem}")
             outcome = FAILED
+        except BrokenPipeError:
+            raise  # not the file's fault: nobody reads what is shown
         except OSError as problem:
             tell(f"{problem.filename or name}: {problem.strerror or problem}")
             outcome = FAILED

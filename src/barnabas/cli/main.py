@@ -1,17 +1,17 @@
 """The `barnabas` command: finds the tool and loads nothing else, so that each starts as fast as it can.
 
 Every tool ends with 0 when it did what it was asked for, 1 when it could not, 2 when it was called wrongly; those with
-options of Kafka's making end with 1 then too, as Kafka's do (see `kafka_options`). What goes wrong is told in words on
-standard error, beginning with `barnabas:`.
+options of Kafka's making end with 1 then too, as Kafka's do (see `kafka_options`). When nobody reads its output any
+more it ends without a word, with 141, as a shell tells of SIGPIPE. What goes wrong is told in words on standard error,
+beginning with `barnabas:`.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -20,7 +20,9 @@ from barnabas.base.foreign_text import escaped_lines
 
 FAILED: Final = 1
 WRONGLY_CALLED: Final = 2
+#: As a shell tells of tools that SIGINT, or SIGPIPE, ended.
 _INTERRUPTED: Final = 130
+_UNHEARD: Final = 141
 
 
 class Tool(NamedTuple):
@@ -79,6 +81,12 @@ class _Tools(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            return _unheard()  # before click, which would say 1
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Tools"):
             formatter.write_dl([(name, tool.help) for name, tool in TOOLS.items()])
@@ -115,12 +123,15 @@ def tools() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a tool; the exit code. Whatever goes wrong is told in one place, here."""
+    outcome = None
     try:
         outcome = tools.main(
             None if arguments is None else list(arguments), prog_name="barnabas", standalone_mode=False
         )
         if sys.stdout is not None:  # as with `>&-`
             sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as asked:  # a bare `barnabas`, or `barnabas storage`
+        click.echo(asked.ctx.get_help() if asked.ctx is not None else "")  # noqa: TID251
     except click.UsageError as problem:
         tell(usage_text(problem))
         return WRONGLY_CALLED
@@ -131,9 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell(str(problem))
         return FAILED
     except BrokenPipeError:
-        # Whoever read our output, `head` say, has seen enough. The interpreter must not find out again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return _unheard()
     except OSError as problem:
         tell(": ".join(str(part) for part in (problem.filename, problem.strerror or problem) if part))
         return FAILED
@@ -142,9 +151,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
-def tell(problem: str) -> None:
+def _unheard() -> int:
+    from barnabas.cli.output import discard_output
+
+    discard_output()
+    return _UNHEARD
+
+
+def tell(problem: str, *, colour: str = "red") -> None:
     """Say on standard error what went wrong."""
-    click.echo(f"{click.style('barnabas:', fg='red', bold=True)} {escaped_lines(problem)}", err=True)  # noqa: TID251
+    click.echo(f"{click.style('barnabas:', fg=colour, bold=True)} {escaped_lines(problem)}", err=True)  # noqa: TID251
 
 
 def usage_text(problem: click.UsageError) -> str:

@@ -22,9 +22,21 @@ from barnabas.base.foreign_text import escaped, escaped_lines
 _UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+#: A line and a blank on both sides of a cell.
+_BORDER: Final = 3
+#: One long value must not move all columns behind it out of sight.
+_WIDEST: Final = 60
+
+
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print lines that may hold text of others."""
     click.echo(escaped_lines(text), err=err, nl=nl)
+
+
+def discard_output() -> None:
+    """Whoever read standard output, `head` say, has seen enough. What is printed from now on goes nowhere: the
+    interpreter must not find out again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def shown(value: object) -> str:
@@ -62,13 +74,21 @@ def _safe_json(text: str) -> str:
     return text if text.isprintable() else _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-    """A table with lines and colours at a terminal, columns of text elsewhere. A list in a cell is shown as lines."""
+def print_table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", may_break: bool = False
+) -> None:
+    """A table with lines and colours at a terminal, columns of text elsewhere. A list in a cell is shown as lines.
+
+    No name is broken: what is wider than the terminal comes as columns of text, too, so that it can be copied. With
+    `may_break` only the first column holds names.
+    """
     cells = [[_cell(cell) for cell in row] for row in rows]
     title = shown(title)
-    if is_terminal() and _print_rich(headings, cells, title):
+    if is_terminal() and _print_rich(headings, cells, title, may_break):
         return
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    if is_terminal():
+        widths = [min(width, _WIDEST) for width in widths]
     if title:
         say(title)
     for row in (headings, *cells):
@@ -79,19 +99,29 @@ def _cell(value: object) -> str:
     return "\n".join(map(shown, value)) if isinstance(value, list) else shown(value)
 
 
-def _print_rich(headings: Sequence[str], rows: list[list[str]], title: str) -> bool:
+def _print_rich(headings: Sequence[str], rows: list[list[str]], title: str, may_break: bool) -> bool:
     """Whether it could be done: `rich` is imported only here, since it takes as long as a tool's whole start."""
     try:
+        from rich.cells import cell_len
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
     except ImportError:
         return False
-    # As text, for brackets mean something else to `rich`.
-    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
+    console = Console()
+    lines = [[cell.split("\n") for cell in column] for column in zip(headings, *rows, strict=True)]
+    widths = [max(cell_len(line) for cell in column for line in cell) for column in lines]
+    may_break = may_break or any("\n" in cell for row in rows for cell in row)
+    if sum(widths) + _BORDER * len(widths) + 1 > console.width and not may_break:
+        return False
+    table = Table(header_style="bold")
     for heading in headings:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=not table.columns)
+    # As text, for brackets mean something else to `rich`.
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    if title:
+        # Not as the table's own title, which would be as narrow as the table.
+        console.print(Text(title, style="italic"), soft_wrap=True)
+    console.print(table)
     return True

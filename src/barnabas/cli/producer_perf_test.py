@@ -22,8 +22,9 @@ from barnabas.cli.kafka_options import Given, version_option
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import print_json, say
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
-from barnabas.cli.stopping import Stop, StoppedError
+from barnabas.cli.stopping import Stop, StoppedError, print_line
 from barnabas.cli.throughput import Pace
+from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
     from barnabas import Producer, RecordMetadata
@@ -87,6 +88,7 @@ def producer_perf_test(ctx: click.Context, /, **options: Any) -> int:
             f"Warmup first {options['warmup_records']} records. Steady state results will print after the complete "
             "test summary."
         )
+    show_warnings()
     with Stop() as stop:
         with Producer(settings) as producer:
             run = _Run(producer, stop, options["topic"], None if as_json else options["reporting_interval"])
@@ -224,13 +226,13 @@ class _Phase:
         self.start_ms = self.window_ms = _now_ms()
         self._told = Latencies()
 
-    def tell_window(self, now_ms: int) -> None:
+    def window_lines(self, now_ms: int) -> Iterator[str]:
         """A line about what came since the last one."""
         if self.is_steady and not self._told.counts:
-            say("In steady state.")
+            yield "In steady state."
         window = self.latencies.without(self._told)
         records, megabytes = window.rates(now_ms - self.window_ms)
-        say(
+        yield (
             f"{window.count} records sent, {records:.1f} records/sec ({megabytes:.2f} MB/sec), "
             f"{window.average_ms:.1f} ms avg latency, {window.highest_ms:.1f} ms max latency."
         )
@@ -299,7 +301,8 @@ class _Run:
         phase.latencies.size_bytes += sum(map(len, group))
         interval_ms = self._interval_ms
         if interval_ms is not None and now_ms - phase.window_ms >= interval_ms and phase is self._phases[-1]:
-            phase.tell_window(now_ms)
+            for line in phase.window_lines(now_ms):
+                print_line(line, self._stop)
 
     def _failed(self, error: Exception, count: int) -> None:
         # From here on each is looked at by itself.

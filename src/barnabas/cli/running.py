@@ -17,16 +17,22 @@ from barnabas.base.runtime import SystemClock
 from barnabas.broker.node import Node
 from barnabas.broker.settings import BrokerSettings
 from barnabas.cli.output import say
+from barnabas.cli.supervisor import READY, STOPPING, notify
 from barnabas.net.runtime import SystemRuntime, collect_garbage_rarely, run
 from barnabas.storage.files import FileSystem
+
+_log = logging.getLogger("barnabas.cli")
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _WANTED_FILES: Final = 65_536
 
 
 def log_to_stderr(level: int) -> None:
+    log_to(logging.StreamHandler(sys.stderr), level)
+
+
+def log_to(lines: logging.Handler, level: int) -> None:
     """Whatever clients send: see `LimitedHandler`."""
-    lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(
         level=level, handlers=[LimitedHandler(lines, SystemClock().monotonic_ms, _call_later)], force=True
@@ -44,9 +50,10 @@ def run_node(
     files: FileSystem,
     prepare: Callable[[SystemRuntime], None] = lambda runtime: None,
     notes: Sequence[str] = (),
+    farewell: str | None = None,
 ) -> None:
-    """Start, say `ready` (and the notes, on standard error), wait for SIGINT or SIGTERM, stop. Raises what the start
-    raises."""
+    """Start, say `ready` (and the notes, on standard error), wait for SIGINT or SIGTERM, stop, and say farewell there
+    too. Raises what the start raises."""
     _allow_many_files()
     runtime = SystemRuntime()
     prepare(runtime)
@@ -54,13 +61,20 @@ def run_node(
         run(_serve(Node(settings, files=files, runtime=runtime), notes))
     finally:
         runtime.close()
+    if farewell is not None:
+        say(farewell, err=True)
 
 
 async def _serve(node: Node, notes: Sequence[str]) -> None:
     loop = asyncio.get_running_loop()
     told_to_stop = asyncio.Event()
+
+    def stop(number: signal.Signals) -> None:
+        _log.info("Terminating process due to signal %s", number.name)
+        told_to_stop.set()
+
     for each in _STOP_SIGNALS:
-        loop.add_signal_handler(each, told_to_stop.set)
+        loop.add_signal_handler(each, stop, each)
     starting = loop.create_task(node.start())
     stopping = loop.create_task(told_to_stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -74,6 +88,7 @@ async def _serve(node: Node, notes: Sequence[str]) -> None:
     collect_garbage_rarely()
     say(f"ready: bootstrap {node.bootstrap}")
     sys.stdout.flush()
+    notify(READY)
     for note in notes:
         say(note, err=True)
     failing = loop.create_task(node.failed())
@@ -81,6 +96,7 @@ async def _serve(node: Node, notes: Sequence[str]) -> None:
     # A second signal ends the process at once, for whoever does not want to wait.
     for each in _STOP_SIGNALS:
         loop.remove_signal_handler(each)
+    notify(STOPPING)
     await node.stop()
     if failing.done():
         raise failing.result()

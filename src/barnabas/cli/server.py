@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.output import say
+
+_log = logging.getLogger("barnabas.cli")
 
 
 @click.group()
@@ -29,11 +31,17 @@ def server() -> None:
     "--override", "overrides", metavar="NAME=VALUE", multiple=True, help="Stands over the file; may be repeated."
 )
 @click.option("--daemon", "-daemon", is_flag=True, help="Return once the node answers, and let it run on.")
+@click.option(
+    "--log-file",
+    metavar="FILE",
+    help="Log to this file instead of standard error; when it is full it is renamed to FILE.1 and begun anew.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Tell warnings and errors only.")
-def start(properties: str, overrides: Sequence[str], daemon: bool, quiet: bool) -> None:
+def start(properties: str, overrides: Sequence[str], daemon: bool, log_file: str | None, quiet: bool) -> None:
     """Run the node of FILE.properties in the foreground.
 
-    The directories must be formatted: see `barnabas storage format`.
+    The directories must be formatted: see `barnabas storage format`. With --daemon the log is server.log in the
+    directory that LOG_DIR names, `logs` if it names none, and server.out there has what is printed beside it.
 
     \b
     Examples:
@@ -41,51 +49,70 @@ def start(properties: str, overrides: Sequence[str], daemon: bool, quiet: bool) 
       barnabas server start server.properties --override log.retention.hours=24
     """
     if daemon:
-        _start_daemon(properties, overrides)
+        arguments = [each for text in overrides for each in ("--override", text)] + ["-q"] * quiet
+        _start_daemon(properties, arguments, log_file)
         return
     from barnabas.base.properties import load_properties_file, parse_overrides
     from barnabas.broker.settings import BrokerSettings
     from barnabas.cli.running import log_to_stderr, run_node
     from barnabas.storage.real_files import RealFileSystem
 
-    log_to_stderr(logging.WARNING if quiet else logging.INFO)
-    settings = BrokerSettings.load(load_properties_file(properties), parse_overrides(overrides))
-    run_node(settings, RealFileSystem())
+    level = logging.WARNING if quiet else logging.INFO
+    with contextlib.ExitStack() as stack:
+        if log_file is None:
+            log_to_stderr(level)
+        else:
+            stack.enter_context(_logging_to(log_file, level))
+        settings = BrokerSettings.load(load_properties_file(properties), parse_overrides(overrides))
+        run_node(settings, RealFileSystem())
 
 
-def _start_daemon(properties: str, overrides: Sequence[str]) -> None:
-    """As Kafka's script: the output goes to a file below LOG_DIR. But wait until the node answers, or has failed."""
-    log_file = Path(os.environ.get("LOG_DIR", "logs")) / "server.out"
-    arguments = [each for text in overrides for each in ("--override", text)]
-    with _private_file(log_file) as log:
-        start = log.tell()
+@contextlib.contextmanager
+def _logging_to(log_file: str, level: int) -> Iterator[None]:
+    """Also what ends the node stands in its log: it is where people look."""
+    from barnabas.cli.log_files import RotatedLog
+    from barnabas.cli.running import log_to
+
+    log_to(RotatedLog(log_file), level)
+    try:
+        yield
+    except (BarnabasError, OSError) as problem:
+        _log.critical("Exiting: %s", problem)
+        raise
+
+
+def _start_daemon(properties: str, arguments: Sequence[str], log_file: str | None) -> None:
+    """As Kafka's script: the log and what is printed go to files in LOG_DIR. But wait until the node answers, or has
+    failed."""
+    from barnabas.cli.log_files import private_output
+
+    directory = Path(os.environ.get("LOG_DIR", "logs"))
+    log_path = os.path.abspath(log_file or directory / "server.log")
+    output = directory / "server.out"
+    arguments = [*arguments, "--log-file", log_path]
+    with private_output(output) as printed:
+        start = printed.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", "barnabas", "server", "start", os.path.abspath(properties), *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=printed,
+            stderr=printed,
             start_new_session=True,
         )
     while process.poll() is None:
-        with log_file.open("rb") as log:
-            log.seek(start)
-            ready = next((line for line in log if line.startswith(b"ready: ")), None)
+        with output.open("rb") as printed:
+            printed.seek(start)
+            ready = next((line for line in printed if line.startswith(b"ready: ")), None)
         if ready is not None and ready.endswith(b"\n"):
-            say(f"{ready.decode().strip()} (process {process.pid}, output in {log_file})")
+            say(f"{ready.decode().strip()} (process {process.pid}, log in {log_path})")
             return
         time.sleep(0.05)
-    with log_file.open(encoding="utf-8", errors="replace") as text:
+    with output.open(encoding="utf-8", errors="replace") as text:
         text.seek(start)
-        lines = text.read().strip().splitlines()
-    raise BarnabasError(f"the node did not start: {lines[-1] if lines else 'it said nothing'} (see {log_file})")
-
-
-def _private_file(path: Path) -> BinaryIO:
-    """To be appended to. Like the node's own files, it is this user's alone, unless it is there already."""
-    from barnabas.storage.real_files import PRIVATE_FILE, RealFileSystem
-
-    RealFileSystem().make_directory(str(path.parent))
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE), "ab")
+        told = text.read().strip()
+    # What went wrong may take several lines; before it there may be others, of Python's say.
+    reason = told.rpartition("barnabas: ")[2] or "it said nothing"
+    raise BarnabasError(f"the node did not start: {reason} (see {log_path} and {output})")
 
 
 @server.command()

@@ -5,13 +5,26 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
+from barnabas.cli.output import discard_output
+
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 _EXIT_BASE: Final = 128
+
+
+def print_line(line: str, stop: Stop) -> None:
+    """For tools whose lines come from callbacks, where an error would be taken for the callback's own."""
+    try:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+        stop.nobody_listens()
 
 
 class StoppedError(BaseException):
@@ -40,6 +53,10 @@ class Stop:
     def exit_code(self) -> int:
         """As a shell tells of a process that a signal ended; 0 if none did."""
         return _EXIT_BASE + self.signal_number if self.signal_number else 0
+
+    def nobody_listens(self) -> None:
+        """Standard output was closed: end as SIGPIPE would have ended the tool. May be called in any thread."""
+        self._ask(signal.SIGPIPE)
 
     def react(self, reaction: Callable[[], None]) -> None:
         """Call this when the signal comes. It must not wait for anything."""
@@ -71,12 +88,15 @@ class Stop:
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         self._restore()
+        self._ask(number)
+        if self.is_interruptible:
+            raise StoppedError
+
+    def _ask(self, number: int) -> None:
         self.signal_number = number
         os.write(self._write, b"!")
         if self._reaction is not None:
             self._reaction()
-        if self.is_interruptible:
-            raise StoppedError
 
     def _restore(self) -> None:
         while self._previous:

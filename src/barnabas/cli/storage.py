@@ -65,7 +65,7 @@ def format_(config: str, cluster_id: str, ignore_formatted: bool, **rest: Any) -
     Example:
       barnabas storage format -t $(barnabas storage random-uuid) -c server.properties
     """
-    _refuse_what_is_not_built(**rest)
+    _refuse_what_is_not_built(config, cluster_id, **rest)
     from random import SystemRandom
 
     from barnabas.base.runtime import SystemClock
@@ -85,6 +85,8 @@ def format_(config: str, cluster_id: str, ignore_formatted: bool, **rest: Any) -
 
 
 def _refuse_what_is_not_built(
+    config: str,
+    cluster_id: str,
     release_version: str | None,
     features: Sequence[str],
     standalone: bool,
@@ -92,7 +94,7 @@ def _refuse_what_is_not_built(
     initial_controllers: str | None,
     scram: Sequence[str],
 ) -> None:
-    from barnabas.broker.formatting import RELEASES
+    from barnabas.broker.formatting import RELEASES, STATIC_VOTERS_ONLY, static_voter_lines
     from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT
 
     dynamic = {
@@ -102,10 +104,10 @@ def _refuse_what_is_not_built(
     }
     for option, is_given in dynamic.items():
         if is_given:
-            raise BarnabasError(
-                f"{option}: a quorum whose voters may change is not built yet; leave it out and set "
-                "controller.quorum.voters to this node alone"
-            )
+            settings = _settings(config)
+            write = f"Write into {config}\n{static_voter_lines(settings)}\nand run" if not settings.voter_ids else "Run"
+            command = f"barnabas storage format -t {cluster_id} -c {config}"
+            raise BarnabasError(f"{option}: {STATIC_VOTERS_ONLY}. {write}\n    {command}")
     if scram:
         raise BarnabasError("--add-scram: authentication with SCRAM is not built yet")
     built = RELEASES[METADATA_VERSION_BUILT]

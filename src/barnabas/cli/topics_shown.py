@@ -144,7 +144,7 @@ async def _reassignments(
         raise
 
 
-def _topic_line(shown: Shown) -> str:
+def _topic_line(shown: Shown, separator: str = "\t") -> str:
     topic = shown.topic
     parts = [f"Topic: {text(topic.name)}"]
     if topic.topic_id != Uuid.ZERO:
@@ -152,7 +152,7 @@ def _topic_line(shown: Shown) -> str:
     parts.append(f"PartitionCount: {len(topic.partitions)}")
     parts.append(f"ReplicationFactor: {shown.replication_factor(topic.partitions[0]) if topic.partitions else 0}")
     parts.append(f"Configs: {_overrides_text(shown)}")
-    return "\t".join(parts)
+    return separator.join(parts)
 
 
 def _overrides_text(shown: Shown) -> str:
@@ -184,11 +184,10 @@ def _list_text(numbers: Iterable[int] | None) -> str:
 
 
 def _show(shown: Shown, partitions: list[TopicPartitionInfo]) -> None:
-    """For people: the topic as a title, its partitions as a table."""
-    topic = shown.topic
-    title = f"{topic.name}   {topic.topic_id}   {_overrides_text(shown)}".rstrip()
+    """For people: what Kafka's tool says of the topic as a title, its partitions as a table."""
+    title = _topic_line(shown, separator="   ").removesuffix("   Configs: ")
     if not partitions:
-        say(text(title))
+        say(title)
         return
     columns = [dict(_columns(shown, partition)) for partition in partitions]
     headings = list(dict.fromkeys(name for row in columns for name in row))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,6 +12,7 @@ import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.properties import parse_overrides
+from barnabas.broker.formatting import node_directories
 from barnabas.broker.single_node import format_if_new, single_node_settings
 from barnabas.cli.running import log_to_stderr, run_node
 from barnabas.storage.files import FileSystem
@@ -17,6 +20,7 @@ from barnabas.storage.files import FileSystem
 DEFAULT_DIRECTORY: Final = "barnabas-data"
 _IN_MEMORY: Final = "/memory"
 _REBALANCE_DELAY: Final = "group.initial.rebalance.delay.ms"
+_NOWHERE: Final = ("0.0.0.0", "::")
 _NO_REBALANCE_DELAY: Final = f"{_REBALANCE_DELAY}=0: new groups do not wait for more members (3000 in Kafka)"
 
 
@@ -38,7 +42,8 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
     """Start a node: broker and controller in one process.
 
     The directory is formatted when it is first used. Once the node answers, the line `ready: bootstrap HOST:PORT` is
-    printed; Ctrl-C stops it cleanly.
+    printed, with the address for clients; Ctrl-C stops it cleanly. The node's log goes to standard error: warnings and
+    errors, and with -v all that it does.
 
     Members of a new group need not wait for others: group.initial.rebalance.delay.ms is 0 here, unless --override says
     otherwise. Kafka's default, which `barnabas server start` has, is 3000.
@@ -48,6 +53,7 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
       barnabas up
       barnabas up --listen 127.0.0.1:0 --ephemeral
       barnabas up --data-dir /var/lib/barnabas --override num.partitions=6
+      barnabas up --listen 0.0.0.0:9092 --override advertised.listeners=PLAINTEXT://this-machine:9092
     """
     if ephemeral and data_dir:
         raise click.UsageError("--ephemeral keeps nothing, so it takes no --data-dir")
@@ -55,11 +61,32 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     directory = _IN_MEMORY if ephemeral else data_dir or DEFAULT_DIRECTORY
     given = parse_overrides(overrides)
+    if host in _NOWHERE and not given.keys() & {"listeners", "advertised.listeners"}:
+        raise click.UsageError(_no_address(listen, port))
     settings = single_node_settings(host, port, directory, given)
     files = _memory() if ephemeral else _disk()
 
-    notes = [] if _REBALANCE_DELAY in given else [_NO_REBALANCE_DELAY]
-    run_node(settings, files, lambda runtime: format_if_new(files, settings, runtime), notes)
+    place = (
+        "in memory, and gone when the node stops"
+        if ephemeral
+        else f"in {', '.join(map(os.path.abspath, node_directories(settings)))}"
+    )
+    notes = [
+        f"data: {place}",
+        f"log: this output, {'all that the node does' if verbose else 'warnings and errors; -v tells all'}",
+        "Ctrl-C stops the node",
+    ]
+    if _REBALANCE_DELAY not in given:
+        notes.append(_NO_REBALANCE_DELAY)
+    run_node(settings, files, lambda runtime: format_if_new(files, settings, runtime), notes, farewell="stopped")
+
+
+def _no_address(listen: str, port: int) -> str:
+    name = socket.gethostname()
+    return (
+        f"--listen {listen}: clients cannot connect to that, so say which name or address they shall use, as in "
+        f"--override advertised.listeners=PLAINTEXT://{name}:{port or 9092}"
+    )
 
 
 def _address(listen: str) -> tuple[str, int]:

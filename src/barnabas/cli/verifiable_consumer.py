@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +15,8 @@ from barnabas.cli.client_options import ParserTool, deprecated, file_settings, o
 from barnabas.cli.kafka_options import Given, version_option
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import compact_json
-from barnabas.cli.stopping import Stop
+from barnabas.cli.stopping import Stop, print_line
+from barnabas.cli.warnings_shown import show_warnings
 from barnabas.client.plugins import RebalanceListener
 
 if TYPE_CHECKING:
@@ -63,19 +63,20 @@ def verifiable_consumer(ctx: click.Context, /, **options: Any) -> int:
     from barnabas.client.errors import WakeupError
 
     has_failed = False
+    show_warnings()
     with Stop() as stop:
         with Consumer(settings) as consumer:
             stop.react(consumer.wakeup)
-            reading = _Reading(consumer, options)
+            reading = _Reading(consumer, stop, options)
             try:
                 with suppress(WakeupError):
-                    reading.run(stop)
+                    reading.run()
             except BarnabasError as problem:
                 tell(str(problem))
                 has_failed = True
             if stop.is_asked_for:
-                print_event("shutdown_requested")
-        print_event("shutdown_complete")
+                reading.tell("shutdown_requested")
+        reading.tell("shutdown_complete")
         return FAILED if has_failed else stop.exit_code
 
 
@@ -103,18 +104,19 @@ def _consumer_settings(options: dict[str, Any]) -> dict[str, Any]:
 class _Reading(RebalanceListener):
     """Reads, commits and tells."""
 
-    def __init__(self, consumer: Consumer, options: dict[str, Any]) -> None:
+    def __init__(self, consumer: Consumer, stop: Stop, options: dict[str, Any]) -> None:
         self._consumer = consumer
+        self._stop = stop
         self._topic: str = options["topic"]
         self._limit: int = options["max_messages"]
         self._is_verbose: bool = options["verbose"]
         self._commits: bool = not options["enable_autocommit"]
         self._count = 0
 
-    def run(self, stop: Stop) -> None:
-        print_event("startup_complete")
+    def run(self) -> None:
+        self.tell("startup_complete")
         self._consumer.subscribe([self._topic], listener=self)
-        while (self._limit < 0 or self._count < self._limit) and not stop.is_asked_for:
+        while (self._limit < 0 or self._count < self._limit) and not self._stop.is_asked_for:
             left = None if self._limit < 0 else self._limit - self._count
             records = self._consumer.poll(max_records=left)
             self._count += len(records)
@@ -132,10 +134,8 @@ class _Reading(RebalanceListener):
             bounds = {"count": len(own), "minOffset": own[0].offset, "maxOffset": own[-1].offset}
             summaries.append(_named(partition) | bounds)
             for record in own if self._is_verbose else ():
-                print_event(
-                    "record_data", key=record.key, value=record.value, **_named(partition), offset=record.offset
-                )
-        print_event("records_consumed", count=len(records), partitions=summaries)
+                self.tell("record_data", key=record.key, value=record.value, **_named(partition), offset=record.offset)
+        self.tell("records_consumed", count=len(records), partitions=summaries)
         return {partition: own[-1].offset + 1 for partition, own in by_partition.items()}
 
     def _commit(self, offsets: dict[TopicPartition, int]) -> None:
@@ -149,22 +149,20 @@ class _Reading(RebalanceListener):
             self._commit(offsets)
             raise
         except BarnabasError as problem:
-            print_event("offsets_committed", offsets=told, error=reason(problem), success=False)
+            self.tell("offsets_committed", offsets=told, error=reason(problem), success=False)
         else:
-            print_event("offsets_committed", offsets=told, success=True)
+            self.tell("offsets_committed", offsets=told, success=True)
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        print_event("partitions_assigned", partitions=[_named(each) for each in partitions])
+        self.tell("partitions_assigned", partitions=[_named(each) for each in partitions])
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        print_event("partitions_revoked", partitions=[_named(each) for each in partitions])
+        self.tell("partitions_revoked", partitions=[_named(each) for each in partitions])
+
+    def tell(self, name: str, **more: Any) -> None:
+        """A line of JSON that somebody may be waiting for."""
+        print_line(compact_json({"timestamp": time.time_ns() // 1_000_000, "name": name, **more}), self._stop)
 
 
 def _named(partition: TopicPartition) -> dict[str, Any]:
     return {"topic": partition.topic, "partition": partition.partition}
-
-
-def print_event(name: str, **more: Any) -> None:
-    """A line of JSON that somebody may be waiting for."""
-    sys.stdout.write(compact_json({"timestamp": time.time_ns() // 1_000_000, "name": name, **more}) + "\n")
-    sys.stdout.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from functools import partial
@@ -15,8 +14,9 @@ from barnabas.cli.admin_options import reason
 from barnabas.cli.client_options import ParserTool, deprecated, file_settings, old_name
 from barnabas.cli.kafka_options import Given, version_option
 from barnabas.cli.output import compact_json
-from barnabas.cli.stopping import Stop, StoppedError
+from barnabas.cli.stopping import Stop, StoppedError, print_line
 from barnabas.cli.throughput import Pace
+from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
     from barnabas import Producer, RecordMetadata
@@ -58,6 +58,7 @@ def verifiable_producer(ctx: click.Context, /, **options: Any) -> int:
     from barnabas import Producer
 
     start = time.monotonic()
+    show_warnings()
     with Stop() as stop:
         with Producer(settings) as producer:
             sending = _Sending(producer, stop, options)
@@ -140,8 +141,7 @@ class _Sending:
     def tell(self, name: str, **more: Any) -> None:
         line = compact_json({"timestamp": _now_ms(), "name": name, **more})
         with self._lock:
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+            print_line(line, self._stop)
 
 
 def _now_ms() -> int:

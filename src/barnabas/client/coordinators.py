@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.client.core.metadata import Node
+from barnabas.client.core.troubles import Trouble
 from barnabas.client.errors import ClientClosedError, ClientError, ClientTimeoutError
 from barnabas.net.backoff import Backoff
-from barnabas.net.errors import ChannelError, UnsupportedRequestError
+from barnabas.net.errors import ChannelError, UnsupportedRequestError, address_text
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -36,15 +37,26 @@ class CoordinatorType(IntEnum):
         return {0: "group", 1: "transactional id", 2: "share partition"}[self.value]
 
 
+#: Where coordinators keep what they know, and the setting that says on how many brokers.
+_STATE_TOPICS: Final = {
+    CoordinatorType.GROUP: ("__consumer_offsets", "offsets.topic.replication.factor"),
+    CoordinatorType.TRANSACTION: ("__transaction_state", "transaction.state.log.replication.factor"),
+    CoordinatorType.SHARE: ("__share_group_state", "share.coordinator.state.topic.replication.factor"),
+}
+
+
 class _Lookup:
     """One key that is looked up, and who waits for it."""
 
-    __slots__ = ("future", "last_cause", "waiter_count")
+    __slots__ = ("future", "last_cause", "refusal", "tries", "waiter_count")
 
     def __init__(self, future: asyncio.Future[int]) -> None:
         self.future = future
         self.waiter_count = 0
         self.last_cause = "nobody was asked yet"
+        #: What a broker last answered, if it was that; and how often.
+        self.refusal: ErrorCode | None = None
+        self.tries = 0
 
 
 class Coordinators:
@@ -85,8 +97,9 @@ class Coordinators:
             self._tasks[kind] = asyncio.get_running_loop().create_task(self._look_up_all(kind))
         lookup.waiter_count += 1
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await asyncio.shield(lookup.future)
+            with self._network.watch.expecting_error(timeout_ms):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    return await asyncio.shield(lookup.future)
         except TimeoutError:
             if not self._network.view.nodes:
                 raise self._network.gave_up(
@@ -100,6 +113,24 @@ class Coordinators:
             if not lookup.waiter_count and lookups.get(key) is lookup:
                 del lookups[key]
                 lookup.future.cancel()
+
+    def troubles(self) -> dict[Hashable, Trouble]:
+        """Those whose coordinators the brokers do not tell. That nobody can be asked is another's trouble."""
+        found: dict[Hashable, Trouble] = {}
+        for kind, lookups in self._lookups.items():
+            for key, lookup in lookups.items():
+                if lookup.refusal is not None:
+                    found["coordinator", (kind, key)] = Trouble(_trouble_text(kind, key, lookup.refusal), lookup.tries)
+        return found
+
+    def trouble_ended(self, kind: str, name: object) -> str | None:
+        node_id = self._known.get(cast(tuple[CoordinatorType, str], name)) if kind == "coordinator" else None
+        if node_id is None:
+            return None
+        noun, key = cast(tuple[CoordinatorType, str], name)
+        node = self._network.node(node_id)
+        where = f"broker {node.node_id} at {address_text(node.host, node.port)}" if node is not None else "found"
+        return f"the coordinator of {noun.noun} {key!r} is {where}"
 
     async def find_all(self, kind: CoordinatorType, keys: Iterable[str], timeout_ms: float) -> dict[str, int]:
         names = list(dict.fromkeys(keys))
@@ -139,6 +170,7 @@ class Coordinators:
     def _note_failure(self, lookups: dict[str, _Lookup], error: Exception) -> None:
         for key, lookup in list(lookups.items()):
             lookup.last_cause = str(error)
+            lookup.refusal = None
             if isinstance(error, UnsupportedRequestError):
                 self._settle(lookups, key, lookup, error)
 
@@ -168,12 +200,17 @@ class Coordinators:
             number = self._add_node(Node(told.node_id, told.host, told.port))
             self._known[kind, told.key] = number
             self._settle(lookups, told.key, lookup, number)
+            if lookup.tries:
+                self._network.watch.look()
             return
         code = ErrorCode.of(told.error_code)
         error = BrokerError(code, f"{kind.noun} {told.key!r}: {told.error_message or code.text}")
         lookup.last_cause = str(error)
+        lookup.refusal = code
+        lookup.tries += 1
         if not code.retriable:
             self._settle(lookups, told.key, lookup, error)
+        self._network.watch.look()
 
     def _settle(self, lookups: dict[str, _Lookup], key: str, lookup: _Lookup, outcome: int | Exception) -> None:
         del lookups[key]
@@ -185,6 +222,17 @@ class Coordinators:
             lookup.future.exception()
         else:
             lookup.future.set_result(outcome)
+
+
+def _trouble_text(kind: CoordinatorType, key: str, refusal: ErrorCode) -> str:
+    said = f"the coordinator of {kind.noun} {key!r} is not found: the brokers answer {refusal.name} ({refusal.text})"
+    if refusal is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return f"{said}; they are asked again"
+    topic, factor = _STATE_TOPICS[kind]
+    return (
+        f"{said}; they are asked again. Check that the topic {topic} has leaders, or can be created: {factor} of the "
+        "brokers must not be more than there are brokers"
+    )
 
 
 def _told(answer: FindCoordinatorResponse, asked: list[str]) -> list[Coordinator]:

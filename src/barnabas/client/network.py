@@ -26,6 +26,7 @@ from barnabas.client.errors import ClientClosedError, ClientTimeoutError
 from barnabas.client.nodes import Nodes, Resolve, bootstrap_addresses, canonical_names, resolved
 from barnabas.client.settings import ClientSettings
 from barnabas.client.upkeep import Upkeep
+from barnabas.client.watch import ClusterTroubles, Watch
 from barnabas.net.backoff import Backoff
 from barnabas.net.channel import Channel, ChannelEvents
 from barnabas.net.errors import ChannelError, ConnectError, UnsupportedRequestError
@@ -73,12 +74,19 @@ class Network:
             on_change=self._node_changed,
             max_in_flight_requests=max_in_flight_requests,
         )
-        self._upkeep = Upkeep(metadata, self._nodes, clock, asks_controllers=not settings.bootstrap_servers)
+        #: Says what keeps this client from its work.
+        setting = "bootstrap.servers" if settings.bootstrap_servers else "bootstrap.controllers"
+        self.cluster_troubles = ClusterTroubles(metadata, self._nodes, setting)
+        self.watch = Watch(self.cluster_troubles, clock, settings.client_id if client_id is None else client_id)
+        self._nodes.on_made = self.watch.look_soon
+        self._upkeep = Upkeep(metadata, self._nodes, clock, self.watch, asks_controllers=not settings.bootstrap_servers)
+        self._upkeep.view_listeners.append(lambda _: self.watch.look())
         self._coordinators = Coordinators(
             self,
             self._nodes.add_coordinator,
             lambda: Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, randomness),
         )
+        self.watch.add(self._coordinators)
         self._is_closed = False
 
     @property
@@ -90,10 +98,12 @@ class Network:
         if self._settings.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
             self._nodes.set_bootstrap(await resolved(bootstrap_addresses(self._settings), self._resolve))
         self._upkeep.start()
+        self.watch.start()
 
     async def close(self) -> None:
         """Close all connections; who waits gets `ClientClosedError` or a `ChannelError`. May be called again."""
         self._is_closed = True
+        self.watch.close()
         await self._upkeep.close()
         await self._coordinators.close()
         await self._nodes.close()
@@ -160,16 +170,17 @@ class Network:
         refusals: dict[str, UnsupportedRequestError] = {}
         last: ChannelError | None = None
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while True:
-                    channel = await self._least_loaded(refusals)
-                    try:
-                        return await self._ask(channel, message, kind, version)  # type: ignore[arg-type]
-                    except UnsupportedRequestError as refusal:
-                        refusals[channel.address] = refusal
-                    except ChannelError as failure:
-                        last = failure
-                        self.metadata.request_update()
+            with self.watch.expecting_error(timeout_ms):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    while True:
+                        channel = await self._least_loaded(refusals)
+                        try:
+                            return await self._ask(channel, message, kind, version)  # type: ignore[arg-type]
+                        except UnsupportedRequestError as refusal:
+                            refusals[channel.address] = refusal
+                        except ChannelError as failure:
+                            last = failure
+                            self.metadata.request_update()
         except TimeoutError:
             raise self._upkeep.gave_up(f"{what}{f' ({last})' if last else ''}", timeout_ms) from None
 
@@ -250,16 +261,13 @@ class Network:
         return None if found is None else found.node_id
 
     def _node_changed(self, node_id: int) -> None:
-        channel = self._nodes.find(node_id)
-        if channel is not None:
-            failure = channel.last_failure
-            if failure is None:
-                self._nodes.failures.pop(channel.address, None)
-            else:
-                self._nodes.failures[channel.address] = failure.reason
-                # Perhaps it is gone for good, and others lead now.
-                self.metadata.request_update()
-                self._upkeep.tell_waiters()
+        failure, is_news = self._nodes.note_outcome(node_id)
+        if failure is not None:
+            # Perhaps it is gone for good, and others lead now.
+            self.metadata.request_update()
+            self._upkeep.tell_waiters()
+        if is_news:
+            self.watch.look()
         for listener in self._ready_listeners:
             listener(node_id)
 

@@ -15,7 +15,7 @@ from typing import Final, cast
 from barnabas.client.core.metadata import Metadata, Node
 from barnabas.client.settings import ClientSettings
 from barnabas.net.channel import Channel, ChannelEvents, ChannelLimits
-from barnabas.net.errors import ConnectError, address_text
+from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, address_text
 from barnabas.net.limits import INT_MAX, MIB
 from barnabas.net.sockets import SOCK_STREAM
 from barnabas.wire.apis import ApiKey
@@ -76,8 +76,14 @@ class Nodes:
         self._retired: list[Channel] = []
         self._coordinators: dict[int, Node] = {}
         self._is_closed = False
-        #: What happened last at addresses that do not answer.
+        #: What happened last at addresses that do not answer; how often it did, in a row.
         self.failures: dict[str, str] = {}
+        self.tries: dict[str, int] = {}
+        #: The same of those where no connection was made, which is more than that one ended.
+        self.unreached: dict[str, str] = {}
+        self._noted: dict[int, ChannelError] = {}
+        #: Called when there is a new channel, which will be connected now.
+        self.on_made: Callable[[], None] = lambda: None
         self.bootstrap: list[Node] = []
         self.set_bootstrap(bootstrap_addresses(settings))
 
@@ -134,7 +140,42 @@ class Nodes:
             on_ready=self._on_change,
             check_peer=self._complaint,
         )
+        self.on_made()
         return made
+
+    def note_outcome(self, node_id: int) -> tuple[ChannelError | None, bool]:
+        """Take note of how it stands with a node: its failure, if it has one, and whether that is news. Cheap where
+        all is well: it is called for many answers."""
+        channel = self.find(node_id)
+        if channel is None:
+            return None, False
+        failure, address = channel.last_failure, channel.address
+        if failure is None:
+            if address not in self.failures:
+                return None, False
+            for notes in (self.failures, self.tries, self.unreached):
+                notes.pop(address, None)
+            return None, True
+        if self._noted.get(node_id) is failure:
+            return failure, False
+        self._noted[node_id] = failure
+        self.failures[address] = failure.reason
+        self.tries[address] = self.tries.get(address, 0) + 1
+        if not isinstance(failure, DisconnectedError):
+            self.unreached[address] = failure.reason
+        return failure, True
+
+    def is_connected(self, node: Node) -> bool:
+        """Whether there is a connection to a broker, as such or as a coordinator."""
+        return any(each.is_connected for each in self._channels_to(node))
+
+    def is_connecting(self, node: Node) -> bool:
+        """Whether there is none, and one is being made."""
+        return any(each.is_connecting for each in self._channels_to(node)) and not self.is_connected(node)
+
+    def _channels_to(self, node: Node) -> list[Channel]:
+        numbers = (node.node_id, coordinator_id(node.node_id)) if node.node_id >= 0 else (node.node_id,)
+        return [found for number in numbers if (found := self.find(number)) is not None]
 
     def least_loaded(self, avoided: Mapping[str, object] | None = None) -> Channel | None:
         """The channel to ask what any node knows; None if all must be left alone for a while.

@@ -33,6 +33,7 @@ from io import BytesIO
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from barnabas.base.errors import SettingsError
+from barnabas.base.extras import how_to_install
 from barnabas.base.settings import Plugin
 from barnabas.client.errors import SerializationError
 from barnabas.client.settings.plugins import DESERIALIZERS, SERIALIZERS
@@ -495,7 +496,7 @@ def _fastavro() -> Any:
     try:
         return importlib.import_module("fastavro")
     except ImportError:
-        raise SettingsError("Avro needs fastavro: pip install 'barnabas[avro]'") from None
+        raise SettingsError(f"Avro needs fastavro: {how_to_install('avro')}") from None
 
 
 def _parsed(avro: Any, schema: Schema) -> Any:

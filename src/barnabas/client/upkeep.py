@@ -13,6 +13,7 @@ from barnabas.base.runtime import Clock
 from barnabas.client.core.metadata import ClusterView, Metadata
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError, NoBrokersError
 from barnabas.client.nodes import Nodes, failures_text
+from barnabas.client.watch import Watch
 from barnabas.net.channel import Channel
 from barnabas.net.errors import ChannelError, DisconnectedError, UnsupportedRequestError
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -26,10 +27,11 @@ _CONTROLLERS: Final = 2
 class Upkeep:
     """See the module. The policy is `Metadata`'s; this sends, waits and tells."""
 
-    def __init__(self, metadata: Metadata, nodes: Nodes, clock: Clock, *, asks_controllers: bool) -> None:
+    def __init__(self, metadata: Metadata, nodes: Nodes, clock: Clock, watch: Watch, *, asks_controllers: bool) -> None:
         self._metadata = metadata
         self._nodes = nodes
         self._clock = clock
+        self._watch = watch
         self._asks_controllers = asks_controllers
         self._woken = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
@@ -76,16 +78,17 @@ class Upkeep:
         hope: the client was closed, or all brokers are such as we cannot talk to."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(None if math.isinf(timeout_ms) else timeout_ms / 1000):
-                while not condition():
-                    self._check_hope()
-                    waiter: asyncio.Future[None] = loop.create_future()
-                    self._waiters.append(waiter)
-                    try:
-                        await waiter
-                    finally:
-                        with contextlib.suppress(ValueError):
-                            self._waiters.remove(waiter)
+            with self._watch.expecting_error(timeout_ms):
+                async with asyncio.timeout(None if math.isinf(timeout_ms) else timeout_ms / 1000):
+                    while not condition():
+                        self._check_hope()
+                        waiter: asyncio.Future[None] = loop.create_future()
+                        self._waiters.append(waiter)
+                        try:
+                            await waiter
+                        finally:
+                            with contextlib.suppress(ValueError):
+                                self._waiters.remove(waiter)
         except TimeoutError:
             raise give_up() from None
 

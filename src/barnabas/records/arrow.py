@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.base.errors import LocalProtocolError
+from barnabas.base.extras import how_to_install
 from barnabas.records._kernel.collect import BytesBuffers, RecordColumns, TakenColumns
 from barnabas.records._kernel.columns import BytesColumn, ListColumn, LongColumn, RowColumns
 from barnabas.records.batch import APPEND_TIME_BIT, FIRST_OFFSET, BatchView
@@ -29,7 +30,7 @@ def require_pyarrow() -> Any:
         import pyarrow
         import pyarrow.compute
     except ImportError as error:
-        raise ImportError(f"Arrow needs pyarrow ({error}): pip install 'barnabas[arrow]'") from error
+        raise ImportError(f"Arrow needs pyarrow ({error}): {how_to_install('arrow')}") from error
     return pyarrow
 
 

@@ -61,9 +61,9 @@ def _check_server(spark: SparkSession) -> None:
         if "ModuleNotFoundError" in str(error) or "ImportError" in str(error):
             raise errors.SparkConnectorError(
                 "The Python of the Spark Connect server cannot import Barnabas, and which Python that is was settled "
-                "when the server started. Install 'barnabas[spark]' there, or set PYSPARK_PYTHON where the server "
-                "starts to an interpreter that has it; for a server in this process, call "
-                "barnabas.spark.environment.prepare() before the session is made."
+                "when the server started. Install Barnabas with its extra 'spark' there (docs/installing.md), or set "
+                "PYSPARK_PYTHON where the server starts to an interpreter that has it; for a server in this process, "
+                "call barnabas.spark.environment.prepare() before the session is made."
             ) from error
         log.debug("the Spark Connect server could not be tried out", exc_info=True)
 

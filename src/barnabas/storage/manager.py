@@ -26,12 +26,13 @@ from barnabas.storage.directories import FoundPartition, Leaving, LogDirectory, 
 from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError, PassingError
 from barnabas.storage.files import FileSystem, join
 from barnabas.storage.log import PartitionLog
-from barnabas.storage.recovery import DAY_MS, load_log
+from barnabas.storage.recovery import DAY_MS, RecoveryReport, load_log
 from barnabas.storage.settings import TopicSettings
 
 _log = logging.getLogger("barnabas.storage")
 
 MINUTE_MS: Final = 60_000
+_PROGRESS_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,40 @@ class PeriodicTask:
     interval_ms: int
     run: Callable[[], Awaitable[None]]
     first_delay_ms: int | None = None
+
+
+class _Loading:
+    """Tells how far the loading of a directory is: after a kill it may take minutes."""
+
+    def __init__(self, directory: LogDirectory, log_count: int, monotonic_ms: Callable[[], int]) -> None:
+        self.directory = directory
+        self._log_count = log_count
+        self._monotonic_ms = monotonic_ms
+        self._began_ms = self._told_ms = monotonic_ms()
+        self._done = 0
+        self._report = RecoveryReport()
+        if log_count and directory.was_clean:
+            _log.info(
+                "Skipping recovery of %d logs from %s since clean shutdown file was found", log_count, directory.path
+            )
+        elif log_count:
+            _log.info("Recovering %d logs from %s since no clean shutdown file was found", log_count, directory.path)
+
+    def note(self, report: RecoveryReport) -> None:
+        """One more log is open, or turned out to be of no use."""
+        self._report.add(report)
+        self._done += 1
+        now_ms = self._monotonic_ms()
+        if now_ms - self._told_ms >= _PROGRESS_MS and self._done < self._log_count:
+            self._told_ms = now_ms
+            _log.info("%d of %d logs from %s are loaded", self._done, self._log_count, self.directory.path)
+
+    def tell_end(self) -> None:
+        text = "" if self.directory.was_clean or not self._log_count else f": {self._report}"
+        if self.directory.offline:
+            text += f"; {len(self.directory.offline):,} cannot be used"
+        took_ms = self._monotonic_ms() - self._began_ms
+        _log.info("Loaded %d logs from %s in %d ms%s", len(self.directory.logs), self.directory.path, took_ms, text)
 
 
 class LogManager:
@@ -196,12 +231,15 @@ class LogManager:
         except LogDirectoryError as failure:
             self.directory_failed(directory, failure.reason)
             return
-        await asyncio.gather(*(self._load(directory, partition) for partition in partitions))
+        loading = _Loading(directory, len(partitions), self._runtime.clock.monotonic_ms)
+        await asyncio.gather(*(self._load(loading, partition) for partition in partitions))
         directory.is_loaded = True
+        loading.tell_end()
 
-    async def _load(self, directory: LogDirectory, partition: TopicPartition) -> None:
+    async def _load(self, loading: _Loading, partition: TopicPartition) -> None:
+        directory, report = loading.directory, RecoveryReport()
         # If the start is given up, this goes on: until it is done the directory must stay locked.
-        opening = asyncio.ensure_future(self._runtime.offload(lambda: self._open(directory, partition)))
+        opening = asyncio.ensure_future(self._runtime.offload(lambda: self._open(directory, partition, report)))
         self._opening.add(opening)
         try:
             log = await asyncio.shield(opening)
@@ -219,6 +257,7 @@ class LogManager:
         else:
             self._add_loaded(directory, log)
         self._opening.discard(opening)
+        loading.note(report)
 
     def _add_loaded(self, directory: LogDirectory, log: PartitionLog) -> None:
         partition = log.partition
@@ -232,7 +271,7 @@ class LogManager:
             for each in (directory, twin):
                 each.take_offline(partition, LogError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
-    def _open(self, directory: LogDirectory, partition: TopicPartition) -> PartitionLog:
+    def _open(self, directory: LogDirectory, partition: TopicPartition, report: RecoveryReport) -> PartitionLog:
         if self._is_stopping:
             raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, "the node is stopping")
         log = load_log(
@@ -247,6 +286,7 @@ class LogManager:
             now_ms=self._runtime.clock.now_ms(),
             randomness=self._runtime.randomness,
             producer_expiration_ms=self._options.producer_id_expiration_ms,
+            report=report,
         )
         high_watermark = directory.high_watermarks.get(partition, log.log_start_offset)
         if high_watermark > log.next_offset:
@@ -275,8 +315,12 @@ class LogManager:
         for directory in self._directories:
             try:
                 if directory.is_loaded:
-                    is_clean = await self._close_logs(directory)
+                    log_count, is_clean = len(directory.logs), await self._close_logs(directory)
                     directory.close(broker_epoch=broker_epoch, is_clean=is_clean)
+                    if is_clean:
+                        _log.info("Closed %d logs of %s and wrote clean shutdown file", log_count, directory.path)
+                    else:
+                        _log.warning("%s was not closed cleanly: the next start recovers its logs", directory.path)
                 else:
                     for log in directory.logs.values():
                         log.abandon()

@@ -10,6 +10,7 @@ what is known of producers and leader epochs.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -46,6 +47,33 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 _MOST_INTERVALS: Final = 64
 
 
+@dataclass(slots=True)
+class RecoveryReport:
+    """What was done to open a log, or several, after a stop that was not clean."""
+
+    segments_read: int = 0
+    bytes_read: int = 0
+    logs_cut: int = 0
+    bytes_cut: int = 0
+
+    def note_cut(self, size_bytes: int) -> None:
+        """Of one log: it counts as cut once, in whatever pieces."""
+        self.logs_cut = 1
+        self.bytes_cut += size_bytes
+
+    def add(self, other: RecoveryReport) -> None:
+        self.segments_read += other.segments_read
+        self.bytes_read += other.bytes_read
+        self.logs_cut += other.logs_cut
+        self.bytes_cut += other.bytes_cut
+
+    def __str__(self) -> str:
+        read = f"{self.segments_read:,} segments with {self.bytes_read:,} bytes were read"
+        if not self.logs_cut:
+            return f"{read}, nothing had to be cut"
+        return f"{read}, {self.bytes_cut:,} bytes were cut from {self.logs_cut:,} logs"
+
+
 def load_log(
     files: FileSystem,
     directory: str,
@@ -59,11 +87,13 @@ def load_log(
     now_ms: int,
     randomness: Random,
     producer_expiration_ms: int = DAY_MS,
+    report: RecoveryReport | None = None,
 ) -> PartitionLog:
     """Open the log in `directory`, which is made if it is missing.
 
     `was_clean`: the node stopped in good order. `was_compacted`: also if the topic's policy says otherwise today.
-    Raises `DamagedLogError`, and changes nothing, if records below `recovery_point` are not there.
+    `report` is filled in with what recovery does. Raises `DamagedLogError`, and changes nothing, if records below
+    `recovery_point` are not there.
     """
     may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
     facts = inspect_log(
@@ -84,7 +114,8 @@ def load_log(
         files.sync_directory(directory_of(directory))
     _finish_what_was_begun(files, directory)
     names = files.names(directory)
-    loader = _Loader(files, directory, partition, settings, log_start_offset, may_have_gaps=may_have_gaps)
+    report = report or RecoveryReport()
+    loader = _Loader(files, directory, partition, settings, log_start_offset, report, may_have_gaps=may_have_gaps)
     loader.wrong_indexes = {each.base_offset for each in facts.segments or () if each.is_index_wrong}
     segments = loader.open_segments(names)
     snapshots = ProducerSnapshots(files, directory, names)
@@ -208,9 +239,11 @@ class _Loader:
         partition: TopicPartition,
         settings: TopicSettings,
         log_start_offset: int,
+        report: RecoveryReport,
         *,
         may_have_gaps: bool,
     ) -> None:
+        self._report = report
         # Whether offsets may be missing for good: by what is known, or by what is seen in the batches.
         self._has_gaps = may_have_gaps
         #: The first offsets of segments whose index was found to be wrong.
@@ -329,6 +362,8 @@ class _Loader:
             if place + 1 < len(segments):
                 if was_cut or self._is_hole(next_offset, segments[place + 1].base_offset):
                     dropped = segments[place + 1 :]
+                    dropped_bytes = sum(segment.size_bytes for segment in dropped)
+                    self._report.note_cut(dropped_bytes)
                     _log.warning(
                         "%s: %d segments behind offset %d, where records are missing, are dropped: offsets %d to at "
                         "least %d, %d bytes",
@@ -337,7 +372,7 @@ class _Loader:
                         next_offset,
                         dropped[0].base_offset,
                         max(map(_told_end, dropped)) - 1,
-                        sum(segment.size_bytes for segment in dropped),
+                        dropped_bytes,
                     )
                     _drop(segments, place + 1)
                     self._files.sync_directory(self._directory)
@@ -362,6 +397,8 @@ class _Loader:
 
     def _recover_segment(self, segment: Segment, epochs: LeaderEpochs, producers: ProducerStates) -> tuple[int, bool]:
         """Check every batch and make the indexes anew. Returns where the segment ends, and whether it had to be cut."""
+        self._report.segments_read += 1
+        self._report.bytes_read += segment.size_bytes
         segment.begin_rebuild()
         segment.aborted.clear()
         next_offset, good_bytes, reason = segment.base_offset, 0, ""
@@ -393,6 +430,7 @@ class _Loader:
                 segment.size_bytes - good_bytes,
                 reason,
             )
+            self._report.note_cut(segment.size_bytes - good_bytes)
             segment.file.truncate(good_bytes)
             # For good: whole batches behind the torn one must not come back behind what is appended next.
             segment.file.sync()

@@ -109,7 +109,9 @@ class AsyncEmbeddedBroker:
             runtime.close()
             raise
         self._node, self._runtime = node, runtime
-        self._port = int(node.bootstrap.rpartition(":")[2])
+        # What is advertised may lead through a proxy; here it matters where we listen.
+        listeners = [name for name in node.endpoints if name not in settings.controller_listeners]
+        self._port = node.endpoints[listeners[0]][1]
         self._controller_port = node.endpoints["CONTROLLER"][1]
 
     async def stop(self) -> None:

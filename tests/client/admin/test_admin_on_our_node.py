@@ -127,7 +127,7 @@ def test_what_the_node_does_not_offer_is_said() -> None:
     async def story(broker: AsyncEmbeddedBroker, admin: Admin) -> None:
         with pytest.raises(UnsupportedRequestError, match="it does not offer ListTransactions"):
             await admin.list_transactions()
-        with pytest.raises(UnsupportedRequestError, match="it does not offer DescribeAcls"):
+        with pytest.raises(BrokerError, match="SECURITY_DISABLED"):
             await admin.describe_acls()
 
     run(story)

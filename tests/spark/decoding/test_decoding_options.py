@@ -84,5 +84,5 @@ def test_what_is_wrong_is_said(options: dict[str, str], words: str) -> None:
 
 def test_without_fastavro_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
-    with pytest.raises(OptionError, match=r"pip install 'barnabas\[avro\]'"):
+    with pytest.raises(OptionError, match=r"pip install 'fastavro>=1\.9'"):
         DecodingOptions.parse(AVRO)

@@ -332,7 +332,7 @@ def test_what_is_missing_is_told_with_how_to_get_it(project: Project, monkeypatc
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("grpc", "yaml") else found(name))
     with pytest.raises(
-        PipelineError, match=r"need grpcio, pyyaml, not installed here: pip install 'barnabas\[spark\]'"
+        PipelineError, match=r"need grpcio, pyyaml, not installed here: pip install 'pyarrow>=17' 'pyspark"
     ):
         run_project(project)
 

@@ -22,7 +22,7 @@ def missing() -> str | None:
     try:
         import pyspark
     except ImportError:
-        return "pyspark is not installed: pip install 'barnabas[spark]'"
+        return "pyspark is not installed: make test does it"
     if tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3):
         return f"pyspark {pyspark.__version__} is older than 4.3"
     try:

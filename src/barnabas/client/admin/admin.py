@@ -27,6 +27,7 @@ from barnabas.client.arguments import ConfigOrServers, settings_sources
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.metrics import ADMIN, MetricsRegistry, NetworkMetrics, Windows, prometheus_text
 from barnabas.client.network import Network
+from barnabas.client.other_methods import ADMIN_METHODS, ExplainsOtherMethods
 from barnabas.client.plugins import ClusterResourceListeners, load_reporters
 from barnabas.client.settings import AdminSettings
 from barnabas.client.settings.keywords import AdminKeywords
@@ -49,6 +50,7 @@ class Admin(
     TransactionCalls,
     QuorumCalls,
     TokenCalls,
+    ExplainsOtherMethods,
 ):
     """Administration of a cluster.
 
@@ -67,6 +69,8 @@ class Admin(
     What has changed hands (controllers, coordinators, leaders) is followed. A change whose connection broke is asked
     for again; it may have been made the first time, and if the second fails, its error says so.
     """
+
+    _other_methods = ADMIN_METHODS
 
     def __init__(
         self,
@@ -97,7 +101,8 @@ class Admin(
             client_id=self.client_id,
         )
         network.on_cluster_id(ClusterResourceListeners(reporters).tell)
-        self._driver = Driver(self.settings, network, randomness)
+        self._driver = Driver(self.settings, network, randomness, network.watch)
+        network.watch.add(self._driver)
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """What the admin tells about itself, under Kafka's names: by group, then by metric with its tags."""

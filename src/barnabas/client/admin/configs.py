@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error
+from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error, several
 from barnabas.client.admin.routes import AnyNodeOr
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -46,7 +46,7 @@ class ConfigResource(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.type.name.lower().replace('_', ' ')} {self.name or '(default)'}"
+        return f"{ConfigResourceType(self.type).name.lower().replace('_', ' ')} {self.name or '(default)'}"
 
 
 class ConfigSource(IntEnum):
@@ -145,6 +145,18 @@ def setting_text(value: object) -> str | None:
     return str(value)
 
 
+def checked_resources(given: Iterable[ConfigResource]) -> list[ConfigResource]:
+    """Resources, as they must be. Other clients name the type by a text."""
+    resources = list(several(given))
+    for each in resources:
+        if not isinstance(each, ConfigResource) or not isinstance(each.type, int):
+            raise TypeError(
+                f"{each!r} is no resource with settings: say which kind it is, as in "
+                'ConfigResource(ConfigResourceType.TOPIC, "clicks")'
+            )
+    return resources
+
+
 class ConfigCalls(Part):
     """Calls about settings."""
 
@@ -158,6 +170,7 @@ class ConfigCalls(Part):
         timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of each resource by name: all of them, or those in `names`."""
+        resources = checked_resources(resources)
         call = await self._driver.begin("describe_configs", timeout)
         wanted = None if names is None else list(names)
 
@@ -195,6 +208,7 @@ class ConfigCalls(Part):
         Brokers before 2.3 cannot do that: `UnsupportedRequestError`. A setting or value that is not allowed is
         INVALID_CONFIG or INVALID_REQUEST, with the reason in the message.
         """
+        checked_resources(changes)
         call = await self._driver.begin("alter_configs", timeout)
 
         def build(leg: Leg[ConfigResource]) -> IncrementalAlterConfigsRequest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -16,9 +17,11 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.client.core.cluster_view import ClusterView, Node
+from barnabas.client.core.troubles import Trouble, listed
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError, KeyedError, WrongUseError
 from barnabas.client.network import CoordinatorType
 from barnabas.client.settings import AdminSettings
+from barnabas.client.watch import Watch
 from barnabas.net.backoff import grown
 from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, UnsupportedRequestError, address_text
 from barnabas.wire.apis import ApiKey
@@ -88,8 +91,8 @@ class Nodes(Protocol):
 
 
 def several(keys: Iterable[K]) -> Iterable[K]:
-    """The keys, unless they are the letters of one: text is a series of texts, to a type checker as well."""
-    if isinstance(keys, (str, bytes)):
+    """The keys, unless one stands alone: a text is a series of texts, a partition one of its parts."""
+    if isinstance(keys, (str, bytes)) or hasattr(keys, "_fields") or not isinstance(keys, Iterable):
         raise TypeError(f"a list is expected, such as [{keys!r}], not {keys!r} alone")
     return keys
 
@@ -97,11 +100,13 @@ def several(keys: Iterable[K]) -> Iterable[K]:
 class Call:
     """One call of a program: what it is, and how long it may still take."""
 
-    __slots__ = ("_deadline_s", "_loop", "name", "timeout_ms")
+    __slots__ = ("_deadline_s", "_loop", "name", "timeout_ms", "trouble")
 
     def __init__(self, name: str, timeout_ms: float) -> None:
         self.name = name
         self.timeout_ms = timeout_ms
+        #: Why it takes long; None if it does not.
+        self.trouble: Trouble | None = None
         self._loop = asyncio.get_running_loop()
         self._deadline_s = self._loop.time() + timeout_ms / 1000
 
@@ -175,7 +180,9 @@ class Outcomes(NamedTuple, Generic[KeyT, ValueT]):
 class Driver:
     """Runs the calls of one admin. Guarantees: a call ends within its time, and says about each key how it ended."""
 
-    def __init__(self, settings: AdminSettings, nodes: Nodes, randomness: Random) -> None:
+    def __init__(self, settings: AdminSettings, nodes: Nodes, randomness: Random, watch: Watch | None = None) -> None:
+        self._watch = watch
+        self._late_calls: dict[Call, None] = {}
         self.settings = settings
         self.nodes = nodes
         self.randomness = randomness
@@ -259,6 +266,13 @@ class Driver:
 
     async def outcomes(self, call: Call, asked: list[K], question: Question[K, V]) -> Outcomes[K, V]:
         """Results and errors by key; together they have all keys."""
+        try:
+            with self._expecting_error(call):
+                return await self._outcomes(call, asked, question)
+        finally:
+            self._late_calls.pop(call, None)
+
+    async def _outcomes(self, call: Call, asked: list[K], question: Question[K, V]) -> Outcomes[K, V]:
         results: dict[K, V] = {}
         errors: dict[K, Exception] = {}
         last: dict[K, Exception] = {}
@@ -283,9 +297,33 @@ class Driver:
                 else:
                     errors[key] = self._explained(said, key in doubtful)
             waiting = again
+            self._note_trouble(call, tries, {key: last[key] for key in waiting if key in last}, not errors)
             if waiting and not await self._pause(call, tries, waiting, last, errors):
                 break
         return Outcomes(results, errors)
+
+    def _expecting_error(self, call: Call) -> AbstractContextManager[None]:
+        return nullcontext() if self._watch is None else self._watch.expecting_error(call.remaining_ms)
+
+    def _note_trouble(self, call: Call, tries: int, last: dict[K, Exception], is_well: bool) -> None:
+        """Keep in mind why a call takes long. Of nodes that cannot be reached the network tells."""
+        refused = {key: error for key, error in last.items() if isinstance(error, BrokerError)}
+        if refused:
+            about = listed([str(key) for key in refused if key != ()])
+            what = f"{call.name}{f' for {about}' if about else ''}"
+            call.trouble = Trouble(f"{what} is tried again: {next(iter(refused.values()))}", tries)
+            self._late_calls[call] = None
+        elif is_well:
+            call.trouble = None
+        if self._watch is not None and call in self._late_calls:
+            self._watch.look()
+
+    def troubles(self) -> dict[Hashable, Trouble]:
+        """Of calls that are under way."""
+        return {("call", call): call.trouble for call in self._late_calls if call.trouble is not None}
+
+    def trouble_ended(self, kind: str, name: object) -> str | None:
+        return f"{name.name} goes on" if isinstance(name, Call) and name.trouble is None else None
 
     def _explained(self, error: Exception, is_doubtful: bool) -> Exception:
         """An error for the caller, with what the broker cannot know about it."""

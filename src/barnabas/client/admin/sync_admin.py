@@ -40,12 +40,13 @@ from barnabas.client.admin.transactions import (
 )
 from barnabas.client.arguments import ConfigOrServers
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
+from barnabas.client.other_methods import ADMIN_METHODS, ExplainsOtherMethods
 from barnabas.client.settings import AdminSettings
 from barnabas.client.settings.keywords import AdminKeywords
 from barnabas.client.sync import LoopThread
 
 
-class Admin:
+class Admin(ExplainsOtherMethods):
     """Administration of a cluster: `barnabas.aio.Admin`, whose documentation says more, for programs without asyncio.
 
         with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
@@ -53,6 +54,8 @@ class Admin:
 
     It may be used from several threads at once. The work is done on one thread in the background.
     """
+
+    _other_methods = ADMIN_METHODS
 
     def __init__(self, config: ConfigOrServers | None = None, /, **settings: Unpack[AdminKeywords]) -> None:
         self._admin = AsyncAdmin(config, **settings)

@@ -26,6 +26,7 @@ from barnabas.client.core.consuming.subscription import Mode
 from barnabas.client.core.metadata import partition_info
 from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.errors import ClientClosedError, WakeupError, WrongUseError
+from barnabas.client.other_methods import CONSUMER_METHODS, ExplainsOtherMethods
 from barnabas.client.plugins import RebalanceListener
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.settings.keywords import ConsumerKeywords
@@ -47,7 +48,7 @@ _DEFAULT_CLOSE_S: Final = 30.0
 _LONGEST_WAIT_S: Final = 1.0
 
 
-class Consumer(Generic[Key, Value]):
+class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
     """Reads records from topics.
 
         async with Consumer("clicks", bootstrap_servers="127.0.0.1:9092", group_id="g") as consumer:
@@ -61,6 +62,8 @@ class Consumer(Generic[Key, Value]):
     With auto-commit a record counts as done when the program comes back for the next one. A consumer belongs to the
     event loop and the task in which it is used: two tasks cannot poll it at once.
     """
+
+    _other_methods = CONSUMER_METHODS
 
     @overload
     def __init__(

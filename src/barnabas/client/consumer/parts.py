@@ -14,6 +14,7 @@ from barnabas.client.consumer.committing import Invoke
 from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.consumer.group import GroupDriver
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata, ResetStrategy
+from barnabas.client.core.consuming.reading_troubles import ReadingTroubles
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.metrics import (
@@ -96,6 +97,9 @@ class ConsumerParts:
         )
         self.network.on_cluster_id(ClusterResourceListeners([*self._plugins, *reporters]).tell)
         self.subscription = Subscription(ResetStrategy.parse(settings.auto_offset_reset))
+        reading = ReadingTroubles(self.subscription, self.metadata)
+        self.network.cluster_troubles.chosen_topics = reading.topics
+        self.network.watch.add(reading)
         self.group: GroupDriver | None = None
         if settings.group_id is not None:
             self.group = GroupDriver(

@@ -18,6 +18,7 @@ from barnabas.client.consumer.typed import Key, Value
 from barnabas.client.core.cluster_view import PartitionInfo
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.client.errors import ClientClosedError, WrongUseError
+from barnabas.client.other_methods import CONSUMER_METHODS, ExplainsOtherMethods
 from barnabas.client.plugins import RebalanceListener
 from barnabas.client.settings.keywords import ConsumerKeywords
 from barnabas.client.sync import LoopThread, invoke
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Consumer(Generic[Key, Value]):
+class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
     """Reads records from topics.
 
         with Consumer("clicks", bootstrap_servers="127.0.0.1:9092", group_id="g") as consumer:
@@ -44,6 +45,8 @@ class Consumer(Generic[Key, Value]):
     With auto-commit a record counts as done when the program comes back for the next one. A consumer is for one thread
     at a time; only `wakeup` may be called by others. Listeners and callbacks run in the thread that polls.
     """
+
+    _other_methods = CONSUMER_METHODS
 
     @overload
     def __init__(

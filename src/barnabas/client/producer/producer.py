@@ -19,6 +19,7 @@ from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.lanes import TopicLane
 from barnabas.client.errors import ClientClosedError, UnknownPartitionError, WrongUseError
+from barnabas.client.other_methods import PRODUCER_METHODS, ExplainsOtherMethods
 from barnabas.client.producer.driver import settle
 from barnabas.client.producer.finding import find_lane
 from barnabas.client.producer.parts import Prepared, ProducerParts, checked_target, record_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _BATCHES_PER_TURN: Final = 4
 
 
-class Producer(AsyncSendPath):
+class Producer(AsyncSendPath, ExplainsOtherMethods):
     """Sends records to topics.
 
         async with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
@@ -46,6 +47,8 @@ class Producer(AsyncSendPath):
     too large: then its `on_delivery` is not called. What callbacks raise is logged; only KeyboardInterrupt and
     SystemExit stop the loop, as they do from any callback, once all records of the answer have their outcome.
     """
+
+    _other_methods = PRODUCER_METHODS
 
     def __init__(
         self,

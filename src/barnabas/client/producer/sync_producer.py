@@ -22,6 +22,7 @@ from barnabas.client.core.metrics import prometheus_text
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.lanes import TopicLane
 from barnabas.client.errors import ClientClosedError, UnknownPartitionError, WrongUseError
+from barnabas.client.other_methods import PRODUCER_METHODS, ExplainsOtherMethods
 from barnabas.client.producer.finding import find_lane
 from barnabas.client.producer.parts import Prepared, ProducerParts, checked_target, record_of
 from barnabas.client.settings import ProducerSettings
@@ -38,7 +39,7 @@ _log: Final = logging.getLogger(__name__)
 _LAST_CHANCE_S: Final = 10.0
 
 
-class Producer(SyncSendPath):
+class Producer(SyncSendPath, ExplainsOtherMethods):
     """Sends records to topics.
 
         with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
@@ -50,6 +51,8 @@ class Producer(SyncSendPath):
     Callbacks run on the background thread, before the futures of their batch are done: they may call `send`, but must
     not wait for anything of this producer. Whatever they raise is logged, also a SystemExit: that thread goes on.
     """
+
+    _other_methods = PRODUCER_METHODS
 
     def __init__(self, config: ConfigOrServers | None = None, /, **settings: Unpack[ProducerKeywords]) -> None:
         loaded = ProducerSettings.load(*settings_sources(config, settings, "Producer"), **settings)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
+from barnabas.base.extras import how_to_install
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.decoding.arrow_types import arrow_type, floored_to_micros
 from barnabas.spark.decoding.bad_records import BadKind, BadValueError
@@ -65,7 +66,7 @@ def require_fastavro() -> Any:
         import fastavro
     except ImportError:
         raise OptionError(
-            "valueFormat = avro needs fastavro, on the driver and on the workers: pip install 'barnabas[avro]'."
+            f"valueFormat = avro needs fastavro, on the driver and on the workers: {how_to_install('avro')}."
         ) from None
     return fastavro
 

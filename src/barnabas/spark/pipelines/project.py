@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.extras import how_to_install
 
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _KEYS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
@@ -24,7 +25,7 @@ _SUFFIXES: Final = (".py", ".sql")
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _LOCAL: Final = "file://"
 #: How to get all that pipelines need.
-INSTALL: Final = "pip install 'barnabas[spark]'"
+INSTALL: Final = how_to_install("spark")
 
 
 class ProjectError(BarnabasError):

@@ -62,6 +62,9 @@ class Subscription:
         wanted = frozenset(topics)
         if not all(isinstance(topic, str) and topic for topic in wanted):
             raise ValueError("the names of topics must be text, and not empty")
+        pattern = next((topic for topic in sorted(wanted) if topic.startswith("^")), None)
+        if pattern is not None:
+            raise ValueError(f"{pattern!r} is no topic's name; a pattern is given as subscribe(pattern={pattern!r})")
         self._enter(Mode.TOPICS)
         self.listener = listener
         return self._set_topics(wanted)

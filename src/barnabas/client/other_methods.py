@@ -1,0 +1,71 @@
+"""What other clients call their methods, and what to write here instead: for whoever moves over and types by habit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+_TRANSACTIONS: Final = "transactions are not built yet"
+_START: Final = "leave it out: the first use starts it"
+
+PRODUCER_METHODS: Final[Mapping[str, str]] = {
+    "produce": "send(topic, value, key=…, on_delivery=fn(metadata, error))",
+    "send_and_wait": "send(…).result(), with asyncio: await (await send(…))",
+    "poll": "leave it out: callbacks run by themselves",
+    "start": _START,
+    "stop": "close()",
+    "list_topics": "Admin(…).list_topics()",
+    "partitions_for_topic": "partitions_for(topic)",
+    "create_batch": "leave it out: records are put into batches by themselves",
+    "send_batch": "send(…), or send_arrow(…) for many rows at once",
+    "produce_batch": "send_arrow(topic, table), or send(…) in a loop",
+    "init_transactions": _TRANSACTIONS,
+    "begin_transaction": _TRANSACTIONS,
+    "commit_transaction": _TRANSACTIONS,
+    "abort_transaction": _TRANSACTIONS,
+    "transaction": _TRANSACTIONS,
+    "send_offsets_to_transaction": _TRANSACTIONS,
+}
+CONSUMER_METHODS: Final[Mapping[str, str]] = {
+    "consume": "poll(timeout, max_records=n), in seconds",
+    "getmany": "poll(timeout, max_records=n), in seconds: one list of records",
+    "getone": "poll(max_records=1)",
+    "start": _START,
+    "stop": "close()",
+    "topics": "list_topics()",
+    "partitions_for_topic": "partitions_for(topic)",
+    "get_watermark_offsets": "beginning_offsets([partition]) and end_offsets([partition])",
+    "highwater": "end_offsets([partition]), or current_lag(partition)",
+    "store_offsets": "commit({partition: offset}), with enable_auto_commit=False",
+    "seek_to_committed": "seek(partition, committed([partition])[partition])",
+    "unassign": "unsubscribe()",
+    "incremental_assign": "assign([…]): partitions that were assigned already go on where they were",
+    "incremental_unassign": "assign([…]) with those that stay",
+    "consumer_group_metadata": "group_metadata()",
+    "memberid": "group_metadata().member_id",
+}
+ADMIN_METHODS: Final[Mapping[str, str]] = {
+    "start": _START,
+    "list_consumer_groups": "list_groups()",
+    "describe_consumer_groups": "describe_groups([…])",
+    "delete_consumer_groups": "delete_groups([…])",
+    "list_consumer_group_offsets": "list_group_offsets(group)",
+    "alter_consumer_group_offsets": "alter_group_offsets(group, {…})",
+    "incremental_alter_configs": "alter_configs({resource: [AlterConfig(name, value)]})",
+    "list_partition_offsets": "list_offsets({partition: OffsetSpec.latest()})",
+    "poll": "leave it out: calls return when they are done",
+}
+
+
+class ExplainsOtherMethods:
+    """An attribute that is not there is an error, and says what to write where the name is known from others."""
+
+    _other_methods: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self).__name__
+            hint = self._other_methods.get(name)
+            here = f"; in place of other clients' {name}: {hint}" if hint is not None else ""
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}{here}", name=name, obj=self)
