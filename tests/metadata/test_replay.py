@@ -255,6 +255,12 @@ def test_what_nothing_acts_on_yet_is_kept_and_written_again(
     assert made() in list(image_records(image))
 
 
+def test_an_image_does_not_show_the_keys_of_users() -> None:
+    image = apply(ClusterImage(), _scram())
+    assert "iterations=4096" in repr(image.scram)
+    assert not any(secret in repr(image) for secret in ("salt", "key", "b'k'", "b'v'"))
+
+
 def test_records_are_written_in_the_versions_of_the_metadata_version() -> None:
     registered = next(each for each in Cluster(brokers=1).log if isinstance(each, log.RegisterBrokerRecord))
     versions = {7: (1, 0), 8: (2, 0), 16: (2, 0), 17: (3, 1), 22: (3, 1), 23: (3, 2), 25: (3, 2), 30: (4, 2)}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from barnabas.base.errors import check, known
+from barnabas.base.errors import InvariantError, check, known
 from barnabas.metadata.access_images import (
     ClientQuotaEntity,
     DelegationTokenData,
@@ -113,7 +113,9 @@ class ImageBuilder:
         )
 
     def _apply(self, record: log.MetadataRecord) -> None:
-        handler = known(_HANDLERS.get(type(record)), "a record that changes no state cannot be replayed")
+        handler = _HANDLERS.get(type(record))
+        if handler is None:
+            raise InvariantError(f"no state changes by a {type(record).__name__}: it cannot be replayed")
         handler(self, record)
 
     # Topics

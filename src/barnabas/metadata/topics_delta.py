@@ -112,18 +112,21 @@ class TopicsDelta:
         number = record.partition_id
         if not 0 <= number <= len(partitions):
             raise InvariantError(f"{name}-{number}: partitions must come in order, {len(partitions)} next")
+        replicas = _shared(record.replicas)
         image = PartitionImage(
-            replicas=_shared(record.replicas),
-            isr=_shared(record.isr),
+            replicas=replicas,
+            isr=replicas if record.isr == record.replicas else _shared(record.isr),
             leader=record.leader,
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
             leader_recovery_state=record.leader_recovery_state,
-            removing_replicas=_shared(record.removing_replicas),
-            adding_replicas=_shared(record.adding_replicas),
-            directories=_shared(record.directories or (MIGRATING_DIRECTORY,) * len(record.replicas)),
-            eligible_leader_replicas=_shared(record.eligible_leader_replicas or ()),
-            last_known_elr=_shared(record.last_known_elr or ()),
+            removing_replicas=_shared(record.removing_replicas) if record.removing_replicas else (),
+            adding_replicas=_shared(record.adding_replicas) if record.adding_replicas else (),
+            directories=_shared(record.directories or (MIGRATING_DIRECTORY,) * len(replicas)),
+            eligible_leader_replicas=_shared(record.eligible_leader_replicas)
+            if record.eligible_leader_replicas
+            else (),
+            last_known_elr=_shared(record.last_known_elr) if record.last_known_elr else (),
         )
         if number == len(partitions):
             self._index(record.topic_id, number, None, image)
@@ -177,15 +180,18 @@ class TopicsDelta:
 
     def _index(self, topic_id: Uuid, number: int, before: PartitionImage | None, after: PartitionImage) -> None:
         bit = 1 << number
-        had = () if before is None else before.replicas
-        if had is not after.replicas:
-            for broker_id in set(had).symmetric_difference(after.replicas) if had else after.replicas:
-                self._replicas[broker_id][topic_id] ^= bit
+        replicas, leaders = self._replicas, self._leaders
         if before is None:
-            self._leaders[after.leader][topic_id] ^= bit
-        elif before.leader != after.leader:
-            self._leaders[before.leader][topic_id] ^= bit
-            self._leaders[after.leader][topic_id] ^= bit
+            for broker_id in set(after.replicas):
+                replicas[broker_id][topic_id] ^= bit
+            leaders[after.leader][topic_id] ^= bit
+            return
+        if before.replicas is not after.replicas:
+            for broker_id in set(before.replicas).symmetric_difference(after.replicas):
+                replicas[broker_id][topic_id] ^= bit
+        if before.leader != after.leader:
+            leaders[before.leader][topic_id] ^= bit
+            leaders[after.leader][topic_id] ^= bit
 
     def _leave_index(self, topic_id: Uuid, partitions: Iterable[PartitionImage]) -> None:
         """Toggle what the last image has of the topic, whatever was toggled since: then nothing of it is left."""
