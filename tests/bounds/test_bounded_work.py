@@ -120,7 +120,7 @@ def room_metered() -> Iterator[Room]:
 
 def too_much_of(served: Api, versions: list[int], count: int) -> list[str]:
     link = Link(min_delay_s=0.0001, max_delay_s=0.0002, window_bytes=1 << 30)
-    with metered() as meter, room_metered() as room, World(1, link=link, tolerates_logged_errors=True) as world:
+    with metered() as meter, room_metered() as room, World(1, link=link) as world:
         return world.run(ask_widely(world, served, versions, count, meter, room))
 
 

@@ -288,3 +288,8 @@ def test_many_things_are_decided_in_parts_and_equal_ones_together() -> None:
 def test_costly_things_are_in_parts_of_their_own() -> None:
     parts = at_once(parts_for_the_controller(["a", "b", "c"], str, lambda item: {"b": 600}.get(item, 1)))
     assert parts == [["a"], ["b"], ["c"]]
+
+
+def test_things_that_cost_nothing_are_decided_too() -> None:
+    items = [f"{number}" for number in range(100)]
+    assert [len(part) for part in at_once(parts_for_the_controller(items, str, lambda _: 0))] == [64, 36]

@@ -204,6 +204,7 @@ class Router:
                 room_for(room_bytes),
                 lambda _, __: self._handle(services, route, context, request, is_long=True),
                 lambda failure: self._fail(services, context, request, failure),
+                is_next=True,
             )
 
         def refuse(failure: Exception) -> None:

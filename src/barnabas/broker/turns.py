@@ -31,8 +31,9 @@ H = TypeVar("H", bound=Hashable)
 #: What the controller decides without a break: items, and settings or partitions of them.
 _ITEMS_PER_PART: Final = 64
 _COST_OF_PART: Final = 512
-#: An item takes a handler up to some 50 µs, so a slice stays below 10 ms.
-STEPS_PER_TURN: Final = 128
+#: An item takes a handler up to some 50 µs, and 16 elements as long to be decoded. So a slice takes a few milliseconds,
+#: and a turn, which may begin one request and go on with another, less than 10.
+STEPS_PER_TURN: Final = 64
 
 
 class Room(NamedTuple):
@@ -74,12 +75,18 @@ class Turns:
         steps: Steps[T],
         then: Callable[[T, bool], None],
         failed: Callable[[Exception], None],
+        *,
+        is_next: bool = False,
     ) -> None:
         """Do the first slice now, and the others in turns to come. If the peer is gone before, the rest is left undone.
 
-        Neither of the callbacks may raise.
+        `is_next`: the first one in the next turn, since a slice was done in this. Neither of the callbacks may raise.
         """
-        _Work(self, connection, steps, then, failed).go_on()
+        work = _Work(self, connection, steps, then, failed)
+        if is_next:
+            work.go_on_later()
+        else:
+            work.go_on()
 
     def future(self, connection: Connection, steps: Steps[T]) -> asyncio.Future[T]:
         """The same for those who wait."""
@@ -162,16 +169,17 @@ class _Work:
         except Exception as failure:
             self._failed(failure)
         else:
-            self._go_on_later()
+            self.go_on_later()
 
     def go_on_if_placed(self, crowd: Crowd) -> None:
         """There is a place for it, if its peer is still there."""
         if self.connection.is_closed:
             self._give_up()
         elif self._turns.take_place(self, crowd):
-            self._go_on_later()
+            self.go_on_later()
 
-    def _go_on_later(self) -> None:
+    def go_on_later(self) -> None:
+        """One slice, when others had their turn."""
         self._is_long = True
         self.connection.go_on_later(self.go_on)
 
@@ -179,12 +187,12 @@ class _Work:
         """Whether what it asks for is there. If not, the work goes on when it is."""
         if isinstance(asked, asyncio.Future):
             if not asked.done():
-                asked.add_done_callback(lambda _: self._go_on_later())
+                asked.add_done_callback(lambda _: self.go_on_later())
             return asked.done()
         if isinstance(asked, Crowd):
             return self._turns.take_place(self, asked)
         try:
-            return self.connection.ask_room(asked.size_bytes, self._go_on_later)
+            return self.connection.ask_room(asked.size_bytes, self.go_on_later)
         except AnswerTooLargeError as refusal:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{refusal}: ask for less at a time") from None
 
@@ -232,7 +240,7 @@ def parts_for_the_controller(
     for equal in by_key.values():
         yield None
         room -= sum(map(cost, equal))
-        if room < 0 or len(parts[-1]) >= _ITEMS_PER_PART:
+        if not parts or room < 0 or len(parts[-1]) >= _ITEMS_PER_PART:
             parts.append([])
             room = _COST_OF_PART - sum(map(cost, equal))
         parts[-1] += equal
