@@ -34,6 +34,7 @@ class FakeConnection:
         self.closed: str | None = None
         self._on_close: dict[object, Callable[[], object]] = {}
 
+        self.is_parked = False
         self.expected_bytes = 0
         self.asked_bytes = 0
 
@@ -66,6 +67,7 @@ class FakeConnection:
         return lambda: cast(None, self._on_close.pop(token, None))
 
     def park(self, give_up: Callable[[], object]) -> Callable[[], None]:
+        self.is_parked = True
         return self.on_close(give_up)
 
     def close(self, reason: str | None = None) -> None:

@@ -461,7 +461,11 @@ def test_a_larger_quorum_is_refused(overrides: dict[str, str], said: str) -> Non
     ("feature", "level", "said"),
     [
         ("metadata.version", 30, r"metadata\.version 30 \(4\.3-IV0\); built is metadata\.version up to 25"),
-        ("transaction.version", 2, r"(?s)transaction\.version 2; built is .*downgrade --feature transaction\.version=0"),
+        (
+            "transaction.version",
+            2,
+            r"(?s)transaction\.version 2; built is .*downgrade --feature transaction\.version=0",
+        ),
     ],
 )
 def test_features_that_are_not_built_are_refused(feature: str, level: int, said: str) -> None:

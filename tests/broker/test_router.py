@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -15,7 +16,7 @@ from barnabas.broker.context import NoQuotas, RequestContext
 from barnabas.broker.handlers import broker_handlers, controller_handlers
 from barnabas.broker.router import Answer, Router, is_urgent
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Turns
+from barnabas.broker.turns import Steps, Turns, settled
 from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.headers import decode_response, encode_request
@@ -241,3 +242,120 @@ def test_an_unexpected_failure_without_acks_closes_the_connection(caplog: pytest
     assert (connection.answers, connection.closed) == ([], "its request with acks=0 failed")
     assert "ZeroDivisionError" in caplog.text
     assert send(to, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9).answers
+
+
+# Many elements
+
+
+def asking_for(count: int) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key_type=0, coordinator_keys=[f"key{number}" for number in range(count)])
+
+
+@pytest.mark.parametrize(("count", "at_a_time"), [(100, 50), (700, 32), (2000, 8), (12_000, 1)])
+def test_of_requests_with_many_elements_few_are_worked_on_at_a_time(count: int, at_a_time: int) -> None:
+    """700 keys are a frame that is decoded at once; the others are decoded in slices."""
+
+    async def story() -> None:
+        begun: list[FakeConnection] = []
+        answers: list[asyncio.Future[Answer]] = []
+
+        def handle(
+            services: Services, context: RequestContext, request: FindCoordinatorRequest, connection: Connection
+        ) -> Steps[Answer]:
+            begun.append(cast(FakeConnection, connection))
+            assert len(request.coordinator_keys) == count
+            answers.append(asyncio.get_running_loop().create_future())
+            return (yield from settled(answers[-1]))
+
+        to = router(handler(ApiKey.FIND_COORDINATOR, handle))
+        peers = [send(to, asking_for(count), 4) for _ in range(50)]
+        await turns_of_the_loop(2000)
+        assert len(begun) == at_a_time
+        for number in range(50):
+            answers[number].set_result(FindCoordinatorResponse())
+            await turns_of_the_loop(200)
+        assert begun == peers, "each in its turn"
+        assert all(len(peer.answers) == 1 for peer in peers)
+
+    asyncio.run(story())
+
+
+async def turns_of_the_loop(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_who_waits_for_a_place_keeps_only_its_frame() -> None:
+    async def story() -> None:
+        seen: list[FindCoordinatorRequest] = []
+
+        def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> Awaitable[Answer]:
+            seen.append(request)
+            return asyncio.get_running_loop().create_future()
+
+        to = router(handler(ApiKey.FIND_COORDINATOR, handle))
+        send(to, asking_for(12_000), 4)
+        await turns_of_the_loop(50)
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                send(to, asking_for(12_000), 4)
+            await turns_of_the_loop(2000)
+            held_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        frame_bytes = len(asking_for(12_000).encode(4))
+        assert len(seen) == 1
+        assert held_bytes < 20 * (frame_bytes + 20_000)
+
+    asyncio.run(story())
+
+
+def test_who_waits_for_others_leaves_its_place() -> None:
+    async def story() -> None:
+        def handle(
+            services: Services, context: RequestContext, request: FindCoordinatorRequest, connection: Connection
+        ) -> Awaitable[Answer]:
+            waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            seen.append(connection.park(waiting.cancel))
+            return waiting
+
+        seen: list[object] = []
+        to = router(handler(ApiKey.FIND_COORDINATOR, handle))
+        for _ in range(3):
+            send(to, asking_for(12_000), 4)
+        await turns_of_the_loop(200)
+        assert len(seen) == 3
+
+    asyncio.run(story())
+
+
+def test_room_for_an_answer_is_asked_for_by_the_number_of_elements_unless_the_handler_does() -> None:
+    async def story() -> None:
+        of_its_own = handler(ApiKey.FIND_COORDINATOR, answering(FindCoordinatorResponse()))
+        to = router(of_its_own)
+        for count, asked_bytes in [(100, 0), (12_000, 128 * 12_000)]:
+            peer = send(to, asking_for(count), 4)
+            await turns_of_the_loop(50)
+            assert asked_bytes <= peer.asked_bytes <= 1.1 * asked_bytes
+            assert len(peer.answers) == 1
+        of_its_own.ANSWER_BYTES_PER_ELEMENT = 0  # type: ignore[attr-defined]
+        peer = send(router(of_its_own), asking_for(12_000), 4)
+        await turns_of_the_loop(50)
+        assert (peer.asked_bytes, len(peer.answers)) == (0, 1)
+
+    asyncio.run(story())
+
+
+def test_a_failure_of_very_many_is_explained_to_the_first() -> None:
+    async def story() -> None:
+        def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> Answer:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "because")
+
+        peer = send(router(handler(ApiKey.FIND_COORDINATOR, handle)), asking_for(2000), 4)
+        await turns_of_the_loop(100)
+        _, response = decode_response(FindCoordinatorResponse, 4, peer.answers[0])
+        messages = [each.error_message for each in response.coordinators]
+        assert messages == ["because"] * 1000 + [""] * 1000
+
+    asyncio.run(story())

@@ -282,6 +282,30 @@ def test_a_deletion_that_was_interrupted_is_no_damage(renamed: int) -> None:
     assert (log.log_start_offset, log.next_offset) == (5, 15)
 
 
+@pytest.mark.parametrize("base_offset", [0, 5])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_an_earlier_cleaning_deleted_does_not_explain_that_a_file_is_missing(
+    is_clean: bool, base_offset: int
+) -> None:
+    disk = filled(is_clean=is_clean, cleanup_policy=("compact",))
+    for kind in KINDS[:3]:
+        disk[segment_path(base_offset, f"{kind}.deleted")] = disk[segment_path(base_offset, kind)]
+    assert start(disk_of(disk), cleanup_policy=("compact",)).kind == "right"
+    del disk[segment_path(base_offset, ".log")]
+    assert f"{base_offset}.log" in refusal(started(disk_of(disk), cleanup_policy=("compact",)))
+
+
+def test_a_segment_that_is_deleted_after_one_of_its_name_leaves_no_index_under_two_names() -> None:
+    files = disk_of(filled(is_clean=True))
+    log = started(files).create(CLICKS, TOPIC_ID)
+    stale = [segment_path(0, f"{kind}.deleted") for kind in KINDS[:3]]
+    for path in stale:
+        files.open(path, create=True).close()
+    names_then: list[set[str]] = []
+    log.segments[0].rename_suffix(".deleted", after_data=lambda: names_then.append(set(files.names(log.directory))))
+    assert not {path.rpartition("/")[2] for path in stale[1:]} & names_then[0]
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_log_that_never_had_a_recovery_point_is_taken_as_it_is(is_clean: bool) -> None:
     disk = {path: data for path, data in filled(is_clean=is_clean).items() if not path.endswith("-checkpoint")}

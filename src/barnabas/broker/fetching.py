@@ -19,7 +19,7 @@ from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, spent
+from barnabas.broker.turns import Steps, crowd_of, in_crowd, spent
 from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.net import Connection
 from barnabas.replication.fetch_sessions import SessionFetch, WantedPartition, replica_of
@@ -277,6 +277,9 @@ class Fetch:
     # Waiting
 
     def _park(self, look: _Look) -> Awaitable[FetchResponse]:
+        # The session knows what is wanted. Who waits holds no more than that.
+        self._request.topics = []
+        self._request.forgotten_topics_data = []
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[FetchResponse] = self._loop.create_future()
         self._wait = FetchWait(self._isolation, self._on_ready)
@@ -302,8 +305,9 @@ class Fetch:
             return
         self._is_looking = True
         if self._is_large:
-            connection = self._connection
-            self._services.turns.start(connection, self._look(), lambda look, _: self._looked(look), self._failed)
+            crowd = crowd_of(len(self._session.wanted))
+            steps = self._look() if crowd is None else in_crowd(crowd, self._look())
+            self._services.turns.start(self._connection, steps, lambda look, _: self._looked(look), self._failed)
             return
         try:
             look = at_once(self._look())
@@ -326,6 +330,7 @@ class Fetch:
                 self._complete(look)
             else:
                 self._is_looking = False
+                self._services.turns.finished(self._connection)
                 self._wait_on(look)
         except Exception as failure:
             self._failed(failure)

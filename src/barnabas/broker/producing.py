@@ -272,6 +272,8 @@ class Produce:
         if wait.is_over:
             finish()
             return done
+        # It is for others now to go on: whoever has as many partitions must not wait for that.
+        self.services.turns.finished(self.connection)
         timer = loop.call_later(max(self.request.timeout_ms, 0) / 1000, finish)
 
         def on_client_gone() -> None:

@@ -18,14 +18,14 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from struct import Struct
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError
 from barnabas.broker.context import NoQuotas, Quotas, RequestContext
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.services import CommonServices
-from barnabas.broker.turns import HEAVY, Steps, Turns
+from barnabas.broker.turns import CROWDS, Steps, Turns, in_crowd, room_for
 from barnabas.net import Connection
 from barnabas.wire.apis import Api, ApiKey, api
 from barnabas.wire.compiler import Buffer
@@ -34,6 +34,7 @@ from barnabas.wire.headers import RequestHeader
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.wire.messages.produce import ProduceRequest
+from barnabas.wire.source import ELEMENTS_PER_STEP
 
 _log = logging.getLogger("barnabas.broker")
 
@@ -66,8 +67,12 @@ _SHORTEST_BYTES: Final = 8
 _NO_REQUEST: Final = (-1, -1)
 #: Frames up to this size are decoded at once: they hold a few thousand elements at most.
 _AT_ONCE_BYTES: Final = 8192
-#: After so many steps of decoding, some ten thousand elements, a request is a heavy one.
-_HEAVY_AFTER_STEPS: Final = 625
+#: And those up to this size hold too few to count.
+_FEW_ELEMENTS_BYTES: Final = 2048
+#: What an answer says of an element, beside what it repeats of the request: mostly why it was refused.
+_ANSWER_BYTES_PER_ELEMENT: Final = 128
+#: Answers that are expected to be smaller ask for no room.
+_SMALL_ANSWER_BYTES: Final = 64 * 1024
 
 
 def is_urgent(frame: Buffer) -> bool:
@@ -93,6 +98,9 @@ class Route:
     forms: dict[int, Form]
     #: In the arrays of one request. Handlers that know that fewer make sense have a `MAX_ELEMENTS` of their own.
     max_elements: int
+    #: How much room is asked for before the handler is called. Handlers that ask themselves, or whose answers do not
+    #: grow with the request, have an `ANSWER_BYTES_PER_ELEMENT` of 0.
+    answer_bytes_per_element: int
 
     @classmethod
     def of(cls, module: ModuleType) -> Route:
@@ -103,7 +111,13 @@ class Route:
             )
             for version in served.served
         }
-        return cls(served, _with_connection(module.handle), forms, getattr(module, "MAX_ELEMENTS", MAX_ELEMENTS))
+        return cls(
+            served,
+            _with_connection(module.handle),
+            forms,
+            getattr(module, "MAX_ELEMENTS", MAX_ELEMENTS),
+            getattr(module, "ANSWER_BYTES_PER_ELEMENT", _ANSWER_BYTES_PER_ELEMENT),
+        )
 
     @property
     def advertised(self) -> ApiVersion:
@@ -156,7 +170,8 @@ class Router:
         if form is None:
             self._refuse_version(connection, route, version, frame)
             return
-        if len(frame) > _AT_ONCE_BYTES:
+        is_counted = len(frame) > _FEW_ELEMENTS_BYTES
+        if is_counted and (len(frame) > _AT_ONCE_BYTES or not self.turns.has_place(CROWDS[0])):
             self._dispatch_large(route, form, version, connection, frame)
             return
         try:
@@ -166,24 +181,43 @@ class Router:
         except RemoteProtocolError as error:
             connection.close(f"its {route.api.key.camel_name} request v{version} cannot be read: {error}")
             return
-        self._handle(route, _context(route, version, header, connection), request, connection, is_long=False)
+        context = _context(route, version, header, connection)
+        self._handle(route, context, request, connection, is_long=False, is_counted=is_counted)
 
     def _dispatch_large(self, route: Route, form: Form, version: int, connection: Connection, frame: bytearray) -> None:
-        def handle(decoded: tuple[RequestHeader, Request], was_long: bool) -> None:
-            header, request = decoded
+        def handle(decoded: _Decoded, was_long: bool) -> None:
+            header, request, elements = decoded
             context = _context(route, version, header, connection)
-            self._handle(route, context, request, connection, is_long=was_long)
+            room_bytes = elements * route.answer_bytes_per_element
+            if room_bytes <= _SMALL_ANSWER_BYTES:
+                self._handle(route, context, request, connection, is_long=was_long)
+                return
+            self.turns.start(
+                connection,
+                room_for(room_bytes),
+                lambda _, __: self._handle(route, context, request, connection, is_long=True),
+                lambda failure: self._fail(context, request, connection, failure),
+                is_next=True,
+            )
 
         def refuse(failure: Exception) -> None:
             if not isinstance(failure, RemoteProtocolError):
                 _log.error("a %s request could not be decoded", route.api.key.camel_name, exc_info=failure)
             connection.close(f"its {route.api.key.camel_name} request v{version} cannot be read: {failure}")
 
-        self.turns.start(connection, _decode(route, form, version, frame), handle, refuse)
+        self.turns.start(connection, _decode(self.turns, route, form, version, frame), handle, refuse)
 
     def _handle(
-        self, route: Route, context: RequestContext, request: Request, connection: Connection, *, is_long: bool
+        self,
+        route: Route,
+        context: RequestContext,
+        request: Request,
+        connection: Connection,
+        *,
+        is_long: bool,
+        is_counted: bool = False,
     ) -> None:
+        """Have a request answered. `is_counted`: it may hold many elements, and has no place among others like it."""
         answer: Handled
         try:
             intercepted = self.interceptor(context, request) if self.interceptor is not None else None
@@ -201,7 +235,7 @@ class Router:
         elif isinstance(answer, Generator):
             self.turns.start(
                 connection,
-                answer,
+                in_crowd(CROWDS[0], answer) if is_counted else answer,
                 lambda outcome, _: self._wait_for(context, request, connection, outcome, is_long=True),
                 lambda failure: self._fail(context, request, connection, failure),
             )
@@ -220,6 +254,9 @@ class Router:
         if answer is None or isinstance(answer, Response):
             self._answer(context, request, connection, answer, is_long=is_long)
             return
+        if connection.is_parked:
+            # Others decide when it goes on, and must not have to wait for its place meanwhile.
+            self.turns.finished(connection)
         waiting = asyncio.ensure_future(answer)
         waiting.add_done_callback(lambda done: self._finish(context, request, connection, done, is_long))
 
@@ -310,8 +347,7 @@ class Router:
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
         refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[route.advertised])
         header = RequestHeader(request_api_key=route.api.key, request_api_version=0, correlation_id=correlation_id)
-        context = _context(route, 0, header, connection)
-        self._respond(connection, context, 0, refusal.encode_parts(0))
+        self._respond(connection, _context(route, 0, header, connection), 0, refusal.encode_parts(0))
 
     async def _handled_after(
         self,
@@ -343,19 +379,43 @@ def _context(route: Route, version: int, header: RequestHeader, connection: Conn
     )
 
 
-def _decode(route: Route, form: Form, version: int, frame: bytearray) -> Steps[tuple[RequestHeader, Request]]:
+class _Decoded(NamedTuple):
+    header: RequestHeader
+    request: Request
+    #: About how many.
+    elements: int
+
+
+def _decode(turns: Turns, route: Route, form: Form, version: int, frame: bytearray) -> Steps[_Decoded]:
+    """Decode a request, with a place in the crowd that it turns out to belong to."""
+    crowd = 0
+    while True:
+        decoding = _decode_in_slices(route, form, version, frame)
+        elements = 0
+        while crowd == len(CROWDS) or elements <= CROWDS[crowd].more_than or turns.has_place(CROWDS[crowd]):
+            if crowd < len(CROWDS) and elements > CROWDS[crowd].more_than:
+                yield CROWDS[crowd]
+                crowd += 1
+            try:
+                next(decoding)
+            except StopIteration as end:
+                header, request = end.value
+                return _Decoded(header, request, elements)
+            elements += ELEMENTS_PER_STEP
+            yield None
+        # Who waits keeps nothing but its frame. What was decoded is decoded again then.
+        decoding.close()
+        yield CROWDS[crowd]
+        crowd += 1
+
+
+def _decode_in_slices(
+    route: Route, form: Form, version: int, frame: bytearray
+) -> Generator[None, None, tuple[RequestHeader, Request]]:
     view = memoryview(frame)
     header, start = yield from RequestHeader.decode_in_slices(view, form.request_header_version, 0, route.max_elements)
-    steps = route.api.request.decode_in_slices(view, version, start, route.max_elements)
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            request, _ = end.value
-            return header, request
-        count += 1
-        yield HEAVY if count == _HEAVY_AFTER_STEPS else None
+    request, _ = yield from route.api.request.decode_in_slices(view, version, start, route.max_elements)
+    return header, request
 
 
 def _encoded(making: Steps[Response], version: int) -> Steps[list[Buffer]]:

@@ -320,6 +320,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request waits for its turn or its answer."""
         return bool(self._mutes & _IN_PROCESS)
 
+    @property
+    def is_parked(self) -> bool:
+        """Whether the request in process waits for what others do."""
+        return self._is_parked
+
     def held_of(self, share: Share) -> int:
         """What its requests hold of one share."""
         held_bytes = self._partial_bytes if self._partial_share is share else 0

@@ -42,6 +42,8 @@ from barnabas.wire.messages.describe_configs import (
 )
 
 API_KEY = ApiKey.DESCRIBE_CONFIGS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _TYPES: Final = {
     Type.BOOLEAN: 1,
@@ -59,6 +61,8 @@ _UNKNOWN_TYPE: Final = 0
 _SETTING_BYTES: Final = 192
 _DOCUMENTED_BYTES: Final = 384
 _REFUSAL_BYTES: Final = 256
+#: What groups and client metrics have.
+_FEW_SETTINGS: Final = 32
 
 
 def handle(
@@ -118,10 +122,16 @@ class _Description:
 
     def expected_bytes(self, asked: DescribeConfigsResource) -> int:
         """About how much is to be said of a resource."""
-        if asked.resource_type == ResourceType.TOPIC and asked.resource_name not in self.image.topics:
-            return _REFUSAL_BYTES + len(asked.resource_name)
-        count = len(TOPIC_SETTINGS if asked.resource_type == ResourceType.TOPIC else BROKER_SETTINGS)
-        return count * (_DOCUMENTED_BYTES if self.request.include_documentation else _SETTING_BYTES)
+        name = asked.resource_name
+        match asked.resource_type:
+            case ResourceType.TOPIC:
+                count = len(TOPIC_SETTINGS) if name in self.image.topics else 0
+            case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+                count = _FEW_SETTINGS
+            case _:
+                count = len(BROKER_SETTINGS) if name in ("", str(self.node_id)) else 0
+        setting_bytes = _DOCUMENTED_BYTES if self.request.include_documentation else _SETTING_BYTES
+        return count * setting_bytes + _REFUSAL_BYTES + len(name)
 
     def of(self, asked: DescribeConfigsResource) -> Steps[list[DescribeConfigsResourceResult]]:
         match asked.resource_type:

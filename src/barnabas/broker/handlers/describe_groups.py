@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
@@ -12,6 +14,8 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 API_KEY = ApiKey.DESCRIBE_GROUPS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _FIRST_THAT_TELLS_MISSING = 6
 

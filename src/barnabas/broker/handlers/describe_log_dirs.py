@@ -24,6 +24,8 @@ from barnabas.wire.messages.describe_log_dirs import (
 )
 
 API_KEY = ApiKey.DESCRIBE_LOG_DIRS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 #: Of memory for a partition in the answer.
 _PARTITION_BYTES: Final = 320

@@ -22,6 +22,8 @@ from barnabas.wire.messages.describe_producers import (
 from barnabas.wire.stored.producer_snapshot import ProducerEntry
 
 API_KEY = ApiKey.DESCRIBE_PRODUCERS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 #: Of memory for a producer, or an error, in the answer.
 _PRODUCER_BYTES: Final = 256

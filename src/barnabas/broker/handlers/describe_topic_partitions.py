@@ -26,6 +26,8 @@ from barnabas.wire.messages.describe_topic_partitions import (
 )
 
 API_KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+#: A page has a bound.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 #: How many topics an answer names at most, whether they exist or not.
 _TOPICS_PER_PAGE: Final = 2000

@@ -22,6 +22,8 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
 
 API_KEY = ApiKey.FETCH
+#: It takes what room there is.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _FIRST_BY_ID: Final = 13
 

@@ -17,6 +17,8 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 API_KEY = ApiKey.JOIN_GROUP
+#: The answer does not grow with the request.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 #: A member knows a handful of protocols.
 MAX_ELEMENTS: Final = 1000
 

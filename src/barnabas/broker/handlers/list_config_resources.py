@@ -22,6 +22,8 @@ from barnabas.wire.messages.list_config_resources import (
 )
 
 API_KEY = ApiKey.LIST_CONFIG_RESOURCES
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 #: There are a handful of types to ask for.
 MAX_ELEMENTS: Final = 1000
 

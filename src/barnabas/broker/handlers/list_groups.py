@@ -13,6 +13,8 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 API_KEY = ApiKey.LIST_GROUPS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 #: Groups have a handful of states and types to ask for.
 MAX_ELEMENTS: Final = 1000
 #: Of memory for one group that is listed.

@@ -29,6 +29,8 @@ from barnabas.wire.messages.metadata import (
 )
 
 API_KEY = ApiKey.METADATA
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _FIRST_WITH_LISTENER_ERROR: Final = 6
 _FIRST_BY_ID: Final = 12

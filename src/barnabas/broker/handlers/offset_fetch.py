@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
@@ -22,6 +24,8 @@ from barnabas.wire.messages.offset_fetch import (
 )
 
 API_KEY = ApiKey.OFFSET_FETCH
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8

@@ -16,6 +16,8 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 API_KEY = ApiKey.SYNC_GROUP
+#: The answer does not grow with the request.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 #: No group with so many members would ever be stable.
 MAX_ELEMENTS: Final = 20_000
 
@@ -31,4 +33,7 @@ def handle(
         return sync_failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
         return sync_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return parked(services.groups.sync(request), connection)
+    answer = services.groups.sync(request)
+    # What the leader handed in is taken; while others are waited for it need not be kept twice, nor what nobody reads.
+    request.assignments = []
+    return parked(answer, connection)
