@@ -82,7 +82,6 @@ class Broker:
             files=self.disk,
             runtime=InlineRuntime(),
             router=self.router,
-            endpoints={"PLAINTEXT": ("127.0.0.1", 9092)},
             response_room=lambda: 1 << 30,
             on_settings=lambda _: None,
             on_failure=self.failures.append,
@@ -105,7 +104,7 @@ class Broker:
 
         owner.on_commit = tell_both  # type: ignore[method-assign]
         self.server.open_directories()
-        await self.server.start(self.channel)
+        await self.server.start(self.channel, {"PLAINTEXT": ("127.0.0.1", 9092)})
         self.server.open()
 
     async def ask(self, request: Request, version: int | None = None) -> Any:

@@ -58,7 +58,6 @@ class BrokerServer:
         files: FileSystem,
         runtime: Runtime,
         router: Router,
-        endpoints: dict[str, tuple[str, int]],
         response_room: Callable[[], int],
         on_settings: Callable[[BrokerSettings], None],
         on_failure: Callable[[BaseException], None],
@@ -67,7 +66,6 @@ class BrokerServer:
         self._identity = identity
         self._loader = loader
         self._runtime = runtime
-        self._endpoints = endpoints
         self._response_room = response_room
         self._on_settings = on_settings
         self._on_failure = on_failure
@@ -107,11 +105,11 @@ class BrokerServer:
         found = await self.logs.found_partitions()
         refuse_unknown(found, self._loader.image, lambda: named_topics(log()))
 
-    async def start(self, controller: ControllerChannel) -> None:
-        """Recover the logs, bring everything to the newest image, and join the cluster."""
+    async def start(self, controller: ControllerChannel, endpoints: dict[str, tuple[str, int]]) -> None:
+        """Recover the logs, bring everything to the newest image, and join the cluster; `endpoints` are bound."""
         await self.logs.load_logs()
         self._started.push_async_callback(self._publisher.stop)
-        services = self._services = self._make_services(controller)
+        services = self._services = self._make_services(controller, endpoints)
         # Before the image is applied: from then on a snapshot may forget that they were deleted.
         services.partitions.set_aside_strays(self._loader.image)
         await self._publisher.start()
@@ -129,7 +127,7 @@ class BrokerServer:
         self.services.groups.start()
         self._router.open(self.services)
 
-    def _make_services(self, controller: ControllerChannel) -> Services:
+    def _make_services(self, controller: ControllerChannel, endpoints: dict[str, tuple[str, int]]) -> Services:
         settings, runtime, node_id = self._static_settings, self._runtime, self._identity.node_id
         effective = effective_settings(settings, self._loader.image, node_id)
         partitions = PartitionSet(node_id, self.logs, self._topic_settings)
@@ -143,7 +141,7 @@ class BrokerServer:
             quotas=NoQuotas(),
             controller=controller,
             turns=self._router.turns,
-            endpoints=self._endpoints,
+            endpoints=endpoints,
             advertised=self._router.advertised,
             logs=self.logs,
             partitions=partitions,

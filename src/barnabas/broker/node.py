@@ -142,7 +142,6 @@ class Node:
             files=files,
             runtime=runtime,
             router=self._broker_router,
-            endpoints=self.endpoints,
             response_room=self._server.room_for_responses,
             on_settings=lambda changed: self._server.set_limits(server_limits(changed)),
             on_failure=self._fail,
@@ -176,7 +175,7 @@ class Node:
         await quorum.start()
         await controller.controller.until_active()
         self._started.push_async_callback(broker.stop)
-        await broker.start(DirectChannel(controller.controller, quorum, broker.until_applied))
+        await broker.start(DirectChannel(controller.controller, quorum, broker.until_applied), self.endpoints)
         if self.failure is not None:
             raise self.failure
         controller.open()
