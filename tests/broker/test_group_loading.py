@@ -11,9 +11,9 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.steps import at_once
-from barnabas.broker.groups import GroupService
-from barnabas.coordinator.offsets import CommittedOffset
-from barnabas.coordinator.records import offset_record
+from barnabas.broker.groups import GroupCoordinatorService
+from barnabas.coordinator.offsets.manager import CommittedOffset
+from barnabas.coordinator.offsets.records import offset_record
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.testing.sim.disk import SimulatedDisk
@@ -36,12 +36,12 @@ def with_commits(**settings: Any) -> DataPlane:
     plane.create_topic(CONSUMER_OFFSETS, cleanup_policy="compact")
     for number, group in enumerate(GROUPS):
         record = offset_record(group, TopicPartition("t", 0), CommittedOffset(number, -1, "", plane.now_ms))
-        plane.partitions.append_as_coordinator(PARTITION, batch([record.value], key=record.key), plane.now_ms)
+        plane.partitions.append_as_coordinator(PARTITION, batch([record.data.value], key=record.data.key), plane.now_ms)
     return plane
 
 
-def loaded(plane: DataPlane) -> GroupService:
-    service = GroupService(plane.settings, plane.services.runtime, 1, plane.partitions)
+def loaded(plane: DataPlane) -> GroupCoordinatorService:
+    service = GroupCoordinatorService(plane.settings, plane.services.runtime, 1, plane.partitions)
 
     async def load() -> None:
         service.apply(plane.image, ClusterDelta(partitions_changed=(PARTITION,)))
@@ -51,11 +51,11 @@ def loaded(plane: DataPlane) -> GroupService:
     return service
 
 
-def described(service: GroupService) -> dict[str, DescribedGroup]:
+def described(service: GroupCoordinatorService) -> dict[str, DescribedGroup]:
     return {group: at_once(service.describe_group(group, tells_missing=True)) for group in GROUPS}
 
 
-def offsets(service: GroupService) -> dict[str, list[int]]:
+def offsets(service: GroupCoordinatorService) -> dict[str, list[int]]:
     found: dict[str, Any] = {
         group: at_once(service.fetch_offsets(group, None, require_stable=False)) for group in GROUPS
     }

@@ -23,9 +23,9 @@ from barnabas.broker.handlers import (
     offset_fetch,
     sync_group,
 )
-from barnabas.coordinator.effects import Now
+from barnabas.coordinator.results import Now, Operation
 from barnabas.coordinator.routing import java_string_hash, partition_for
-from barnabas.coordinator.shard import GroupShard
+from barnabas.coordinator.shard import GroupCoordinatorShard
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.records.batch import BatchView
 from barnabas.storage.errors import LogError
@@ -219,13 +219,13 @@ def test_a_partition_that_cannot_be_read_is_not_served() -> None:
 def test_a_shard_that_fails_at_the_end_of_its_loading_keeps_no_other_from_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    finish_loading = GroupShard.finish_loading
+    loaded = GroupCoordinatorShard.loaded
 
-    def fail_once(shard: GroupShard, now: Now) -> None:
-        monkeypatch.setattr(GroupShard, "finish_loading", finish_loading)
+    def fail_once(shard: GroupCoordinatorShard, now: Now) -> list[Operation]:
+        monkeypatch.setattr(GroupCoordinatorShard, "loaded", loaded)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(GroupShard, "finish_loading", fail_once)
+    monkeypatch.setattr(GroupCoordinatorShard, "loaded", fail_once)
 
     async def story(bench: ServiceBench) -> None:
         await bench.start(2)

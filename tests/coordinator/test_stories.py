@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordinator.states import GroupState
+from barnabas.coordinator.classic.states import GroupState
 from tests.coordinator.driver import durable
 from tests.coordinator.transcripts import Player, play
 
@@ -32,9 +32,9 @@ class _ReloadingPlayer(Player):
         bench = self.bench
         if bench.held:
             return  # The log is ahead of what is committed.
-        live, loaded = durable(bench.shard), durable(bench.loaded())
+        live, loaded = durable(bench.shard), durable(bench.loaded().shard)
         assert list(live) == list(loaded)
-        for group_id, group in bench.shard.groups.items():
+        for group_id, group in bench.groups.items():
             # A rebalance that is under way is not in the log: the generation before it is.
             if group.state in (GroupState.STABLE, GroupState.EMPTY):
                 assert loaded[group_id] == live[group_id]

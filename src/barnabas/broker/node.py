@@ -19,7 +19,7 @@ from barnabas.broker.context import AllowEverything, NoQuotas
 from barnabas.broker.controller_gateway import ControllerGateway
 from barnabas.broker.fetching import WaitingFetches
 from barnabas.broker.formatting import NodeIdentity, read_identity, refuse_larger_quorums
-from barnabas.broker.groups import GroupService
+from barnabas.broker.groups import GroupCoordinatorService
 from barnabas.broker.handlers import all_handlers
 from barnabas.broker.limits import cleaner_options, listener_specs, log_options, server_limits
 from barnabas.broker.partitions import PartitionSet
@@ -211,7 +211,7 @@ class Node:
             partitions=partitions,
             fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
             waiting_fetches=WaitingFetches(),
-            groups=GroupService(effective, runtime, identity.node_id, partitions),
+            groups=GroupCoordinatorService(effective, runtime, identity.node_id, partitions),
             producer_ids=ProducerIdPool(gateway.allocate_producer_ids),
             turns=self._router.turns,
             endpoints=self.endpoints,

@@ -17,7 +17,7 @@ from barnabas.wire.messages.api_versions import ApiVersion
 if TYPE_CHECKING:
     from barnabas.broker.controller_gateway import ControllerGateway
     from barnabas.broker.fetching import WaitingFetches
-    from barnabas.broker.groups import GroupService
+    from barnabas.broker.groups import GroupCoordinatorService
     from barnabas.broker.partitions import PartitionSet
     from barnabas.broker.producer_ids import ProducerIdPool
     from barnabas.broker.quorum_of_one import QuorumOfOne
@@ -51,7 +51,7 @@ class Services:
     partitions: PartitionSet
     fetch_sessions: FetchSessionCache
     waiting_fetches: WaitingFetches
-    groups: GroupService
+    groups: GroupCoordinatorService
     producer_ids: ProducerIdPool
     #: Work on requests that takes longer than a turn.
     turns: Turns

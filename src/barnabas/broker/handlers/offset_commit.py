@@ -15,6 +15,8 @@ from barnabas.base.ids import Uuid
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, settled, spent
+from barnabas.coordinator.classic.members import Client
+from barnabas.coordinator.requests import OFFSET_COMMIT, Caller
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -44,10 +46,11 @@ def handle(services: Services, context: RequestContext, request: OffsetCommitReq
         else:
             answers.append((yield from _refused(topic, topic.partitions, error)))
     waiting = []
+    caller = Caller(context.version, Client(context.client_id or "", ""))
     for part in _parts(accepted):
         partial = copy(request)
         partial.topics = part
-        waiting.append(services.groups.commit_offsets(partial, context.version))
+        waiting.append(services.groups.submit(OFFSET_COMMIT, partial, caller))
         yield from spent(sum(len(topic.partitions) for topic in part))
     for each in waiting:
         answers += (yield from settled(each)).topics

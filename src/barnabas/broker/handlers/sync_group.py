@@ -9,7 +9,8 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.answers import parked
 from barnabas.broker.context import Operation, RequestContext, Resource
 from barnabas.broker.services import Services
-from barnabas.coordinator.responses import sync_failed
+from barnabas.coordinator.classic.responses import sync_failed
+from barnabas.coordinator.requests import SYNC_GROUP
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -29,4 +30,4 @@ def handle(
         return sync_failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
         return sync_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return parked(services.groups.sync(request), context.connection)
+    return parked(services.groups.submit(SYNC_GROUP, request), context.connection)
