@@ -12,12 +12,12 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.steps import at_once
 from barnabas.broker.groups import GroupCoordinatorService
-from barnabas.coordinator.offsets.manager import CommittedOffset
 from barnabas.coordinator.offsets.records import offset_record
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.wire.messages.describe_groups import DescribedGroup
+from barnabas.wire.stored.consumer_offsets import OffsetCommitValue
 from tests.broker.data_plane import DataPlane, answers_of, batch, produce_request
 
 PARTITION = TopicPartition(CONSUMER_OFFSETS, 0)
@@ -35,7 +35,11 @@ def with_commits(**settings: Any) -> DataPlane:
     plane = DataPlane(SimulatedDisk(Random(1)), **settings)
     plane.create_topic(CONSUMER_OFFSETS, cleanup_policy="compact")
     for number, group in enumerate(GROUPS):
-        record = offset_record(group, TopicPartition("t", 0), CommittedOffset(number, -1, "", plane.now_ms))
+        record = offset_record(
+            group,
+            TopicPartition("t", 0),
+            OffsetCommitValue(offset=number, leader_epoch=-1, metadata="", commit_timestamp=plane.now_ms),
+        )
         plane.partitions.append_as_coordinator(PARTITION, batch([record.data.value], key=record.data.key), plane.now_ms)
     return plane
 

@@ -225,6 +225,14 @@ class Bench:
         return runtime
 
 
+def replayed(shard: GroupCoordinatorShard) -> dict[str, object]:
+    """All that changes by replay alone, as far as the log goes."""
+    return {
+        group_id: (stored, dict(shard.offsets.latest(group_id)))
+        for group_id, stored in sorted(shard.groups.stored.latest().items())
+    }
+
+
 def durable(shard: GroupCoordinatorShard) -> dict[str, object]:
     """What must survive a restart, in a form that can be compared."""
     return {group_id: _durable_group(shard, group) for group_id, group in sorted(groups_of(shard).items())}

@@ -24,7 +24,7 @@ from barnabas.wire.messages.offset_commit import (
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from barnabas.wire.schema import Struct
-from tests.coordinator.driver import Bench, durable
+from tests.coordinator.driver import Bench, durable, replayed
 from tests.coordinator.transcripts import subscription
 
 GROUP = "g"
@@ -231,6 +231,11 @@ class GroupMachine(RuleBasedStateMachine):
         if not self.bench.held:
             found = self.bench.shard.offsets.latest(GROUP)
             assert {each.partition: value.offset for each, value in found.items()} == self.offsets
+
+    @invariant()
+    def what_is_in_records_changes_by_replay_alone(self) -> None:
+        """Whatever failed, and whether or not it is committed: the log, replayed from its start, says the same."""
+        assert replayed(self.bench.shard) == replayed(self.bench.loaded().shard)
 
     @invariant()
     def a_restart_finds_the_same(self) -> None:

@@ -7,7 +7,6 @@ import pytest
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.coordinator.classic.records import group_tombstone
 from barnabas.coordinator.classic.states import GroupState
-from barnabas.coordinator.offsets.manager import CommittedOffset
 from barnabas.coordinator.offsets.records import offset_record, offset_tombstone
 from barnabas.coordinator.results import CoordinatorRecord, Record
 from barnabas.records.batch import BatchView
@@ -59,7 +58,9 @@ class LogWriter:
 
 
 def committed(offset: int, group: str = "g", partition: TopicPartition = PARTITION) -> CoordinatorRecord:
-    return offset_record(group, partition, CommittedOffset(offset, -1, "", 0))
+    return offset_record(
+        group, partition, OffsetCommitValue(offset=offset, leader_epoch=-1, metadata="", commit_timestamp=0)
+    )
 
 
 def offset_of(bench: Bench, group: str = "g") -> int | None:

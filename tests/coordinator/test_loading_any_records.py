@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.coordinator.offsets.manager import CommittedOffset
 from barnabas.coordinator.offsets.records import offset_record
 from barnabas.coordinator.results import Record
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -17,6 +16,7 @@ from barnabas.wire.stored.consumer_offsets import (
     GroupValue,
     MemberMetadata,
     OffsetCommitKey,
+    OffsetCommitValue,
 )
 from tests.coordinator.driver import Bench, batch_of
 
@@ -71,7 +71,9 @@ _records = st.builds(Record, _keys, _values) | st.builds(
 @given(st.lists(_records, max_size=8))
 def test_no_record_stops_loading_or_the_groups_after_it(records: list[Record]) -> None:
     bench = Bench(max_size=2)
-    commit = offset_record("served", GOOD, CommittedOffset(7, -1, "", bench.now.wall_ms))
+    commit = offset_record(
+        "served", GOOD, OffsetCommitValue(offset=7, leader_epoch=-1, metadata="", commit_timestamp=bench.now.wall_ms)
+    )
     bench.log += batch_of([*records, commit], 0)
     bench.next_offset = len(records) + 1
     bench.reload()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.coordinator.classic.states import GroupState
-from tests.coordinator.driver import durable
+from tests.coordinator.driver import durable, replayed
 from tests.coordinator.transcripts import Player, play
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
@@ -30,6 +30,7 @@ class _ReloadingPlayer(Player):
 
     def after_step(self) -> None:
         bench = self.bench
+        assert replayed(bench.shard) == replayed(bench.loaded().shard)
         if bench.held:
             return  # The log is ahead of what is committed.
         live, loaded = durable(bench.shard), durable(bench.loaded().shard)

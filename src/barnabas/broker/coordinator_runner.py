@@ -1,6 +1,6 @@
 """Runs one shard of a coordinator: loads it, writes its records, and answers its requests.
 
-`CoordinatorRuntime` says what is to be done; here it is done, with asyncio and the log. Tokens are futures. What
+`CoordinatorRuntime` says what is to be done; here it is done, with asyncio and the log. What
 operations of one turn of the event loop write goes into one batch, so many small commits cost one append. Answers wait
 until the high watermark has passed their records.
 """
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock, Runtime
-from barnabas.coordinator.results import Now, Operation, append_error
+from barnabas.coordinator.results import Now, Operation, Token, append_error
 from barnabas.coordinator.runtime import CoordinatorRuntime, CoordinatorShard, Write
 from barnabas.coordinator.writer import PartitionWriter
 from barnabas.records.batch import HEADER
@@ -184,12 +184,15 @@ class CoordinatorRunner(Generic[S]):
 
     # Operations
 
-    def submit(self, make_operation: Callable[[S, asyncio.Future[T]], Operation]) -> T | asyncio.Future[T]:
+    def submit(self, make_operation: Callable[[S, Token], Operation]) -> T | asyncio.Future[T]:
         """Run an operation; its answer, if it is there, or the future of it."""
-        token: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        token = _Token()
         self._run(make_operation(self._core.shard, token))
         self._settle()
-        return token.result() if token.done() else token
+        if token.response is not None:
+            return token.response  # type: ignore[no-any-return]
+        token.future = asyncio.get_running_loop().create_future()
+        return token.future
 
     def submit_when_loaded(self, make_operation: Callable[[S], Operation]) -> None:
         """Run an operation that nobody waits for."""
@@ -268,8 +271,9 @@ class CoordinatorRunner(Generic[S]):
                 _log.warning("records of groups were not written to %s: %s", self.partition, failure, exc_info=trace)
                 core.append_failed(append_error(code), self._now())
                 return
-            core.appended(first_offset, self._now())
             wait = self._wait_for(required_offset)
+            is_committed = wait.done() and wait.result() in _COMMITTED
+            core.appended(first_offset, self._now(), required_offset if is_committed else 0)
             if wait.done():
                 self._waited(required_offset, wait)
             else:
@@ -318,7 +322,21 @@ class CoordinatorRunner(Generic[S]):
             self.reload()
 
 
+class _Token:
+    """Of a request: its answer if that comes at once, or the future for it."""
+
+    __slots__ = ("future", "response")
+
+    def __init__(self) -> None:
+        self.response: Any = None
+        self.future: asyncio.Future[Any] | None = None
+
+
 def _resolve(token: object, response: object) -> None:
-    # A request may have been given up with its connection; what it asked for happened all the same.
-    if isinstance(token, asyncio.Future) and not token.done():
-        token.set_result(response)
+    if not isinstance(token, _Token):
+        return  # Nobody waits.
+    if token.future is None:
+        token.response = response
+    elif not token.future.done():
+        # Otherwise it was given up with its connection; what it asked for happened all the same.
+        token.future.set_result(response)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.coordinator.classic import join, membership, responses, sync
@@ -34,14 +35,8 @@ class Caller(NamedTuple):
     client: Client
 
 
-class Asked(NamedTuple, Generic[Q]):
-    """A request that has reached its shard."""
-
-    shard: GroupCoordinatorShard
-    request: Q
-    caller: Caller
-    token: Token
-    now: Now
+class _OfGroup(Protocol):
+    group_id: str
 
 
 def _none(_: GroupCoordinatorConfig, __: object) -> ErrorCode:
@@ -53,7 +48,7 @@ class GroupRequest(Generic[Q, R]):
     """A kind of request. Those for one group are served in the order in which they come."""
 
     group_id: Callable[[Q], str]
-    run: Callable[[Asked[Q]], CoordinatorResult]
+    run: Callable[[GroupCoordinatorShard, Q, Caller, Token, Now], CoordinatorResult]
     failed: Callable[[Q, ErrorCode], R]
     #: What is wrong with it whatever the group, so that it need not be looked for.
     refusal: Callable[[GroupCoordinatorConfig, Q], ErrorCode] = _none
@@ -62,57 +57,59 @@ class GroupRequest(Generic[Q, R]):
     def operation(self, shard: GroupCoordinatorShard, request: Q, caller: Caller, token: Token) -> Operation:
         return Operation(
             self.group_id(request),
-            lambda now: self.run(Asked(shard, request, caller, token, now)),
+            lambda now: self.run(shard, request, caller, token, now),
             token,
-            lambda error: self.failed(request, error),
+            partial(self.failed, request),
             self.is_blind,
         )
 
 
-def _without_group_id(_: GroupCoordinatorConfig, request: object) -> ErrorCode:
-    return ErrorCode.NONE if getattr(request, "group_id", "") else ErrorCode.INVALID_GROUP_ID
+def _without_group_id(_: GroupCoordinatorConfig, request: _OfGroup) -> ErrorCode:
+    return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
 
 
 JOIN_GROUP: Final[GroupRequest[JoinGroupRequest, JoinGroupResponse]] = GroupRequest(
     lambda request: request.group_id,
-    lambda it: join.join(it.shard.groups, it.request, it.caller.version, it.caller.client, it.token, it.now),
+    lambda shard, request, caller, token, now: join.join(
+        shard.groups, request, caller.version, caller.client, token, now
+    ),
     lambda request, error: responses.join_failed(error, request.member_id),
     join.refusal,
 )
 SYNC_GROUP: Final[GroupRequest[SyncGroupRequest, SyncGroupResponse]] = GroupRequest(
     lambda request: request.group_id,
-    lambda it: sync.sync(it.shard.groups, it.request, it.token),
+    lambda shard, request, _, token, __: sync.sync(shard.groups, request, token),
     lambda _, error: responses.sync_failed(error),
     _without_group_id,
 )
 HEARTBEAT: Final[GroupRequest[HeartbeatRequest, HeartbeatResponse]] = GroupRequest(
     lambda request: request.group_id,
-    lambda it: membership.heartbeat(it.shard.groups, it.request, it.now),
+    lambda shard, request, _, __, now: membership.heartbeat(shard.groups, request, now),
     membership.heartbeat_failed,
     _without_group_id,
 )
 LEAVE_GROUP: Final[GroupRequest[LeaveGroupRequest, LeaveGroupResponse]] = GroupRequest(
     lambda request: request.group_id,
-    lambda it: membership.leave(it.shard.groups, it.request, it.now),
+    lambda shard, request, _, __, now: membership.leave(shard.groups, request, now),
     membership.leave_failed,
     _without_group_id,
 )
 #: Very many of them come for one group, and none looks at the offsets: they share batches.
 OFFSET_COMMIT: Final[GroupRequest[OffsetCommitRequest, OffsetCommitResponse]] = GroupRequest(
     lambda request: request.group_id,
-    lambda it: commits.commit(it.shard.groups, it.request, it.caller.version, it.now),
+    lambda shard, request, caller, _, now: commits.commit(shard.groups, request, caller.version, now),
     commits.commit_failed,
     is_blind=True,
 )
 OFFSET_DELETE: Final[GroupRequest[OffsetDeleteRequest, OffsetDeleteResponse]] = GroupRequest(
     lambda request: request.group_id,
-    lambda it: commits.delete(it.shard.groups, it.shard.offsets, it.request),
+    lambda shard, request, *_: commits.delete(shard.groups, shard.offsets, request),
     commits.delete_failed,
     _without_group_id,
 )
 #: For one group of a DeleteGroups request.
 DELETE_GROUP: Final[GroupRequest[str, DeletableGroupResult]] = GroupRequest(
     lambda group_id: group_id,
-    lambda it: delete_group(it.shard.groups, it.shard.offsets, it.request),
+    lambda shard, group_id, *_: delete_group(shard.groups, shard.offsets, group_id),
     delete_failed,
 )

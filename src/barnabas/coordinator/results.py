@@ -69,7 +69,7 @@ class WriteCallback:
         return NO_RECORDS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CoordinatorResult:
     """What an operation comes to. It has changed nothing of what is in records: replaying its own records will."""
 

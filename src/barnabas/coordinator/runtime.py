@@ -84,7 +84,7 @@ class Write:
         self.records = records
         self.callback = callback
         self.awaited: list[_Awaited] = []
-        self.size_bytes = sum(record.data.size_bytes for record in records)
+        self.size_bytes = sum([record.data.size_bytes for record in records])
         #: That the high watermark must reach: the end of its batch. Known once it is appended.
         self.required_offset = -1
 
@@ -227,10 +227,12 @@ class CoordinatorRuntime(Generic[S]):
             self._subjects[write.subject] = write.is_blind and self._subjects.get(write.subject, True)
         return self._appending
 
-    def appended(self, first_offset: int, now: Now) -> None:
-        """The last batch is in the log from `first_offset` on."""
+    def appended(self, first_offset: int, now: Now, high_watermark: int = 0) -> None:
+        """The last batch is in the log from `first_offset` on. If the high watermark is known already, replay need not
+        keep apart what is committed; it must still be told by `committed`."""
         batch, self._appending = self._appending, []
         offset = first_offset
+        self.shard.snapshots.commit(high_watermark)
         replay, begin = self.shard.replay, self.shard.snapshots.begin
         for write in batch:
             for record in write.records:

@@ -69,18 +69,16 @@ class GroupCoordinatorShard:
             raise SkippedRecordError(Oddity.VALUE, f"group {decoded.group!r:.40}: {reason}") from None
 
     def replay(self, key: Struct, value: Struct | None, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        match key:
-            case OffsetCommitKey() | LegacyOffsetCommitKey():
-                assert value is None or isinstance(value, OffsetCommitValue)
-                if value is not None:
-                    self.groups.replay_offset(key.group)
-                partition = TopicPartition(key.topic, key.partition)
-                self.offsets.replay(key.group, partition, value, offset, producer_id)
-            case GroupMetadataKey():
-                assert value is None or isinstance(value, GroupMetadataValue)
-                self.groups.replay(key.group, value)
-            case _:
-                raise TypeError(f"{type(key).__name__} is not replayed")
+        if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            if value is not None:
+                self.groups.replay_offset(key.group)
+            partition = TopicPartition(key.topic, key.partition)
+            self.offsets.replay(key.group, partition, value, offset, producer_id)
+        else:
+            assert isinstance(key, GroupMetadataKey)
+            assert value is None or isinstance(value, GroupMetadataValue)
+            self.groups.replay(key.group, value)
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         self.offsets.replay_end_transaction(producer_id, committed=committed)

@@ -96,8 +96,9 @@ class TimelineDict(Generic[K, V]):
             self._length += 1
         if self._registry.is_committed:
             self.committed[key] = value
-        else:
-            self._change(key, value)
+            return
+        self._uncommitted.setdefault(key, []).append(value)
+        self._registry.note(self, key)
 
     def delete(self, key: K) -> V | None:
         """What was deleted, if anything was there."""
@@ -108,12 +109,9 @@ class TimelineDict(Generic[K, V]):
         if self._registry.is_committed:
             del self.committed[key]
         else:
-            self._change(key, _DELETED)
+            self._uncommitted.setdefault(key, []).append(_DELETED)
+            self._registry.note(self, key)
         return value
-
-    def _change(self, key: K, value: Any) -> None:
-        self._uncommitted.setdefault(key, []).append(value)
-        self._registry.note(self, key)
 
     def commit_oldest(self, key: K) -> None:
         """For the registry: the oldest change of this key is committed."""

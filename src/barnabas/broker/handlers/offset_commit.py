@@ -48,7 +48,8 @@ def handle(services: Services, context: RequestContext, request: OffsetCommitReq
     waiting = []
     caller = Caller(context.version, Client(context.client_id or "", ""))
     for part in _parts(accepted):
-        partial = copy(request)
+        # As a rule there is one part, and the request becomes that.
+        partial = copy(request) if waiting else request
         partial.topics = part
         waiting.append(services.groups.submit(OFFSET_COMMIT, partial, caller))
         yield from spent(sum(len(topic.partitions) for topic in part))

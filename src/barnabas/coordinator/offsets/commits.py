@@ -10,7 +10,7 @@ from barnabas.coordinator.classic.group import ClassicGroup
 from barnabas.coordinator.classic.membership import restart_known_session
 from barnabas.coordinator.classic.states import GroupState
 from barnabas.coordinator.group_metadata_manager import GroupMetadataManager
-from barnabas.coordinator.offsets.manager import NO_EXPIRY_MS, CommittedOffset, OffsetMetadataManager
+from barnabas.coordinator.offsets.manager import NO_EXPIRY_MS, OffsetMetadataManager
 from barnabas.coordinator.offsets.records import offset_record, offset_tombstone
 from barnabas.coordinator.results import CoordinatorRecord, CoordinatorResult, Now
 from barnabas.wire.messages.offset_commit import (
@@ -28,6 +28,7 @@ from barnabas.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from barnabas.wire.stored.consumer_offsets import OffsetCommitValue
 
 _NO_RETENTION_TIME: Final = -1
 _NO_TIMESTAMP: Final = -1
@@ -112,13 +113,13 @@ def _commit_topic(
             answers.append(_committed(each, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
         answers.append(_committed(each, ErrorCode.NONE))
-        value = CommittedOffset(
-            each.committed_offset,
-            each.committed_leader_epoch,
-            metadata,
-            now_ms if each.commit_timestamp == _NO_TIMESTAMP else each.commit_timestamp,
-            expire_timestamp_ms,
-            topic.topic_id,
+        value = OffsetCommitValue(
+            offset=each.committed_offset,
+            leader_epoch=each.committed_leader_epoch,
+            metadata=metadata,
+            commit_timestamp=now_ms if each.commit_timestamp == _NO_TIMESTAMP else each.commit_timestamp,
+            expire_timestamp=expire_timestamp_ms,
+            topic_id=topic.topic_id,
         )
         partition = TopicPartition(topic.name, each.partition_index)
         records.append(offset_record(group_id, partition, value))

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.coordinator.offsets.manager import NO_EXPIRY_MS, CommittedOffset
+from barnabas.coordinator.offsets.manager import NO_EXPIRY_MS
 from barnabas.coordinator.results import CoordinatorRecord, Record
 from barnabas.wire.stored.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 
@@ -16,19 +16,14 @@ _EXPIRING_VERSION: Final = 1
 _NO_LEADER_EPOCH: Final = -1
 
 
-def offset_record(group_id: str, partition: TopicPartition, value: CommittedOffset) -> CoordinatorRecord:
-    is_expiring = value.expire_timestamp_ms != NO_EXPIRY_MS
-    stored = OffsetCommitValue(
-        offset=value.offset,
-        leader_epoch=_NO_LEADER_EPOCH if is_expiring else value.leader_epoch,
-        metadata=value.metadata,
-        commit_timestamp=value.commit_timestamp_ms,
-        expire_timestamp=value.expire_timestamp_ms,
-        topic_id=Uuid.ZERO if is_expiring else value.topic_id,
-    )
-    data = Record(_key(group_id, partition), stored.encode_value(_EXPIRING_VERSION if is_expiring else _VERSION))
+def offset_record(group_id: str, partition: TopicPartition, value: OffsetCommitValue) -> CoordinatorRecord:
+    version = _VERSION
+    if value.expire_timestamp != NO_EXPIRY_MS:
+        version = _EXPIRING_VERSION
+        # What this version cannot say is not replayed either.
+        value.leader_epoch, value.topic_id = _NO_LEADER_EPOCH, Uuid.ZERO
     key = OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition)
-    return CoordinatorRecord(key, stored, data)
+    return CoordinatorRecord(key, value, Record(_key(group_id, partition), value.encode_value(version)))
 
 
 def offset_tombstone(group_id: str, partition: TopicPartition) -> CoordinatorRecord:
