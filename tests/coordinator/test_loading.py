@@ -12,6 +12,11 @@ from barnabas.coordinator.results import CoordinatorRecord, Record
 from barnabas.records.batch import BatchView
 from barnabas.records.compression import Codec
 from barnabas.records.control import TransactionMarker, build_marker
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequestTopics
 from barnabas.wire.stored.consumer_offsets import (
     ConsumerGroupMetadataKey,
@@ -23,7 +28,7 @@ from barnabas.wire.stored.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from tests.coordinator.driver import Bench, batch_of
+from tests.coordinator.driver import Bench, batch_of, replayed
 
 PARTITION = TopicPartition("t", 0)
 
@@ -221,6 +226,22 @@ def test_offsets_of_all_versions_are_read(version: int) -> None:
         assert (found.offset, found.metadata, found.commit_timestamp_ms) == (3, "m", 5)
         assert found.expire_timestamp_ms == (6 if version == 1 else -1)
         assert found.leader_epoch == (2 if version >= 3 else -1)
+
+
+def test_an_offset_with_a_time_of_expiry_is_replayed_as_it_is_stored() -> None:
+    bench = Bench()
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=3, committed_leader_epoch=2, committed_metadata="m"
+    )
+    topic = OffsetCommitRequestTopic(name="t", topic_id=Uuid(b"x" * 16), partitions=[partition])
+    for token, retention_time_ms in (("kept", -1), ("expires", 5)):
+        request = OffsetCommitRequest(group_id=token, retention_time_ms=retention_time_ms, topics=[topic])
+        bench.asked[token] = None
+        bench.commit_offsets(request, 4, token)
+    bench.settle()
+    assert replayed(bench.shard) == replayed(bench.loaded().shard)
+    topic_ids = {group: bench.shard.offsets.committed(group)[PARTITION].topic_id for group in ("kept", "expires")}
+    assert topic_ids == {"kept": topic.topic_id, "expires": Uuid.ZERO}
 
 
 @pytest.mark.parametrize("version", range(5))
