@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.persistent_map import PersistentMap
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import RequestContext
-from barnabas.broker.groups import GroupService
+from barnabas.broker.groups import GroupCoordinatorService
 from barnabas.broker.refused_transactions import RefusedTransactions
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
@@ -117,7 +117,7 @@ class ServiceBench:
         self.settings = BrokerSettings.load(node, **({"group_initial_rebalance_delay_ms": 0} | settings))
         self.log = log
         self.runtime = SimulatedRuntime(loop, Random(7))
-        self.groups = GroupService(self.settings, self.runtime, NODE_ID, log)
+        self.groups = GroupCoordinatorService(self.settings, self.runtime, NODE_ID, log)
         self.groups.start()
         self.metadata = MetadataCache()
         self.to_create: list[str] = []

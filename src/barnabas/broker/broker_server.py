@@ -20,7 +20,7 @@ from barnabas.broker.context import NoQuotas
 from barnabas.broker.controller_channel import ControllerChannel
 from barnabas.broker.fetching import WaitingFetches
 from barnabas.broker.formatting import NodeIdentity
-from barnabas.broker.groups import GroupService
+from barnabas.broker.groups import GroupCoordinatorService
 from barnabas.broker.limits import cleaner_options, log_options
 from barnabas.broker.partitions import PartitionSet
 from barnabas.broker.periodic import Scheduler
@@ -147,7 +147,7 @@ class BrokerServer:
             partitions=partitions,
             fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
             waiting_fetches=WaitingFetches(),
-            groups=GroupService(effective, runtime, node_id, partitions),
+            groups=GroupCoordinatorService(effective, runtime, node_id, partitions),
             producer_ids=ProducerIdPool(controller, node_id, lambda: self._broker_epoch),
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.broker.auto_topic_creation import AutoTopicCreationManager
     from barnabas.broker.controller_channel import ControllerChannel
     from barnabas.broker.fetching import WaitingFetches
-    from barnabas.broker.groups import GroupService
+    from barnabas.broker.groups import GroupCoordinatorService
     from barnabas.broker.partitions import PartitionSet
     from barnabas.broker.producer_ids import ProducerIdPool
     from barnabas.broker.turns import Turns
@@ -63,7 +63,7 @@ class Services(CommonServices):
     partitions: PartitionSet
     fetch_sessions: FetchSessionCache
     waiting_fetches: WaitingFetches
-    groups: GroupService
+    groups: GroupCoordinatorService
     producer_ids: ProducerIdPool
     auto_topic_creation: AutoTopicCreationManager
     #: How many bytes may still be put into answers, over all connections.

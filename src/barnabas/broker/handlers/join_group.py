@@ -9,8 +9,9 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.answers import once, parked
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.coordinator.members import Client
-from barnabas.coordinator.responses import join_failed
+from barnabas.coordinator.classic.members import Client
+from barnabas.coordinator.classic.responses import join_failed
+from barnabas.coordinator.requests import JOIN_GROUP, Caller
 from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
@@ -32,7 +33,7 @@ def handle(
         return _shaped(join_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED, ""), context.version)
     # The slash is how Java prints an address; tools show what is stored.
     client = Client(context.client_id or "", f"/{context.client_host}")
-    answer = services.groups.join(request, context.version, client)
+    answer = services.groups.submit(JOIN_GROUP, request, Caller(context.version, client))
     return once(parked(answer, connection), lambda response: _shaped(response, context.version))
 
 

@@ -8,7 +8,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of, once_each, settled
-from barnabas.coordinator.fetches import OFFSET_BYTES, fetch_failed
+from barnabas.coordinator.offsets.fetches import OFFSET_BYTES, fetch_failed
 from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_fetch import (

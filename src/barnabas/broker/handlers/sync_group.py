@@ -9,7 +9,8 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.answers import parked
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.coordinator.responses import sync_failed
+from barnabas.coordinator.classic.responses import sync_failed
+from barnabas.coordinator.requests import SYNC_GROUP
 from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
@@ -33,7 +34,7 @@ def handle(
         return sync_failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
         return sync_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    answer = services.groups.sync(request)
+    answer = services.groups.submit(SYNC_GROUP, request)
     # What the leader handed in is taken; while others are waited for it need not be kept twice, nor what nobody reads.
     request.assignments = []
     return parked(answer, connection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from barnabas.coordinator.effects import Token
+from barnabas.coordinator.results import Token
 
 NO_MEMBER_ID: Final = ""
 NO_ASSIGNMENT: Final = b""

@@ -10,9 +10,7 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.coordinator.effects import Awaited, Token
-from barnabas.coordinator.offsets import NO_OFFSET, CommittedOffset
-from barnabas.coordinator.state import ShardState
+from barnabas.coordinator.offsets.manager import NO_OFFSET, CommittedOffset, OffsetMetadataManager, Offsets
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
@@ -25,27 +23,26 @@ OFFSET_BYTES: Final = 256
 
 
 def fetch(
-    shard: ShardState, group_id: str, topics: list[OffsetFetchRequestTopics] | None
+    manager: OffsetMetadataManager, group_id: str, topics: list[OffsetFetchRequestTopics] | None
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     """What is committed, for the topics or for all, a partition a step.
 
     A group that does not exist has simply committed nothing.
     """
-    return (yield from _answer(shard, group_id, topics, shard.offsets.committed(group_id), require_stable=False))
+    return (yield from _answer(manager, group_id, topics, manager.committed(group_id), require_stable=False))
 
 
 def fetch_stable(
-    shard: ShardState, group_id: str, topics: list[OffsetFetchRequestTopics] | None, token: Token
-) -> Generator[None, None, None]:
-    """The latest offsets, once they are committed. Where a transaction is open, the client must ask again."""
-    response = yield from _answer(shard, group_id, topics, shard.offsets.latest(group_id), require_stable=True)
-    shard.reply_after_writes(Awaited(token, response, lambda error: fetch_failed(group_id, _fetch_error(error))))
+    manager: OffsetMetadataManager, group_id: str, topics: list[OffsetFetchRequestTopics] | None
+) -> Generator[None, None, OffsetFetchResponseGroup]:
+    """The latest offsets, which hold once they are committed. Where a transaction is open, the client asks again."""
+    return (yield from _answer(manager, group_id, topics, manager.latest(group_id), require_stable=True))
 
 
-def fetched_bytes(shard: ShardState, group_id: str) -> Generator[None, None, int]:
+def fetched_bytes(manager: OffsetMetadataManager, group_id: str) -> Generator[None, None, int]:
     """About how much memory all offsets of a group take in an answer."""
     size_bytes = 0
-    for offsets in (shard.offsets.committed(group_id), shard.offsets.latest(group_id)):
+    for offsets in (manager.committed(group_id), manager.latest(group_id)):
         of_group = 0
         for value in list(offsets.values()):
             of_group += OFFSET_BYTES + len(value.metadata)
@@ -58,21 +55,22 @@ def fetch_failed(group_id: str, error: ErrorCode) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=error)
 
 
-def _fetch_error(error: ErrorCode) -> ErrorCode:
+def stable_fetch_failed(group_id: str, error: ErrorCode) -> OffsetFetchResponseGroup:
     # Old consumers would take COORDINATOR_NOT_AVAILABLE for the end; this one lets them look for the coordinator.
-    return ErrorCode.NOT_COORDINATOR if error is ErrorCode.COORDINATOR_NOT_AVAILABLE else error
+    is_final = error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return fetch_failed(group_id, ErrorCode.NOT_COORDINATOR if is_final else error)
 
 
 def _answer(
-    shard: ShardState,
+    manager: OffsetMetadataManager,
     group_id: str,
     topics: list[OffsetFetchRequestTopics] | None,
-    offsets: dict[TopicPartition, CommittedOffset],
+    offsets: Offsets,
     *,
     require_stable: bool,
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     asked = _all_of(offsets) if topics is None else ((each.name, each.partition_indexes) for each in topics)
-    check_transactions = require_stable and shard.offsets.has_transaction(group_id)
+    check_transactions = require_stable and manager.has_transaction(group_id)
     answers = []
     for name, indexes in asked:
         partitions = []
@@ -83,7 +81,7 @@ def _answer(
                 continue
             told.add(index)
             partition = TopicPartition(name, index)
-            if check_transactions and shard.offsets.has_transaction(group_id, partition):
+            if check_transactions and manager.has_transaction(group_id, partition):
                 partitions.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 continue
             value = offsets.get(partition)
@@ -93,7 +91,7 @@ def _answer(
     return OffsetFetchResponseGroup(group_id=group_id, topics=answers)
 
 
-def _all_of(offsets: dict[TopicPartition, CommittedOffset]) -> Iterable[tuple[str, list[int]]]:
+def _all_of(offsets: Offsets) -> Iterable[tuple[str, list[int]]]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in offsets:
         by_topic.setdefault(topic, []).append(partition)

@@ -9,16 +9,20 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError, check
-from barnabas.coordinator.members import Member, Protocol
-from barnabas.coordinator.states import NEXT_STATES, GroupState
+from barnabas.coordinator.classic.members import Client, Member, Protocol
+from barnabas.coordinator.classic.states import NEXT_STATES, GroupState
 from barnabas.wire.embedded.consumer_protocol import ConsumerProtocolSubscription
+from barnabas.wire.stored.consumer_offsets import GroupMetadataValue
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _MAX_GENERATION: Final = 2**31 - 1
+_NO_TIMESTAMP_MS: Final = -1
+_NO_TIMEOUT_MS: Final = -1
 
 
-class Group:
-    """What is known of a group. The rules of rebalancing are in `rebalance`; here is only what holds at any time.
+class ClassicGroup:
+    """What is going on in a group: soft state. The rules of rebalancing are in `rebalance`; here is only what holds at
+    any time. What the log says of it is in `GroupMetadataManager.stored`; while the group is stable that is the same.
 
     Members stay in the order in which they came: the first becomes leader, and the next one after it leaves.
     """
@@ -26,7 +30,6 @@ class Group:
     __slots__ = (
         "generation",
         "group_id",
-        "is_committed",
         "leader_id",
         "members",
         "new_member_came",
@@ -42,7 +45,7 @@ class Group:
         "support",
     )
 
-    def __init__(self, group_id: str, now_ms: int) -> None:
+    def __init__(self, group_id: str, now_ms: int | None) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
@@ -63,8 +66,31 @@ class Group:
         self.new_member_came = False
         #: None if it cannot be known: another protocol than the consumers', or a subscription that we cannot read.
         self.subscribed_topics: frozenset[str] | None = None
-        #: Whether a record of it is safe in the log. Nobody is shown a group that may vanish again.
-        self.is_committed = False
+
+    @classmethod
+    def restored(cls, group_id: str, stored: GroupMetadataValue) -> ClassicGroup:
+        """A group as its record says: with members it is stable, without it is empty."""
+        since_ms = stored.current_state_timestamp
+        group = cls(group_id, None if since_ms == _NO_TIMESTAMP_MS else since_ms)
+        group.generation = stored.generation
+        group.protocol = stored.protocol
+        group.leader_id = stored.leader
+        for each in stored.members:
+            member = Member(
+                each.member_id,
+                each.group_instance_id,
+                Client(each.client_id, each.client_host),
+                each.session_timeout if each.rebalance_timeout == _NO_TIMEOUT_MS else each.rebalance_timeout,
+                each.session_timeout,
+                # The log keeps only what was said for the protocol that was chosen.
+                (Protocol(stored.protocol or "", each.subscription),),
+                each.assignment,
+            )
+            group.add(member, stored.protocol_type)
+        group.protocol_type = stored.protocol_type or None
+        group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+        group.subscribed_topics = group.find_subscribed_topics()
+        return group
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
         check(
@@ -170,10 +196,20 @@ class Group:
             return bool(protocol_type and names)
         return self.protocol_type == protocol_type and any(self._is_common(name) for name in names)
 
-    def select_protocol(self) -> str:
-        """The protocol with the most votes among those that all support; the first one voted for wins a tie."""
+    def select_protocol(self, changed: Member | None = None, protocols: tuple[Protocol, ...] = ()) -> str:
+        """The protocol with the most votes among those that all support; the first one voted for wins a tie. Or what it
+        would be if one member had other protocols."""
+        support = self.support
+        if changed is not None:
+            support = support.copy()
+            support.subtract(each.name for each in changed.protocols)
+            support.update(each.name for each in protocols)
         votes = Counter(
-            next(each.name for each in member.protocols if self._is_common(each.name))
+            next(
+                each.name
+                for each in (protocols if member is changed else member.protocols)
+                if support[each.name] == len(self.members)
+            )
             for member in self.members.values()
         )
         return max(votes, key=lambda name: votes[name])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.coordinator.group import Group
-from barnabas.coordinator.members import Member
+from barnabas.coordinator.classic.group import ClassicGroup
+from barnabas.coordinator.classic.members import Member
 from barnabas.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.wire.messages.sync_group import SyncGroupResponse
 
@@ -25,7 +25,7 @@ def join_failed(error: ErrorCode, member_id: str) -> JoinGroupResponse:
 
 
 def joined(
-    group: Group, member: Member, *, leader_id: str | None = None, skip_assignment: bool = False
+    group: ClassicGroup, member: Member, *, leader_id: str | None = None, skip_assignment: bool = False
 ) -> JoinGroupResponse:
     """The present generation as one member sees it. Only its leader is told who else is in it."""
     shown_leader_id = leader_id if leader_id is not None else group.leader_id or ""
@@ -40,7 +40,7 @@ def joined(
     )
 
 
-def all_members(group: Group) -> list[JoinGroupResponseMember]:
+def all_members(group: ClassicGroup) -> list[JoinGroupResponseMember]:
     return [
         JoinGroupResponseMember(
             member_id=member.member_id,
@@ -51,7 +51,7 @@ def all_members(group: Group) -> list[JoinGroupResponseMember]:
     ]
 
 
-def synced(group: Group, member: Member) -> SyncGroupResponse:
+def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
