@@ -218,7 +218,7 @@ def test_topics_are_deleted_beforehand_away_from_the_loop(plane: DataPlane) -> N
     plane.run(plane.partitions.prepare(image, delta))
     made = plane.logs.get(T0)
     assert made is not None
-    assert (made.topic_id, made.next_offset) == (new.topic_id, 0)
+    assert (made.topic_id, made.log_end_offset) == (new.topic_id, 0)
     plane.apply(image, topics_deleted=(old,), topics_created=("t",), partitions_changed=(T0,))
     assert plane.partition("t").log is made
     assert plane.append("t", b"new").base_offset == 0

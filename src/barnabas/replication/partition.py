@@ -158,10 +158,10 @@ class Partition:
             self._advance()
 
     def _begin_epoch(self, log: PartitionLog) -> None:
-        self.epoch_start_offset = log.next_offset
+        self.epoch_start_offset = log.log_end_offset
         # Until they fetch, nothing is known of the followers: what they had may not be what we have.
         self._end_offsets = dict.fromkeys((each for each in self.replicas if each != self.node_id), NO_OFFSET)
-        log.epochs.assign(self.leader_epoch, log.next_offset)
+        log.epochs.assign(self.leader_epoch, log.log_end_offset)
 
     def take_offline(self, failure: BarnabasError) -> None:
         """The log cannot be used any more."""
@@ -201,7 +201,7 @@ class Partition:
         if log is None or not self.is_leader:
             return False
         reached = advanced_high_watermark(
-            log.high_watermark, log.next_offset, self._end_offsets, self.isr, self.maximal_isr, self.min_isr
+            log.high_watermark, log.log_end_offset, self._end_offsets, self.isr, self.maximal_isr, self.min_isr
         )
         if reached <= log.high_watermark:
             return False
@@ -316,12 +316,12 @@ class Partition:
         log = self.led_log()
         if isolation is Isolation.READ_UNCOMMITTED:
             return log.high_watermark
-        return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.next_offset
+        return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.log_end_offset
 
     def shows_all(self, isolation: Isolation) -> bool:
         """Whether such a reader may see the log to its end."""
         log = self.led_log()
-        return self.end_offset(isolation) == log.next_offset
+        return self.end_offset(isolation) == log.log_end_offset
 
     def read(
         self,
@@ -342,7 +342,7 @@ class Partition:
                 return PartitionRead(None, high_watermark, stable, log.log_start_offset, None, diverging)
         bound = high_watermark
         if isolation is not Isolation.READ_UNCOMMITTED:
-            bound = stable if isolation is Isolation.READ_COMMITTED else log.next_offset
+            bound = stable if isolation is Isolation.READ_COMMITTED else log.log_end_offset
         found = log.read(offset, max_bytes, end_offset=bound, at_least_one=at_least_one).range
         aborted: list[AbortedTransaction] | None = None
         if isolation is Isolation.READ_COMMITTED:
@@ -351,7 +351,7 @@ class Partition:
 
     def _divergence(self, log: PartitionLog, last_fetched_epoch: int, offset: int) -> EpochEnd | None:
         """Where the log of a reader that has records of `last_fetched_epoch` up to `offset` left ours, if it did."""
-        end = log.epochs.end_offset_for(last_fetched_epoch, log.next_offset)
+        end = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
         if end == NO_EPOCH_END:
             raise PartitionError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -362,7 +362,7 @@ class Partition:
     def end_of_epoch(self, epoch: int, leader_epoch: int = NO_EPOCH) -> EpochEnd:
         """The largest epoch that is not above `epoch`, and where its records end."""
         log = self.led_log(leader_epoch)
-        return log.epochs.end_offset_for(epoch, log.next_offset)
+        return log.epochs.end_offset_for(epoch, log.log_end_offset)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, isolation: Isolation, leader_epoch: int = NO_EPOCH
