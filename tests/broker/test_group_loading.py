@@ -36,12 +36,12 @@ def with_commits(**settings: Any) -> DataPlane:
     plane.create_topic(CONSUMER_OFFSETS, cleanup_policy="compact")
     for number, group in enumerate(GROUPS):
         record = offset_record(group, TopicPartition("t", 0), CommittedOffset(number, -1, "", plane.now_ms))
-        plane.partitions.append_as_coordinator(PARTITION, batch([record.value], key=record.key), plane.now_ms)
+        plane.replica_manager.append_as_coordinator(PARTITION, batch([record.value], key=record.key), plane.now_ms)
     return plane
 
 
 def loaded(plane: DataPlane) -> GroupService:
-    service = GroupService(plane.settings, plane.services.runtime, 1, plane.partitions)
+    service = GroupService(plane.settings, plane.services.runtime, 1, plane.replica_manager)
 
     async def load() -> None:
         service.apply(plane.image, ClusterDelta(partitions_changed=(PARTITION,)))

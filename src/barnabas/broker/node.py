@@ -17,17 +17,16 @@ from barnabas.base.runtime import Runtime
 from barnabas.broker.config_resources import controller_options, effective_settings
 from barnabas.broker.context import AllowEverything, NoQuotas
 from barnabas.broker.controller_gateway import ControllerGateway
-from barnabas.broker.fetching import WaitingFetches
 from barnabas.broker.formatting import NodeIdentity, read_identity, refuse_larger_quorums
 from barnabas.broker.groups import GroupService
 from barnabas.broker.handlers import all_handlers
 from barnabas.broker.limits import cleaner_options, listener_specs, log_options, server_limits
-from barnabas.broker.partitions import PartitionSet
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.publisher import MetadataPublisher
 from barnabas.broker.quorum_of_one import QuorumOfOne
 from barnabas.broker.registration import Registration
+from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
@@ -163,7 +162,7 @@ class Node:
         await logs.load_logs()
         services = self._services = self._make_services(identity, publisher, quorum, logs)
         # Before the image is applied: from then on a snapshot may forget that they were deleted.
-        services.partitions.set_aside_strays(publisher.committed)
+        services.replica_manager.set_aside_strays(publisher.committed)
         await publisher.start()
         await services.controller.activate()
         self._started.callback(services.controller.close)
@@ -178,7 +177,7 @@ class Node:
         self._router.open(services)
         # When the node stops: who waits for a group or for records is answered first, so that nobody waits for them.
         self._started.push_async_callback(self._server.stop, _DRAIN_TIMEOUT_MS)
-        self._started.callback(services.waiting_fetches.close)
+        self._started.callback(services.replica_manager.close_purgatories)
         self._started.push_async_callback(services.groups.stop)
         _log.info("node %d of cluster %s is ready at %s", identity.node_id, identity.cluster_id, self.bootstrap)
 
@@ -196,7 +195,7 @@ class Node:
         effective = effective_settings(settings, publisher.committed, identity.node_id)
         options = controller_options(settings, identity.cluster_id, publisher.committed)
         gateway = ControllerGateway(Controller(publisher.committed, options, runtime.randomness), quorum, runtime.clock)
-        partitions = PartitionSet(identity.node_id, logs, self._topic_settings)
+        replica_manager = ReplicaManager(identity.node_id, logs, self._topic_settings)
         return Services(
             settings=effective,
             runtime=runtime,
@@ -208,10 +207,9 @@ class Node:
             quotas=NoQuotas(),
             controller=gateway,
             quorum=quorum,
-            partitions=partitions,
+            replica_manager=replica_manager,
             fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
-            waiting_fetches=WaitingFetches(),
-            groups=GroupService(effective, runtime, identity.node_id, partitions),
+            groups=GroupService(effective, runtime, identity.node_id, replica_manager),
             producer_ids=ProducerIdPool(gateway.allocate_producer_ids),
             turns=self._router.turns,
             endpoints=self.endpoints,
@@ -230,8 +228,8 @@ class Node:
         services = self.services
         if any(each.type == ResourceType.BROKER for each in delta.configs_changed):
             self._apply_settings(services, image)
-        await services.partitions.prepare(image, delta)
-        services.partitions.apply(image, delta)
+        await services.replica_manager.prepare(image, delta)
+        services.replica_manager.apply(image, delta)
         services.metadata.image = image
         services.groups.apply(image, delta)
         services.controller.applied(image.offset)

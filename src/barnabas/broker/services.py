@@ -16,11 +16,10 @@ from barnabas.wire.messages.api_versions import ApiVersion
 
 if TYPE_CHECKING:
     from barnabas.broker.controller_gateway import ControllerGateway
-    from barnabas.broker.fetching import WaitingFetches
     from barnabas.broker.groups import GroupService
-    from barnabas.broker.partitions import PartitionSet
     from barnabas.broker.producer_ids import ProducerIdPool
     from barnabas.broker.quorum_of_one import QuorumOfOne
+    from barnabas.broker.replica_manager import ReplicaManager
     from barnabas.broker.turns import Turns
     from barnabas.replication.fetch_sessions import FetchSessionCache
 
@@ -48,9 +47,8 @@ class Services:
     quotas: Quotas
     controller: ControllerGateway
     quorum: QuorumOfOne
-    partitions: PartitionSet
+    replica_manager: ReplicaManager
     fetch_sessions: FetchSessionCache
-    waiting_fetches: WaitingFetches
     groups: GroupService
     producer_ids: ProducerIdPool
     #: Work on requests that takes longer than a turn.
