@@ -17,7 +17,7 @@ from barnabas.replication.partition import (
     Partition,
 )
 from barnabas.replication.purgatory import DelayedFetch, DelayedProduce
-from barnabas.replication.roles import FollowerState, Isolation, LeaderState, PartitionError, PartitionRead
+from barnabas.replication.roles import FollowerState, Isolation, PartitionError, PartitionRead
 from barnabas.storage.errors import CorruptLogError, LogError
 from barnabas.storage.leader_epochs import EpochEnd
 from tests.replication.partitions import (
@@ -129,9 +129,10 @@ def test_without_a_log_or_a_leader_there_is_no_role() -> None:
     leading = partition()
     role, log = leading.leading(), leading.led_log()
     leading.update(state(leader=-1, epoch=1))
-    assert (leading.role, role.is_over) == (None, True)
+    assert role.is_over
+    assert refusal(leading.leading) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     leading.update(state(epoch=2))
-    assert isinstance(leading.role, LeaderState)
+    assert leading.leading().leader_epoch == 2
     leading.take_offline(CorruptLogError("/data/t-0/x.log", 7, "bad"))
     leading.update(state(epoch=3))
     assert leading.role is None
