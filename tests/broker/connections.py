@@ -37,6 +37,7 @@ class FakeConnection:
         self.is_parked = False
         self.expected_bytes = 0
         self.asked_bytes = 0
+        self.released_frames = 0
 
     @property
     def is_closed(self) -> bool:
@@ -60,6 +61,9 @@ class FakeConnection:
 
     def expect_response(self, size_bytes: int) -> None:
         self.expected_bytes += size_bytes
+
+    def release_frame(self) -> None:
+        self.released_frames += 1
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
         token = object()

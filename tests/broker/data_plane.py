@@ -16,9 +16,8 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.persistent_map import PersistentMap
 from barnabas.broker.context import NoQuotas
-from barnabas.broker.fetching import WaitingFetches
-from barnabas.broker.partitions import PartitionSet
 from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.topic_settings import effective_topic_settings
@@ -89,7 +88,7 @@ class DataPlane:
             lambda topic: effective_topic_settings(self.settings, self.image, topic),
             runtime,
         )
-        self.partitions = PartitionSet(NODE, self.logs, self._settings_of)
+        self.replica_manager = ReplicaManager(NODE, self.logs, self._settings_of)
         self.blocks = 0
         nothing: Any = None
         self.services = Services(
@@ -102,11 +101,10 @@ class DataPlane:
             authorizer=AllowEverything(),
             quotas=NoQuotas(),
             controller=nothing,
-            partitions=self.partitions,
+            replica_manager=self.replica_manager,
             fetch_sessions=FetchSessionCache(
                 self.settings.max_incremental_fetch_session_cache_slots, runtime.randomness
             ),
-            waiting_fetches=WaitingFetches(),
             groups=nothing,
             producer_ids=ProducerIdPool(cast(Any, self), NODE, lambda: 7),
             auto_topic_creation=nothing,
@@ -141,7 +139,7 @@ class DataPlane:
 
     def apply(self, image: ClusterImage, **changes: Any) -> None:
         self.image = image
-        self.partitions.apply(image, ClusterDelta(**changes))
+        self.replica_manager.apply(image, ClusterDelta(**changes))
         self.metadata.image = image
 
     def create_topic(
@@ -186,7 +184,7 @@ class DataPlane:
         )
 
     def partition(self, topic: str, number: int = 0) -> Partition:
-        found = self.partitions.get(TopicPartition(topic, number))
+        found = self.replica_manager.get(TopicPartition(topic, number))
         assert found is not None
         return found
 
@@ -234,12 +232,12 @@ class DataPlane:
     def end_transaction(self, topic: str, producer_id: int, *, committed: bool, epoch: int = 0) -> None:
         """What the transaction coordinator does."""
         marker = build_marker(TransactionMarker(producer_id, epoch, 0, committed), self.now_ms)
-        self.partitions.append_as_coordinator(TopicPartition(topic, 0), marker, self.now_ms)
+        self.replica_manager.append_as_coordinator(TopicPartition(topic, 0), marker, self.now_ms)
 
     def append_in_transaction(self, topic: str, producer_id: int, *values: bytes) -> int:
         """Until transactions are served, they come in by the door of the coordinators."""
         data = batch(values, timestamp_ms=self.now_ms, producer_id=producer_id, producer_epoch=0, transactional=True)
-        return self.partitions.append_as_coordinator(TopicPartition(topic, 0), data, self.now_ms)
+        return self.replica_manager.append_as_coordinator(TopicPartition(topic, 0), data, self.now_ms)
 
     def fetch(self, topic: str, offset: int = 0, *, number: int = 0, version: int = 12, **how: Any) -> PartitionData:
         """Fetch from one partition; its answer."""

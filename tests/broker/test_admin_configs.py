@@ -161,6 +161,10 @@ def test_a_broker_tells_its_settings(node: AdminNode) -> None:
     secret = by_name["ssl.keystore.password"]
     assert (secret.is_sensitive, secret.value, secret.config_type) == (True, None, 9)
     assert by_name["log.dirs"].config_type == 7
+    # As Kafka shows them.
+    assert by_name["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
+    principal_builder = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+    assert by_name["principal.builder.class"].value == principal_builder
     assert not [each for each in result.configs if each.documentation]
     explained = describe(node, BROKER, "1", documentation=True)
     assert all(each.documentation for each in explained.configs)

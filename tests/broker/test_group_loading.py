@@ -40,12 +40,14 @@ def with_commits(**settings: Any) -> DataPlane:
             TopicPartition("t", 0),
             OffsetCommitValue(offset=number, leader_epoch=-1, metadata="", commit_timestamp=plane.now_ms),
         )
-        plane.partitions.append_as_coordinator(PARTITION, batch([record.data.value], key=record.data.key), plane.now_ms)
+        plane.replica_manager.append_as_coordinator(
+            PARTITION, batch([record.data.value], key=record.data.key), plane.now_ms
+        )
     return plane
 
 
 def loaded(plane: DataPlane) -> GroupCoordinatorService:
-    service = GroupCoordinatorService(plane.settings, plane.services.runtime, 1, plane.partitions)
+    service = GroupCoordinatorService(plane.settings, plane.services.runtime, 1, plane.replica_manager)
 
     async def load() -> None:
         service.start()

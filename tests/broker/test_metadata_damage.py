@@ -347,7 +347,7 @@ def test_no_snapshot_forgets_a_deletion_whose_files_are_still_there() -> None:
     async def story() -> None:
         node = await a_node_with_topics(world, **SNAPSHOT_AT_EACH_CHANGE)
         assert node.node is not None
-        partitions = node.node.services.partitions
+        partitions = node.node.services.replica_manager
         prepare, may_go_on = partitions.prepare, asyncio.Event()
 
         async def slow_prepare(image: ClusterImage, delta: ClusterDelta) -> None:

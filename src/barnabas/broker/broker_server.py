@@ -18,14 +18,13 @@ from barnabas.broker.change_lines import tell_changes
 from barnabas.broker.config_resources import effective_settings
 from barnabas.broker.context import NoQuotas
 from barnabas.broker.controller_channel import ControllerChannel
-from barnabas.broker.fetching import WaitingFetches
 from barnabas.broker.formatting import NodeIdentity
 from barnabas.broker.groups import GroupCoordinatorService
 from barnabas.broker.limits import cleaner_options, log_options
-from barnabas.broker.partitions import PartitionSet
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.registration import Registration
+from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.router import Router
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
@@ -111,7 +110,7 @@ class BrokerServer:
         self._started.push_async_callback(self._publisher.stop)
         services = self._services = self._make_services(controller, endpoints)
         # Before the image is applied: from then on a snapshot may forget that they were deleted.
-        services.partitions.set_aside_strays(self._loader.image)
+        services.replica_manager.set_aside_strays(self._loader.image)
         await self._publisher.start()
         self._started.callback(services.auto_topic_creation.close)
         registration = Registration(services, self._identity, self._static_settings)
@@ -130,7 +129,7 @@ class BrokerServer:
     def _make_services(self, controller: ControllerChannel, endpoints: dict[str, tuple[str, int]]) -> Services:
         settings, runtime, node_id = self._static_settings, self._runtime, self._identity.node_id
         effective = effective_settings(settings, self._loader.image, node_id)
-        partitions = PartitionSet(node_id, self.logs, self._topic_settings)
+        replica_manager = ReplicaManager(node_id, self.logs, self._topic_settings)
         return Services(
             settings=effective,
             runtime=runtime,
@@ -144,10 +143,9 @@ class BrokerServer:
             endpoints=endpoints,
             advertised=self._router.advertised,
             logs=self.logs,
-            partitions=partitions,
+            replica_manager=replica_manager,
             fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
-            waiting_fetches=WaitingFetches(),
-            groups=GroupCoordinatorService(effective, runtime, node_id, partitions),
+            groups=GroupCoordinatorService(effective, runtime, node_id, replica_manager),
             producer_ids=ProducerIdPool(controller, node_id, lambda: self._broker_epoch),
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,
@@ -165,8 +163,8 @@ class BrokerServer:
         before = services.metadata.image
         if any(each.type == ResourceType.BROKER for each in delta.configs_changed):
             self._apply_settings(services, image)
-        await services.partitions.prepare(image, delta)
-        services.partitions.apply(image, delta)
+        await services.replica_manager.prepare(image, delta)
+        services.replica_manager.apply(image, delta)
         services.metadata.image = image
         services.groups.apply(image, delta)
         tell_changes(before, image, delta)
@@ -192,7 +190,7 @@ class BrokerServer:
         """Answer those who wait for a group or for records, so that nobody waits for them."""
         if self._services is not None:
             await self._services.groups.stop()
-            self._services.waiting_fetches.close()
+            self._services.replica_manager.close_purgatories()
 
     async def stop(self) -> None:
         """Hand over; the logs stay open until `close`."""

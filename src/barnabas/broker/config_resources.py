@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.base.settings import InvalidSettingsError, Setting, State, Type, format_value
+from barnabas.base.settings import InvalidSettingsError, Plugin, Setting, State, Type, format_value
 from barnabas.broker.other_resources import OTHER_KINDS, check_other_resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
 from barnabas.metadata.authorizer import Caller
@@ -207,7 +207,12 @@ def _dynamic_synonyms(image: ClusterImage, node_id: int, name: str) -> list[Syno
 
 
 def _text(setting: Setting, value: object) -> str | None:
-    return None if value is None or setting.secret else format_value(value)
+    """As Kafka's tools show it: of a plug-in that comes with us, the Java class that it stands for."""
+    if value is None or setting.secret:
+        return None
+    if isinstance(value, Plugin):
+        return setting.value_type.builtin.get(value.name, value.name)
+    return format_value(value)
 
 
 def _live_changes(image: ClusterImage, node_id: int) -> dict[str, object]:

@@ -170,7 +170,7 @@ class MetadataLog:
                 )
             return
         latest = self._snapshots[-1]
-        if latest.end_offset > self._log.next_offset:
+        if latest.end_offset > self._log.log_end_offset:
             # What the log held up to there is in the snapshot; what it may hold is older.
             _log.warning("%s: the log ends before snapshot %s; it goes on there", self.directory, latest.file_name)
             self._log.start_anew_at(latest.end_offset, self._runtime.clock.now_ms())
@@ -187,7 +187,7 @@ class MetadataLog:
     def _check_time_of(self, snapshot: SnapshotId) -> None:
         """A snapshot says when the last record was written that it holds; the log may have that record still."""
         last_offset = snapshot.end_offset - 1
-        if not self._log.log_start_offset <= last_offset < self._log.next_offset:
+        if not self._log.log_start_offset <= last_offset < self._log.log_end_offset:
             return
         batch = next((each for each in self._log.batches(last_offset) if each.last_offset >= last_offset), None)
         if isinstance(batch, BatchView) and batch.max_timestamp_ms != self._facts[snapshot].last_contained_ms:
@@ -214,7 +214,7 @@ class MetadataLog:
 
     @property
     def next_offset(self) -> int:
-        return self._log.next_offset
+        return self._log.log_end_offset
 
     @property
     def log_start_offset(self) -> int:
@@ -261,7 +261,7 @@ class MetadataLog:
         now_ms = self._runtime.clock.now_ms()
         batches = build_batches(
             values,
-            base_offset=self._log.next_offset,
+            base_offset=self._log.log_end_offset,
             epoch=epoch,
             timestamp_ms=now_ms,
             limit_bytes=self.max_batch_bytes,
@@ -270,16 +270,16 @@ class MetadataLog:
 
     def append_control(self, records: Sequence[ControlRecord], epoch: int) -> Written:
         now_ms = self._runtime.clock.now_ms()
-        batch = build_control(records, base_offset=self._log.next_offset, epoch=epoch, timestamp_ms=now_ms)
+        batch = build_control(records, base_offset=self._log.log_end_offset, epoch=epoch, timestamp_ms=now_ms)
         return self._write([batch], now_ms)
 
     def _write(self, batches: list[bytearray], now_ms: int) -> Written:
         # One write for all: if it fails, the log takes back what landed of it.
         data = memoryview(batches[0] if len(batches) == 1 else bytearray().join(batches))
         views: list[BatchView] = list(iter_batches(data))
-        first_offset = self._log.next_offset
+        first_offset = self._log.log_end_offset
         self._log.append_as_follower(PreparedAppend(data, views, now_ms), now_ms=now_ms)
-        return Written(first_offset, self._log.next_offset - 1, now_ms, len(data))
+        return Written(first_offset, self._log.log_end_offset - 1, now_ms, len(data))
 
     def begin_sync(self) -> FlushJob | None:
         """What makes everything written so far safe, by `run_sync`; None if it is."""

@@ -18,10 +18,9 @@ from barnabas.wire.messages.api_versions import ApiVersion
 if TYPE_CHECKING:
     from barnabas.broker.auto_topic_creation import AutoTopicCreationManager
     from barnabas.broker.controller_channel import ControllerChannel
-    from barnabas.broker.fetching import WaitingFetches
     from barnabas.broker.groups import GroupCoordinatorService
-    from barnabas.broker.partitions import PartitionSet
     from barnabas.broker.producer_ids import ProducerIdPool
+    from barnabas.broker.replica_manager import ReplicaManager
     from barnabas.broker.turns import Turns
     from barnabas.replication.fetch_sessions import FetchSessionCache
 
@@ -60,9 +59,8 @@ class Services(CommonServices):
     """A broker's parts, made in order of their dependencies."""
 
     logs: LogManager
-    partitions: PartitionSet
+    replica_manager: ReplicaManager
     fetch_sessions: FetchSessionCache
-    waiting_fetches: WaitingFetches
     groups: GroupCoordinatorService
     producer_ids: ProducerIdPool
     auto_topic_creation: AutoTopicCreationManager

@@ -63,7 +63,7 @@ def _describe(directory: LogDirectory, asked: set[TopicPartition] | None) -> Ste
                 DescribeLogDirsPartition(
                     partition_index=partition.partition,
                     partition_size=log.size_bytes,
-                    offset_lag=max(log.high_watermark - log.next_offset, 0),
+                    offset_lag=max(log.high_watermark - log.log_end_offset, 0),
                     is_future_key=False,
                 )
             )

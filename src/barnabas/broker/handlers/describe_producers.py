@@ -47,7 +47,7 @@ def handle(
             yield None
             if number not in numbers:
                 numbers[number] = None
-                partition = services.partitions.index.get((topic.name, number))
+                partition = services.replica_manager.index.get((topic.name, number))
                 log = partition.log if partition is not None else None
                 room_bytes += _PRODUCER_BYTES * (1 + (len(log.producers) if log is not None else 0))
     yield Room(room_bytes)
@@ -79,9 +79,9 @@ def _partition(services: Services, topic: str, number: int, refusal: _Refusal | 
     if refusal is not None:
         return _error(number, refusal.code, refusal.message)
     key = (topic, number)
-    partition = services.partitions.index.get(key)
+    partition = services.replica_manager.index.get(key)
     if partition is None:
-        return _error(number, services.partitions.why_missing(services.metadata.image, key))
+        return _error(number, services.replica_manager.why_missing(services.metadata.image, key))
     try:
         entries = partition.led_log().producers.entries()
     except LogError as failure:

@@ -44,9 +44,9 @@ def handle(
 
 def _end_of_epoch(services: Services, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     key = (topic, asked.partition)
-    partition = services.partitions.index.get(key)
+    partition = services.replica_manager.index.get(key)
     if partition is None:
-        code = services.partitions.why_missing(services.metadata.image, key)
+        code = services.replica_manager.why_missing(services.metadata.image, key)
         return EpochEndOffset(partition=asked.partition, error_code=code)
     try:
         end = partition.end_of_epoch(asked.leader_epoch, asked.current_leader_epoch)

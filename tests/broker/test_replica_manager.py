@@ -1,4 +1,4 @@
-"""The set of partitions: following the metadata log, the doors for coordinators, and logs that fail."""
+"""The replica manager: following the metadata log, the doors for coordinators, and logs that fail."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def plane() -> DataPlane:
 
 def test_partitions_are_found_by_name_and_by_id(plane: DataPlane) -> None:
     topic_id = plane.image.topics["t"].topic_id
-    assert plane.partitions.get(T0) is plane.partitions.by_id(topic_id, 0) is plane.partition("t")
-    assert plane.partitions.get(TopicPartition("t", 1)) is None
+    assert plane.replica_manager.get(T0) is plane.replica_manager.by_id(topic_id, 0) is plane.partition("t")
+    assert plane.replica_manager.get(TopicPartition("t", 1)) is None
     plane.delete_topic("t")
-    assert plane.partitions.get(T0) is plane.partitions.by_id(topic_id, 0) is None
-    assert plane.partitions.all == []
+    assert plane.replica_manager.get(T0) is plane.replica_manager.by_id(topic_id, 0) is None
+    assert plane.replica_manager.all == []
 
 
 def test_a_deleted_topic_that_comes_again_begins_anew(plane: DataPlane) -> None:
@@ -82,7 +82,7 @@ def _given(plane: DataPlane) -> dict[str, object]:
 
 def test_a_partition_that_moves_away_is_deleted_here(plane: DataPlane) -> None:
     plane.change_partition("t", replicas=(2,), isr=(2,), leader=2)
-    assert plane.partitions.get(T0) is None
+    assert plane.replica_manager.get(T0) is None
     assert code_of(plane.append("t", b"x")) == "NOT_LEADER_OR_FOLLOWER"
     assert plane.logs.get(T0) is None
 
@@ -94,13 +94,13 @@ def test_logs_may_be_made_beforehand_away_from_the_loop() -> None:
     delta = ClusterDelta(
         topics_created=("t",), partitions_changed=tuple(TopicPartition("t", number) for number in range(6))
     )
-    plane.run(plane.partitions.prepare(image, delta))
+    plane.run(plane.replica_manager.prepare(image, delta))
     assert sorted(len(directory.logs) for directory in plane.logs.directories) == [3, 3]
     plane.apply(image, topics_created=delta.topics_created, partitions_changed=delta.partitions_changed)
-    assert all(each.led_log().topic_id == topic.topic_id for each in plane.partitions.all)
+    assert all(each.led_log().topic_id == topic.topic_id for each in plane.replica_manager.all)
     assert plane.append("t", b"x", number=5).base_offset == 0
     # What exists already is left alone.
-    plane.run(plane.partitions.prepare(image, delta))
+    plane.run(plane.replica_manager.prepare(image, delta))
     assert values_of(plane.fetch("t", number=5)) == [b"x"]
 
 
@@ -141,45 +141,46 @@ def test_periodic_work_that_meets_a_failed_disk_takes_partitions_offline() -> No
 
 
 async def everything_in(plane: DataPlane, name: TopicPartition, max_bytes: int = 1 << 20) -> list[BatchView]:
-    pieces = plane.partitions.read_all(name, max_bytes, plane.services.runtime)
+    pieces = plane.replica_manager.read_all(name, max_bytes, plane.services.runtime)
     return [each async for data in pieces for each in iter_batches(data)]
 
 
 def test_coordinators_append_wait_and_read(plane: DataPlane) -> None:
-    offset = plane.partitions.append_as_coordinator(T0, batch([b"a", b"b"]), plane.now_ms)
+    offset = plane.replica_manager.append_as_coordinator(T0, batch([b"a", b"b"]), plane.now_ms)
     assert offset == 2
 
     async def wait() -> ErrorCode:
-        return await plane.partitions.wait_for_high_watermark(T0, offset, 100)
+        return await plane.replica_manager.wait_for_high_watermark(T0, offset, 100)
 
     assert plane.run(wait()) is ErrorCode.NONE
-    plane.partitions.append_as_coordinator(T0, batch([b"c"]), plane.now_ms)
+    plane.replica_manager.append_as_coordinator(T0, batch([b"c"]), plane.now_ms)
     batches = plane.run(everything_in(plane, T0))
     assert [record.value for each in batches for record in each] == [b"a", b"b", b"c"]
     with pytest.raises(LogError, match="nope-0 has no replica on node 1") as refused:
-        plane.partitions.append_as_coordinator(TopicPartition("nope", 0), batch([b"a"]), plane.now_ms)
+        plane.replica_manager.append_as_coordinator(TopicPartition("nope", 0), batch([b"a"]), plane.now_ms)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_coordinators_wait_for_replicas_and_hear_of_time_and_leaders(plane: DataPlane) -> None:
     plane.create_topic("r", replicas=(1, 2))
     name = TopicPartition("r", 0)
-    offset = plane.partitions.append_as_coordinator(name, batch([b"a"]), plane.now_ms)
+    offset = plane.replica_manager.append_as_coordinator(name, batch([b"a"]), plane.now_ms)
 
     async def wait(timeout_ms: int) -> ErrorCode:
-        return await plane.partitions.wait_for_high_watermark(name, offset, timeout_ms)
+        return await plane.replica_manager.wait_for_high_watermark(name, offset, timeout_ms)
 
     assert plane.run(wait(50)) is ErrorCode.REQUEST_TIMED_OUT
     waiting = plane.loop.create_task(wait(5000))
     plane.pass_ms(1)
-    plane.partition("r").follower_fetched(2, 1)
+    plane.partition("r").leading().update_follower_fetch_state(2, 1)
     assert plane.run(waiting) is ErrorCode.NONE
-    offset = plane.partitions.append_as_coordinator(name, batch([b"b"]), plane.now_ms)
+    offset = plane.replica_manager.append_as_coordinator(name, batch([b"b"]), plane.now_ms)
     waiting = plane.loop.create_task(wait(5000))
     plane.pass_ms(1)
+    leading = plane.partition("r").leading()
     plane.change_partition("r", leader=2, leader_epoch=1)
     assert plane.run(waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert plane.partition("r").watcher_count == 0
+    assert leading.delayed_count == 0
     assert plane.run(wait(5)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -216,10 +217,10 @@ def test_topics_are_deleted_beforehand_away_from_the_loop(plane: DataPlane) -> N
     new = TopicImage("t", Uuid(bytes(range(16))), old.partitions)
     image = ClusterImage(brokers=plane.image.brokers, topics=topics_image([new]))
     delta = ClusterDelta(topics_deleted=(old,), topics_created=("t",), partitions_changed=(T0,))
-    plane.run(plane.partitions.prepare(image, delta))
+    plane.run(plane.replica_manager.prepare(image, delta))
     made = plane.logs.get(T0)
     assert made is not None
-    assert (made.topic_id, made.next_offset) == (new.topic_id, 0)
+    assert (made.topic_id, made.log_end_offset) == (new.topic_id, 0)
     plane.apply(image, topics_deleted=(old,), topics_created=("t",), partitions_changed=(T0,))
     assert plane.partition("t").log is made
     assert plane.append("t", b"new").base_offset == 0
@@ -248,7 +249,7 @@ def restarted(plane: DataPlane) -> DataPlane:
         for number in range(len(topic.partitions))
     ]
     again.apply(plane.image, topics_created=tuple(plane.image.topics), partitions_changed=tuple(partitions))
-    again.partitions.set_aside_strays(plane.image)
+    again.replica_manager.set_aside_strays(plane.image)
     return again
 
 

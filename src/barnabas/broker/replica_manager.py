@@ -1,7 +1,8 @@
 """The partitions that this node has a replica of: made, changed and deleted as the metadata log says.
 
 Each is found by the name and by the id of its topic. What goes wrong with a log ends up here: a failed disk takes its
-partitions offline, a corrupt log only itself, and both answer with an error from then on.
+partitions offline, a corrupt log only itself, and both answer with an error from then on. Requests that wait for
+partitions are in the purgatories.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, RemoteProtocolError, SettingsError
@@ -21,8 +23,9 @@ from barnabas.records.batch import BatchView
 from barnabas.records.legacy import LegacyMessage
 from barnabas.records.reading import iter_entries
 from barnabas.replication.fetch_sessions import PartitionKey
-from barnabas.replication.partition import Partition, PartitionError
-from barnabas.replication.waiting import CommitWait
+from barnabas.replication.partition import Partition
+from barnabas.replication.purgatory import DelayedProduce, Purgatory
+from barnabas.replication.roles import LeaderState, PartitionError
 from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.manager import LogManager
@@ -30,10 +33,14 @@ from barnabas.storage.segment import FileRange
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import Buffer, prepare_from_coordinator
 
+if TYPE_CHECKING:
+    from barnabas.broker.fetching import Fetch
+    from barnabas.broker.producing import Produce
+
 _log = logging.getLogger("barnabas.broker")
 
 
-class PartitionSet:
+class ReplicaManager:
     """All partitions of this node. `settings_of` tells the effective settings of a topic under an image."""
 
     def __init__(
@@ -45,7 +52,14 @@ class PartitionSet:
         #: By (name, number) and by (id, number): requests know a topic by one or the other.
         self.index: dict[PartitionKey, Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
+        self.produce_purgatory: Purgatory[Produce] = Purgatory()
+        self.fetch_purgatory: Purgatory[Fetch] = Purgatory()
         logs.on_offline = self._take_offline
+
+    def close_purgatories(self) -> None:
+        """The node stops: who waits for partitions is answered, and from now on nobody waits."""
+        self.fetch_purgatory.close()
+        self.produce_purgatory.close()
 
     # Finding
 
@@ -229,8 +243,9 @@ class PartitionSet:
         """Append a batch that this node made; the offset that the high watermark must reach for it to be committed."""
         partition = self._existing(name)
         try:
-            prepared = prepare_from_coordinator(batch, partition.led_log().settings)
-            return partition.append(prepared, acks_all=True, now_ms=now_ms).last_offset + 1
+            leader = partition.leading()
+            prepared = prepare_from_coordinator(batch, leader.log.settings)
+            return leader.append(prepared, acks_all=True, now_ms=now_ms).last_offset + 1
         except LogError as failure:
             self.log_failed(partition, failure)
             raise
@@ -240,25 +255,27 @@ class PartitionSet:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[ErrorCode] = loop.create_future()
         partition = self._by_name.get(name)
-        if partition is None:
-            outcome.set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        leader = partition.role if partition is not None else None
+        if not isinstance(leader, LeaderState):
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if partition is None else partition.unusable().code
+            outcome.set_result(code)
             return outcome
 
         def finish() -> None:
-            wait.stop()
+            delayed.expire()
             if not outcome.done():
-                outcome.set_result(wait.outcomes[partition])
+                outcome.set_result(delayed.outcomes[leader])
 
-        wait = CommitWait(finish)
-        wait.add(partition, offset)
-        if wait.is_over:
+        delayed = DelayedProduce(finish)
+        delayed.add(leader, offset)
+        if delayed.is_over:
             finish()
         else:
             timer = loop.call_later(timeout_ms / 1000, finish)
 
             def clean_up(_: object) -> None:
                 timer.cancel()
-                wait.stop()
+                delayed.expire()
 
             outcome.add_done_callback(clean_up)
         return outcome
