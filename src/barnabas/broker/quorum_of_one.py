@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -273,10 +273,10 @@ class QuorumOfOne:
     async def stop(self) -> None:
         """Let what was appended be committed, then close the files."""
         self._is_stopping = True
-        waiting: list[Awaitable[object]] = [] if self._syncing is None else [self._syncing]
         if self._scheduler is not None:
-            waiting.append(self._scheduler.stop())
-        await asyncio.gather(*waiting, return_exceptions=True)
+            await self._scheduler.stop()
+        if self._syncing is not None:
+            await asyncio.gather(self._syncing, return_exceptions=True)
         if self._log is not None and self.failure is None:
             log, self._log = self._log, None
             await self._offload(log.close)
