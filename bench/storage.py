@@ -81,12 +81,12 @@ def filled_log(folder: Path, batches: list[bytearray]) -> PartitionLog:
     for batch in batches:
         batch[:8] = bytes(8)
         log.append(prepare_from_client(batch, log.settings, NOW_MS), leader_epoch=0, now_ms=NOW_MS)
-    log.set_high_watermark(log.next_offset)
+    log.set_high_watermark(log.log_end_offset)
     return log
 
 
 def read_rate(log: PartitionLog) -> Result:
-    per_batch = log.next_offset // BATCHES
+    per_batch = log.log_end_offset // BATCHES
     # A consumer asks for the offset after the last whole batch that it got.
     offsets = [
         number * (READ_BYTES // BATCH_BYTES) * per_batch for number in range(BATCHES * BATCH_BYTES // READ_BYTES)

@@ -31,6 +31,7 @@ from barnabas.base.settings import (
     Short,
     State,
     again,
+    format_value,
     names,
     rule,
     setting,
@@ -363,3 +364,23 @@ def test_names_can_be_given() -> None:
         from_: str = setting("x", default="", name="from", allowed=like(r"[a-z]*", "small letters"))
 
     assert Named.load({"from": "here"}).from_ == "here"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (0.0, "0.0"),
+        (0.001, "0.001"),
+        (0.0001, "1.0E-4"),
+        (1234567.25, "1234567.25"),
+        (1e7, "1.0E7"),
+        (-12345678.5, "-1.23456785E7"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (5e-324, "4.9E-324"),
+        (float("inf"), "Infinity"),
+        ((1e9, 2.0), "1.0E9,2.0"),
+    ],
+)
+def test_numbers_are_written_as_java_writes_them(value: object, text: str) -> None:
+    assert format_value(value) == text

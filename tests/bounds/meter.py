@@ -1,12 +1,13 @@
-"""Counts what a node does in one callback of the event loop: calls of functions, whoever made them.
+"""Counts what a node does in one callback of the event loop: calls of functions, and bytes that it comes to hold.
 
-The count does not rely on what the node's own parts say of their work: the interpreter reports every call. Work that
-was handed to another thread does not count, since nobody waits for it.
+The counts do not rely on what the node's own parts say of their work: the interpreter reports every call, and every
+allocation. Calls in another thread do not count, since nobody waits for them; bytes do.
 """
 
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -59,16 +60,7 @@ def metered() -> Iterator[Meter]:
     meter = Meter()
     offload = SimulatedRuntime.offload
     with pytest.MonkeyPatch.context() as patch:
-        for kind in (loop_module._Handle, loop_module._TimerHandle):
-            run = kind._run
-
-            def counted(handle: Any, run: Callable[[Any], None] = run) -> None:
-                if handle.process is None:
-                    run(handle)
-                else:
-                    meter.run(lambda: run(handle))
-
-            patch.setattr(kind, "_run", counted)
+        _watch_processes(patch, meter.run)
 
         def uncounted(runtime: SimulatedRuntime, work: Callable[[], Any]) -> Any:
             def elsewhere() -> Any:
@@ -79,3 +71,54 @@ def metered() -> Iterator[Meter]:
 
         patch.setattr(SimulatedRuntime, "offload", uncounted)
         yield meter
+
+
+class MemoryMeter:
+    """The most bytes that nodes held at a time since `reset`, beyond what they held then.
+
+    What a node makes and its peer lets go of counts as held: an answer that was sent, once more.
+    """
+
+    def __init__(self) -> None:
+        self.most_bytes = 0
+        self._held_bytes = 0
+
+    def reset(self) -> None:
+        self.most_bytes = self._held_bytes = 0
+
+    def run(self, callback: Callable[[], None]) -> None:
+        before_bytes, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        try:
+            callback()
+        finally:
+            after_bytes, peak_bytes = tracemalloc.get_traced_memory()
+            self.most_bytes = max(self.most_bytes, self._held_bytes + peak_bytes - before_bytes)
+            self._held_bytes += after_bytes - before_bytes
+
+
+@contextmanager
+def memory_metered() -> Iterator[MemoryMeter]:
+    """Count the bytes of all simulated processes."""
+    meter = MemoryMeter()
+    tracemalloc.start(1)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            _watch_processes(patch, meter.run)
+            yield meter
+    finally:
+        tracemalloc.stop()
+
+
+def _watch_processes(patch: pytest.MonkeyPatch, watched: Callable[[Callable[[], None]], None]) -> None:
+    """Have every callback of a simulated process run by `watched`."""
+    for kind in (loop_module._Handle, loop_module._TimerHandle):
+        run = kind._run
+
+        def counted(handle: Any, run: Callable[[Any], None] = run) -> None:
+            if handle.process is None:
+                run(handle)
+            else:
+                watched(lambda: run(handle))
+
+        patch.setattr(kind, "_run", counted)

@@ -18,13 +18,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnabas.base.ids import Uuid
-from barnabas.broker.handlers import all_handlers
+from barnabas.broker.handlers import broker_handlers
 from barnabas.cli.output import say
 from barnabas.wire import Request, api, decode_response, encode_request, frame_parts
 from barnabas.wire.message import Listeners
@@ -33,7 +34,7 @@ from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, Desc
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.bounds.wide_requests import Known, wide_requests
+from tests.bounds.wide_requests import Known, array_paths, wide_request
 
 _PATIENCE_S = 120.0
 _SOURCES = str(Path(__file__).parents[2] / "src")
@@ -55,12 +56,9 @@ class Peer:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, request: Request, version: int) -> Any:
-        self.send(request, version)
+        self.socket.sendall(frame_of(request, version))
         frame = self.receive()
         return decode_response(api(request.API_KEY).response, version, frame)[1]
-
-    def send(self, request: Request, version: int) -> None:
-        self.socket.sendall(b"".join(bytes(part) for part in frame_parts(encode_request(request, version, 1, "pings"))))
 
     def receive(self) -> bytes:
         size = int.from_bytes(self._exactly(4), "big")
@@ -77,6 +75,10 @@ class Peer:
 
     def close(self) -> None:
         self.socket.close()
+
+
+def frame_of(request: Request, version: int) -> bytes:
+    return b"".join(bytes(part) for part in frame_parts(encode_request(request, version, 1, "pings")))
 
 
 class Pinger(threading.Thread):
@@ -140,15 +142,15 @@ def running_node(sources: str) -> Iterator[Node]:
             process.wait()
 
 
-def wait_beside(node: Node, request: Request, version: int) -> Waited:
-    """Send the request and ping until it is answered, refused, or patience ends."""
+def wait_beside(node: Node, frame: bytes) -> Waited:
+    """Send the request, which is made already, and ping until it is answered, refused, or patience ends."""
     pinger = Pinger(node.port)
     pinger.start()
     time.sleep(0.05)
     before_s = node.processor_s()
     attacker = Peer(node.port)
     try:
-        attacker.send(request, version)
+        attacker.socket.sendall(frame)
         select.select([attacker.socket], [], [], _PATIENCE_S)
     except OSError:
         pass
@@ -158,22 +160,21 @@ def wait_beside(node: Node, request: Request, version: int) -> Waited:
     return Waited(1000 * pinger.longest_s, node.processor_s() - before_s, node.most_mb())
 
 
-def worst_requests(known: Known, count: int) -> Iterator[tuple[str, Request, int]]:
+def worst_requests(known: Known, count: int) -> Iterator[tuple[str, Callable[[], Request], int]]:
     """For each API the request with the most elements in its outermost array; and one small one with a large answer."""
-    for module in all_handlers():
+    for module in broker_handlers():
         served = api(module.API_KEY)
         version = served.served.high
         if served.listeners & Listeners.BROKER:
-            for request, path, saying in wide_requests(served.request, version, count, known):
-                if "." not in path and saying == "different":
-                    yield f"{served.key.camel_name} {path}", request, version
+            for path in array_paths(served.request, version):
+                if len(path) == 1:
+                    # Made when it is its turn: all of them together are many.
+                    make = partial(wide_request, served.request, version, path, count, "different", known)
+                    yield f"{served.key.camel_name} {path[0]}", make, version
     broker = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
     resources = [broker] * 9000
-    yield (
-        "one broker 9,000 times",
-        DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True),
-        4,
-    )
+    often = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
+    yield "one broker 9,000 times", lambda: often, 4
 
 
 def measure(sources: str, count: int, only: str) -> dict[str, Waited]:
@@ -183,10 +184,10 @@ def measure(sources: str, count: int, only: str) -> dict[str, Waited]:
     for name in names:
         # A node for each, so that its memory is that of this request.
         with running_node(sources) as node:
-            request, version = next(
-                (request, version) for each, request, version in worst_requests(node.known, count) if each == name
+            make, version = next(
+                (make, version) for each, make, version in worst_requests(node.known, count) if each == name
             )
-            waits[name] = wait_beside(node, request, version)
+            waits[name] = wait_beside(node, frame_of(make(), version))
             say(f"{name}: {waits[name].longest_ms:.0f} ms", err=True)
     return waits
 

@@ -1,13 +1,19 @@
-"""For every API and version: what is done in one turn of the loop is bounded, and all of it by what was sent."""
+"""For every API and version: what is done in one turn of the loop is bounded, and all of it by what was sent.
+
+And an answer that is much larger than its request has asked for room before it was built.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from barnabas.broker.handlers import all_handlers
+from barnabas.broker.handlers import broker_handlers
+from barnabas.net.answer_room import AnswerRoom
 from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.network import Link
 from barnabas.testing.sim.world import World
@@ -30,8 +36,11 @@ MOST_CALLS_IN_A_TURN = 25_000
 #: And for each byte of request and answer, beside what every request costs.
 MOST_CALLS_PER_BYTE = 24
 CALLS_OF_ANY_REQUEST = 20_000
+#: How many bytes of an answer a byte of the request may bring without room that was asked for, and any request.
+UNASKED_BYTES_PER_BYTE = 4
+UNASKED_BYTES = 64 * 1024
 
-SERVED = [served for module in all_handlers() if (served := api(module.API_KEY)).listeners & Listeners.BROKER]
+SERVED = [served for module in broker_handlers() if (served := api(module.API_KEY)).listeners & Listeners.BROKER]
 
 
 async def prepared(client: ScriptedClient, name: str) -> Known:
@@ -51,7 +60,7 @@ async def prepared(client: ScriptedClient, name: str) -> Known:
     return Known(name, metadata.topics[0].topic_id)
 
 
-async def ask_widely(world: World, served: Api, versions: list[int], count: int, meter: Meter) -> list[str]:
+async def ask_widely(world: World, served: Api, versions: list[int], count: int, meter: Meter, room: Room) -> list[str]:
     """Send all wide requests of an API; what was too much."""
     node = await world.start_node(overrides={"auto.create.topics.enable": "false"})
     known = await prepared(await world.client(node.bootstrap), "t")
@@ -59,33 +68,60 @@ async def ask_widely(world: World, served: Api, versions: list[int], count: int,
     for version in versions:
         for request, path, saying in wide_requests(served.request, version, count, known):
             meter.reset()
-            size_bytes = await _bytes_of(world, node.bootstrap, request, version)
+            room.size_bytes = 0
+            what = f"{served.key.camel_name} v{version} with {count} {saying} {path}"
+            asked_bytes, answer_bytes = await _bytes_of(world, node.bootstrap, request, version)
+            size_bytes = asked_bytes + answer_bytes
             allowed = CALLS_OF_ANY_REQUEST + MOST_CALLS_PER_BYTE * size_bytes
             if meter.most_calls > MOST_CALLS_IN_A_TURN or meter.total_calls > allowed:
-                what = f"{served.key.camel_name} v{version} with {count} {saying} {path}"
                 too_much.append(
                     f"{what}: {meter.most_calls} calls in a turn, {meter.total_calls} for {size_bytes} bytes"
                 )
+            if answer_bytes > room.size_bytes + UNASKED_BYTES_PER_BYTE * asked_bytes + UNASKED_BYTES:
+                too_much.append(f"{what}: {answer_bytes} bytes of answer, {room.size_bytes} bytes of room")
     return too_much
 
 
-async def _bytes_of(world: World, bootstrap: str, request: Request, version: int) -> int:
+async def _bytes_of(world: World, bootstrap: str, request: Request, version: int) -> tuple[int, int]:
     """Ask; how large request and answer were. It may be refused by closing the connection."""
     client = await world.client(bootstrap, timeout_s=3600)
-    size_bytes = len(request.encode(version))
+    asked_bytes = len(request.encode(version))
+    answer_bytes = 0
     try:
         answer: Any = await client.ask(request, version)
-        size_bytes += len(answer.encode(version))
+        answer_bytes = len(answer.encode(version))
     except ConnectionError:
         pass
     await client.close()
-    return size_bytes
+    return asked_bytes, answer_bytes
+
+
+class Room:
+    """The room that was asked for, or taken, for answers."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
+@contextmanager
+def room_metered() -> Iterator[Room]:
+    room = Room()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("ask", "expect"):
+            noted = getattr(AnswerRoom, name)
+
+            def note(self: AnswerRoom, connection: Any, size_bytes: int, *more: Any, noted: Any = noted) -> Any:
+                room.size_bytes += size_bytes
+                return noted(self, connection, size_bytes, *more)
+
+            patch.setattr(AnswerRoom, name, note)
+        yield room
 
 
 def too_much_of(served: Api, versions: list[int], count: int) -> list[str]:
     link = Link(min_delay_s=0.0001, max_delay_s=0.0002, window_bytes=1 << 30)
-    with metered() as meter, World(1, link=link, tolerates_logged_errors=True) as world:
-        return world.run(ask_widely(world, served, versions, count, meter))
+    with metered() as meter, room_metered() as room, World(1, link=link) as world:
+        return world.run(ask_widely(world, served, versions, count, meter, room))
 
 
 @pytest.mark.parametrize("served", SERVED, ids=lambda each: each.key.camel_name)

@@ -34,8 +34,15 @@ def wide_requests(cls: type[Request], version: int, count: int, known: Known) ->
     """One for each array of the request, and each way to fill it."""
     for path in array_paths(cls, version):
         for saying in SAYINGS:
-            builder = _Builder(version, path, count, saying, known)
-            yield WideRequest(builder.struct(cls, 0), ".".join(path), saying)
+            yield WideRequest(wide_request(cls, version, path, count, saying, known), ".".join(path), saying)
+
+
+def wide_request(
+    cls: type[Request], version: int, path: tuple[str, ...], count: int, saying: str, known: Known
+) -> Request:
+    """The one with so many elements in the array at this path."""
+    request: Request = _Builder(version, path, count, saying, known).struct(cls, 0)
+    return request
 
 
 def array_paths(cls: type[Struct], version: int, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from barnabas.broker.config_resources import controller_options, effective_settings
-from barnabas.broker.context import AllowEverything, Authorizer, Operation, RequestContext, Resource
-from barnabas.broker.services import MetadataCache, Services
+from barnabas.broker.config_resources import BrokerRules, controller_options, effective_settings
+from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
-from barnabas.metadata.controller import Controller
-from barnabas.metadata.outcome import Outcome
-from barnabas.wire.message import Request
-from tests.broker.connections import FakeConnection, handled, over_the_wire
+from barnabas.metadata.authorizer import AllowEverything, Authorizer, Caller, Operation, Resource
+from barnabas.metadata.controller_apis import ControllerApis
+from barnabas.wire.message import Request, Response
+from tests.broker.connections import FakeConnection, call, context_of, over_the_wire
 from tests.metadata.clusters import CLUSTER_ID, Cluster
 
 T = TypeVar("T")
@@ -40,9 +39,7 @@ class Deny:
     def __init__(self, *operations: Operation) -> None:
         self._operations = operations
 
-    def is_allowed(
-        self, context: RequestContext, operation: Operation, resource_type: Resource, resource_name: str
-    ) -> bool:
+    def is_allowed(self, caller: Caller, operation: Operation, resource_type: Resource, resource_name: str) -> bool:
         return operation not in self._operations
 
 
@@ -59,8 +56,11 @@ class AdminNode:
         self.controller = self
         self._apply()
 
-    async def submit(self, operation: Callable[[Controller], Outcome[T]], *, timeout_ms: int | None = None) -> T:
-        response = self.cluster.do(operation(self.cluster.controller))
+    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+        nothing: Any = None
+        rules = BrokerRules(self.static, self.node_id)
+        apis = ControllerApis(self.cluster.controller, nothing, self.authorizer, rules, nothing)
+        response = self.cluster.do(apis.handle(request, version, caller, self.cluster.now_ms))
         self._apply()
         return response
 
@@ -68,10 +68,10 @@ class AdminNode:
         """The handler's answer, after request and answer went through their bytes."""
         received = type(request).decode(request.encode(version), version)
         connection = FakeConnection()
-        context = RequestContext(handler.API_KEY, version, 1, "tests", cast(Any, connection))
+        context = context_of(handler.API_KEY, version, connection)
 
         async def handle() -> Any:
-            answer = handled(handler.handle(cast(Services, self), context, received), connection)
+            answer = call(handler, self, context, received, connection)
             while isinstance(answer, Awaitable):
                 answer = await answer
             return answer

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from barnabas.base.steps import at_once
+from barnabas.broker.context import RequestContext
+from barnabas.broker.router import Route
 from barnabas.broker.turns import Turns
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.message import Message
 
@@ -30,8 +34,10 @@ class FakeConnection:
         self.closed: str | None = None
         self._on_close: dict[object, Callable[[], object]] = {}
 
+        self.is_parked = False
         self.expected_bytes = 0
         self.asked_bytes = 0
+        self.released_frames = 0
 
     @property
     def is_closed(self) -> bool:
@@ -56,12 +62,16 @@ class FakeConnection:
     def expect_response(self, size_bytes: int) -> None:
         self.expected_bytes += size_bytes
 
+    def release_frame(self) -> None:
+        self.released_frames += 1
+
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
         token = object()
         self._on_close[token] = callback
         return lambda: cast(None, self._on_close.pop(token, None))
 
     def park(self, give_up: Callable[[], object]) -> Callable[[], None]:
+        self.is_parked = True
         return self.on_close(give_up)
 
     def close(self, reason: str | None = None) -> None:
@@ -81,3 +91,14 @@ def handled(answer: Any, connection: FakeConnection) -> Any:
 def over_the_wire(message: M, version: int) -> M:
     """The message after it went through its bytes, as it is sent: pieces of it may be encoded already."""
     return type(message).decode(b"".join(at_once(message.encode_in_slices(version))), version)
+
+
+def context_of(
+    key: ApiKey, version: int, connection: FakeConnection, client_id: str | None = "tests"
+) -> RequestContext:
+    return RequestContext(key, version, 1, client_id, connection.listener, connection.principal, connection.peer_host)
+
+
+def call(handler: ModuleType, services: Any, context: RequestContext, request: Any, connection: FakeConnection) -> Any:
+    """What a handler answers, or a future of it: it is called as the router calls it."""
+    return handled(Route.of(handler).handle(services, context, request, cast(Any, connection)), connection)

@@ -14,25 +14,26 @@ from typing import Any, TypeVar, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.context import AllowEverything, NoQuotas, RequestContext
-from barnabas.broker.fetching import WaitingFetches
-from barnabas.broker.partitions import PartitionSet
+from barnabas.base.persistent_map import PersistentMap
+from barnabas.broker.context import NoQuotas
 from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.topic_settings import effective_topic_settings
 from barnabas.broker.turns import Turns
+from barnabas.metadata.authorizer import AllowEverything, Caller
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import (
     BrokerEndpointImage,
     BrokerImage,
     ClusterImage,
     ConfigResource,
+    ConfigurationsImage,
     PartitionImage,
     ResourceType,
     TopicImage,
 )
-from barnabas.net import Connection
 from barnabas.records import BatchBuilder, BatchView, Codec, TransactionMarker, build_marker, iter_batches
 from barnabas.replication.fetch_sessions import FetchSessionCache
 from barnabas.replication.partition import Partition
@@ -44,6 +45,7 @@ from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.runtime import EPOCH_MS, SimulatedRuntime
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
@@ -52,7 +54,8 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.broker.connections import FakeConnection, handled, over_the_wire
+from tests.broker.connections import FakeConnection, call, context_of, over_the_wire
+from tests.metadata.images import topics_image
 
 NODE = 1
 T = TypeVar("T")
@@ -76,7 +79,7 @@ class DataPlane:
         }
         self.settings = BrokerSettings.load(node, given)
         self.room_bytes = 1 << 40
-        self.image = ClusterImage(brokers=MappingProxyType({number: broker(number) for number in brokers}))
+        self.image = ClusterImage(brokers=PersistentMap({number: broker(number) for number in brokers}))
         self.metadata = MetadataCache()
         self.metadata.image = self.image
         self.logs = LogManager(
@@ -85,7 +88,7 @@ class DataPlane:
             lambda topic: effective_topic_settings(self.settings, self.image, topic),
             runtime,
         )
-        self.partitions = PartitionSet(NODE, self.logs, self._settings_of)
+        self.replica_manager = ReplicaManager(NODE, self.logs, self._settings_of)
         self.blocks = 0
         nothing: Any = None
         self.services = Services(
@@ -98,16 +101,15 @@ class DataPlane:
             authorizer=AllowEverything(),
             quotas=NoQuotas(),
             controller=nothing,
-            quorum=nothing,
-            partitions=self.partitions,
+            replica_manager=self.replica_manager,
             fetch_sessions=FetchSessionCache(
                 self.settings.max_incremental_fetch_session_cache_slots, runtime.randomness
             ),
-            waiting_fetches=WaitingFetches(),
             groups=nothing,
-            producer_ids=ProducerIdPool(self.allocate),
+            producer_ids=ProducerIdPool(cast(Any, self), NODE, lambda: 7),
+            auto_topic_creation=nothing,
             endpoints={},
-            advertised=lambda listener: [],
+            advertised=list,
             turns=Turns(),
             response_room=lambda: self.room_bytes,
         )
@@ -117,9 +119,11 @@ class DataPlane:
     def _settings_of(self, image: ClusterImage, topic: str) -> TopicSettings:
         return effective_topic_settings(self.settings, image, topic)
 
-    async def allocate(self) -> tuple[int, int]:
+    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+        """The controller, which is only asked for producer ids."""
+        assert isinstance(request, AllocateProducerIdsRequest)
         self.blocks += 1
-        return 1000 * (self.blocks - 1), 1000
+        return AllocateProducerIdsResponse(producer_id_start=1000 * (self.blocks - 1), producer_id_len=1000)
 
     @property
     def now_ms(self) -> int:
@@ -135,7 +139,7 @@ class DataPlane:
 
     def apply(self, image: ClusterImage, **changes: Any) -> None:
         self.image = image
-        self.partitions.apply(image, ClusterDelta(**changes))
+        self.replica_manager.apply(image, ClusterDelta(**changes))
         self.metadata.image = image
 
     def create_topic(
@@ -147,7 +151,7 @@ class DataPlane:
         resource = ConfigResource(ResourceType.TOPIC, name)
         given = {setting.replace("_", "."): value for setting, value in configs.items()}
         self.apply(
-            with_topic(self.image, topic, configs={**self.image.configs, resource: MappingProxyType(given)}),
+            with_topic(self.image, topic, configs=self.image.configs.set(resource, MappingProxyType(given))),
             topics_created=(name,),
             partitions_changed=tuple(TopicPartition(name, number) for number in range(partitions)),
             configs_changed=(resource,) if configs else (),
@@ -156,10 +160,9 @@ class DataPlane:
 
     def delete_topic(self, name: str) -> None:
         topic = self.image.topics[name]
-        topics = {each: image for each, image in self.image.topics.items() if each != name}
-        names = {image.topic_id: each for each, image in topics.items()}
+        topics = topics_image(each for each in self.image.topics.values() if each.name != name)
         self.apply(
-            ClusterImage(brokers=self.image.brokers, topics=topics, topic_names=names, configs=self.image.configs),
+            ClusterImage(brokers=self.image.brokers, topics=topics, configs=self.image.configs),
             topics_deleted=(topic,),
         )
 
@@ -181,7 +184,7 @@ class DataPlane:
         )
 
     def partition(self, topic: str, number: int = 0) -> Partition:
-        found = self.partitions.get(TopicPartition(topic, number))
+        found = self.replica_manager.get(TopicPartition(topic, number))
         assert found is not None
         return found
 
@@ -201,13 +204,13 @@ class DataPlane:
         handler = import_module(f"barnabas.broker.handlers.{key.name.lower()}")
         # A frame of its own, which the node may write into.
         received = type(request).decode(memoryview(bytearray(request.encode(version))), version)
-        context = RequestContext(key, version, 1, client_id, cast(Connection, connection or self.connection))
+        context = context_of(key, version, connection or self.connection, client_id)
 
-        async def call() -> Any:
-            answer = handled(handler.handle(self.services, context, received), connection or self.connection)
+        async def calling() -> Any:
+            answer = call(handler, self.services, context, received, connection or self.connection)
             return [answer if answer is None or isinstance(answer, Response) else asyncio.ensure_future(answer)]
 
-        [answer] = self.run(call())
+        [answer] = self.run(calling())
         return over_the_wire(answer, version) if isinstance(answer, Response) else answer
 
     def ask(self, request: Request, version: int | None = None, **how: Any) -> Any:
@@ -229,12 +232,12 @@ class DataPlane:
     def end_transaction(self, topic: str, producer_id: int, *, committed: bool, epoch: int = 0) -> None:
         """What the transaction coordinator does."""
         marker = build_marker(TransactionMarker(producer_id, epoch, 0, committed), self.now_ms)
-        self.partitions.append_as_coordinator(TopicPartition(topic, 0), marker, self.now_ms)
+        self.replica_manager.append_as_coordinator(TopicPartition(topic, 0), marker, self.now_ms)
 
     def append_in_transaction(self, topic: str, producer_id: int, *values: bytes) -> int:
         """Until transactions are served, they come in by the door of the coordinators."""
         data = batch(values, timestamp_ms=self.now_ms, producer_id=producer_id, producer_epoch=0, transactional=True)
-        return self.partitions.append_as_coordinator(TopicPartition(topic, 0), data, self.now_ms)
+        return self.replica_manager.append_as_coordinator(TopicPartition(topic, 0), data, self.now_ms)
 
     def fetch(self, topic: str, offset: int = 0, *, number: int = 0, version: int = 12, **how: Any) -> PartitionData:
         """Fetch from one partition; its answer."""
@@ -247,11 +250,10 @@ def broker(number: int) -> BrokerImage:
     return BrokerImage(number, 1, Uuid.ZERO, (endpoint,), {}, None, is_fenced=False, in_controlled_shutdown=False)
 
 
-def with_topic(image: ClusterImage, topic: TopicImage, configs: Any = None) -> ClusterImage:
+def with_topic(image: ClusterImage, topic: TopicImage, configs: ConfigurationsImage | None = None) -> ClusterImage:
     return ClusterImage(
         brokers=image.brokers,
-        topics={**image.topics, topic.name: topic},
-        topic_names={**image.topic_names, topic.topic_id: topic.name},
+        topics=topics_image({**image.topics, topic.name: topic}.values()),
         configs=image.configs if configs is None else configs,
     )
 

@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.persistent_map import PersistentMap
 from barnabas.base.runtime import Runtime
-from barnabas.broker.context import AllowEverything, RequestContext
-from barnabas.broker.groups import GroupService
+from barnabas.broker.context import RequestContext
+from barnabas.broker.groups import GroupCoordinatorService
 from barnabas.broker.refused_transactions import RefusedTransactions
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import BrokerEndpointImage, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
@@ -24,7 +26,8 @@ from barnabas.storage.errors import LogError
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.runtime import SimulatedRuntime
 from barnabas.wire.apis import ApiKey
-from tests.broker.connections import FakeConnection, handled, over_the_wire
+from tests.broker.connections import FakeConnection, call, context_of, over_the_wire
+from tests.metadata.images import topics_image
 
 T = TypeVar("T")
 NODE_ID = 1
@@ -84,20 +87,19 @@ def settle(future: asyncio.Future[ErrorCode], outcome: ErrorCode) -> None:
 
 def image_of(topics: Mapping[str, int], leader: int = NODE_ID) -> ClusterImage:
     """A cluster of one broker with topics of so many partitions."""
-    images = {
-        name: TopicImage(
+    images = [
+        TopicImage(
             name,
             Uuid(name.encode()[:16].rjust(16, b"\x01")),
             tuple(PartitionImage((leader,), (leader,), leader, 0, 0) for _ in range(count)),
         )
         for name, count in topics.items()
-    }
+    ]
     endpoint = BrokerEndpointImage("PLAINTEXT", "127.0.0.1", 9092, 0)
     broker = BrokerImage(NODE_ID, 1, Uuid.ZERO, (endpoint,), MappingProxyType({}), None, False, False)
     return ClusterImage(
-        brokers={NODE_ID: broker},
-        topics=images,
-        topic_names={image.topic_id: name for name, image in images.items()},
+        brokers=PersistentMap({NODE_ID: broker}),
+        topics=topics_image(images),
     )
 
 
@@ -115,7 +117,7 @@ class ServiceBench:
         self.settings = BrokerSettings.load(node, **({"group_initial_rebalance_delay_ms": 0} | settings))
         self.log = log
         self.runtime = SimulatedRuntime(loop, Random(7))
-        self.groups = GroupService(self.settings, self.runtime, NODE_ID, log)
+        self.groups = GroupCoordinatorService(self.settings, self.runtime, NODE_ID, log)
         self.groups.start()
         self.metadata = MetadataCache()
         self.to_create: list[str] = []
@@ -125,7 +127,7 @@ class ServiceBench:
             settings=self.settings,
             authorizer=AllowEverything(),
             refused_transactions=RefusedTransactions(),
-            controller=SimpleNamespace(create_missing_topics=self.to_create.extend),
+            auto_topic_creation=SimpleNamespace(create_topics=lambda names, _: self.to_create.extend(names)),
         )
 
     def apply(self, image: ClusterImage, **delta: Any) -> None:
@@ -144,14 +146,12 @@ class ServiceBench:
         assert not any(isinstance(each, ErrorCode) for each in self.groups.list_groups([], []))
 
     def context(self, key: ApiKey, version: int, client_id: str = "app") -> RequestContext:
-        connection: Any = FakeConnection()
-        return RequestContext(key, version, 1, client_id, connection)
+        return context_of(key, version, FakeConnection(), client_id)
 
     async def call(self, handler: Any, request: Any, version: int) -> Any:
         """Ask a handler as the router does; the answer went over the wire."""
         context = self.context(handler.API_KEY, version)
-        connection: Any = context.connection
-        answer = handled(handler.handle(self.services, context, over_the_wire(request, version)), connection)
+        answer = call(handler, self.services, context, over_the_wire(request, version), FakeConnection())
         while isinstance(answer, asyncio.Future):
             answer = await answer
         return over_the_wire(answer, version)

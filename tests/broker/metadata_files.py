@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from barnabas.broker.formatting import format_directories, read_identity
-from barnabas.broker.metadata_snapshots import SnapshotId
+from barnabas.base.errors import BrokerError
+from barnabas.broker.controller_server import ControllerServer
+from barnabas.broker.formatting import check_features, format_directories, read_identity
+from barnabas.broker.quorum_controller import QuorumController
 from barnabas.broker.quorum_of_one import QuorumOfOne
+from barnabas.broker.router import Router
 from barnabas.broker.settings import BrokerSettings
-from barnabas.metadata.committer import CommittedBatch
+from barnabas.broker.snapshot_generator import SnapshotGenerator, UntilApplied, snapshot_of
+from barnabas.broker.turns import Turns
+from barnabas.metadata.batches import decode_values
+from barnabas.metadata.image import ResourceType
+from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.quorum import CommittedBatch, LeaderAndEpoch, Snapshot, SnapshotId
 from barnabas.storage.files import FileSystem
 from barnabas.testing.sim.disk import SimulatedDisk
-from barnabas.wire.stored.cluster_metadata import ConfigRecord, FeatureLevelRecord, MetadataRecord
+from barnabas.wire.stored.cluster_metadata import ConfigRecord, MetadataRecord
 from tests.storage.runtime import InlineRuntime
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
@@ -48,68 +56,125 @@ def config(name: str, value: str | None = "1") -> ConfigRecord:
 
 
 class Owner:
-    """Holds the state that the records describe: here, the settings of all brokers, and the features."""
+    """A listener that remembers what it was told, over a loader that makes an image of it."""
 
     def __init__(self) -> None:
-        self.configs: dict[str, str] = {}
-        self.features: dict[str, int] = {}
+        self.loader = MetadataLoader()
         self.told: list[CommittedBatch] = []
         self.snapshots: list[SnapshotId] = []
         self.failures: list[BaseException] = []
 
-    def on_snapshot(self, records: Iterator[MetadataRecord], snapshot: SnapshotId, time_ms: int) -> None:
-        self.snapshots.append(snapshot)
-        for record in records:
-            self._replay(record)
+    @property
+    def configs(self) -> dict[str, str]:
+        return dict(self.loader.image.config(ResourceType.BROKER, ""))
+
+    @property
+    def features(self) -> dict[str, int]:
+        return dict(self.loader.image.features)
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot.snapshot_id)
+        self.loader.on_snapshot(snapshot)
 
     def on_commit(self, batch: CommittedBatch) -> None:
         self.told.append(batch)
-        for record in batch.records:
-            self._replay(record)
+        self.loader.on_commit(batch)
 
-    def _replay(self, record: MetadataRecord) -> None:
-        if isinstance(record, ConfigRecord):
-            self.configs[record.name] = record.value or ""
-        elif isinstance(record, FeatureLevelRecord):
-            self.features[record.name] = record.feature_level
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self.loader.on_leader_change(leader)
 
-    def records(self) -> Iterator[MetadataRecord]:
-        features = [FeatureLevelRecord(name=name, feature_level=level) for name, level in self.features.items()]
-        configs = [config(name, value) for name, value in self.configs.items()]
-        return iter([*features, *configs])
+
+async def applied_at_once(_: int) -> bool:
+    return True
 
 
 class RunningQuorum:
-    """A quorum of one that was started on a disk, with its owner."""
+    """A quorum of one on a disk, with a controller that writes to it: what a node has below its roles."""
 
     def __init__(self, files: FileSystem, settings: BrokerSettings, runtime: InlineRuntime | None = None) -> None:
+        self.settings = settings
+        self.files = files
         self.owner = Owner()
         self.runtime = runtime or InlineRuntime()
-        self.quorum = QuorumOfOne(files, settings, read_identity(files, settings), self.runtime)
+        self.identity = read_identity(files, settings)
+        self.quorum = QuorumOfOne(files, settings, self.identity, self.runtime, self.owner, self._failed)
+        self.server: ControllerServer | None = None
+        self.snapshots: SnapshotGenerator | None = None
 
-    async def start(self, *, takes_snapshots: bool = False) -> RunningQuorum:
-        await self.quorum.start(
-            self.owner.on_snapshot,
-            self.owner.on_commit,
-            state_records=self.owner.records if takes_snapshots else None,
-            on_failure=self.owner.failures.append,
+    async def start(
+        self, *, takes_snapshots: bool = False, until_applied: UntilApplied = applied_at_once
+    ) -> RunningQuorum:
+        loader, quorum = self.owner.loader, self.quorum
+        await quorum.open()
+        check_features(loader.image.features, quorum.log.directory)
+        self.server = ControllerServer(
+            self.settings,
+            self.identity,
+            quorum,
+            loader,
+            files=self.files,
+            runtime=self.runtime,
+            router=Router([], Turns()),
+            endpoints={"CONTROLLER": ("127.0.0.1", 9093)},
         )
-        if self.quorum.first_records:
-            self.quorum.append(self.quorum.first_records)
-            await self.settled()
+        self.server.start()
+        if takes_snapshots:
+            self.snapshots = SnapshotGenerator(quorum, loader, self.settings, self.runtime, until_applied)
+            loader.publish_to(self.snapshots)
+        await quorum.start()
+        try:
+            await self.controller.until_active()
+        except BrokerError as failure:
+            raise quorum.failure or failure from None
         return self
 
+    def _failed(self, failure: BaseException) -> None:
+        self.owner.failures.append(failure)
+        self.controller.close(str(failure))
+
+    @property
+    def controller(self) -> QuorumController:
+        assert self.server is not None
+        return self.server.controller
+
+    def append(self, *records: MetadataRecord) -> int:
+        """Write one change; the offset of its last record."""
+        self.controller._write(records)
+        return self.quorum.log_end_offset - 1
+
     async def commit(self, *records: MetadataRecord) -> int:
-        offset = self.quorum.append(records)
+        offset = self.append(*records)
         await self.settled()
         return offset
 
+    async def take_snapshot(self) -> SnapshotId:
+        snapshot = snapshot_of(self.owner.loader.image, self.owner.loader.last_append_ms)
+        await self.quorum.take_snapshot(snapshot)
+        return snapshot.snapshot_id
+
     async def settled(self) -> None:
         """Until everything that was begun is done."""
-        while tasks := [each for each in (self.quorum._syncing, self.quorum._snapshotting) if each is not None]:
+        while tasks := [each for each in (self.quorum._syncing, self._snapshotting) if each is not None]:
             await asyncio.wait(tasks)
         if self.quorum.failure is not None:
             raise self.quorum.failure
+
+    @property
+    def _snapshotting(self) -> asyncio.Task[None] | None:
+        return None if self.snapshots is None else self.snapshots._taking
+
+    async def look(self) -> None:
+        """What a node does from time to time."""
+        if self.snapshots is not None:
+            self.snapshots.take_if_due()
+        await self.quorum._clean()
+
+    async def stop(self) -> None:
+        if self.snapshots is not None:
+            await self.snapshots.stop()
+        if self.server is not None:
+            await self.server.stop()
+        await self.quorum.stop()
 
 
 async def started(files: FileSystem, settings: BrokerSettings | None = None, **how: Any) -> RunningQuorum:
@@ -117,4 +182,4 @@ async def started(files: FileSystem, settings: BrokerSettings | None = None, **h
 
 
 def flat(batches: Sequence[CommittedBatch]) -> list[MetadataRecord]:
-    return [record for batch in batches for record in batch.records]
+    return [record for batch in batches for record in decode_values(batch.values)]

@@ -10,15 +10,15 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.config_resources import controller_options, effective_settings
-from barnabas.broker.context import Operation
 from barnabas.broker.handlers import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
     list_config_resources,
 )
+from barnabas.metadata.authorizer import Operation
 from barnabas.metadata.configs import ConfigOperation
-from barnabas.metadata.image import ClusterImage, ConfigResource
+from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigurationsImage
 from barnabas.metadata.options import ConfigSource
 from barnabas.wire.messages import alter_configs as replacing
 from barnabas.wire.messages.describe_configs import (
@@ -161,6 +161,10 @@ def test_a_broker_tells_its_settings(node: AdminNode) -> None:
     secret = by_name["ssl.keystore.password"]
     assert (secret.is_sensitive, secret.value, secret.config_type) == (True, None, 9)
     assert by_name["log.dirs"].config_type == 7
+    # As Kafka shows them.
+    assert by_name["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
+    principal_builder = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+    assert by_name["principal.builder.class"].value == principal_builder
     assert not [each for each in result.configs if each.documentation]
     explained = describe(node, BROKER, "1", documentation=True)
     assert all(each.documentation for each in explained.configs)
@@ -258,10 +262,12 @@ def test_a_stored_value_that_does_not_fit_any_more_is_left_out(caplog: pytest.Lo
         ConfigResource(BROKER, "2"): {"log.retention.bytes": "88"},
     }
     with caplog.at_level(logging.WARNING):
-        settings = effective_settings(node_settings(), ClusterImage(configs=stored), 1)
+        settings = effective_settings(node_settings(), ClusterImage(configs=ConfigurationsImage(stored)), 1)
     assert "log.segment.bytes" in caplog.text
     assert (settings.log_segment_bytes, settings.log_retention_ms, settings.log_retention_bytes) == (2**30, 9, 77)
-    assert controller_options(node_settings(), "c", ClusterImage(configs=stored)).topic_defaults["retention.ms"] == (
+    assert controller_options(node_settings(), "c", ClusterImage(configs=ConfigurationsImage(stored))).topic_defaults[
+        "retention.ms"
+    ] == (
         "9",
         ConfigSource.DYNAMIC_DEFAULT_BROKER,
     )

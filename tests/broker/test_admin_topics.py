@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.broker.context import Operation
 from barnabas.broker.handlers import create_partitions, create_topics, delete_topics
+from barnabas.metadata.authorizer import Operation
 from barnabas.metadata.image import ResourceType
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.wire.messages.create_topics import CreateTopicsRequest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from typing import cast
 
 import pytest
 
@@ -11,22 +10,21 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
 from barnabas.broker.error_responses import error_response
-from barnabas.broker.handlers import NAMES
-from barnabas.net import Connection
+from barnabas.broker.handlers import BROKER
 from barnabas.wire import Struct
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.schema import Array
-from tests.broker.connections import FakeConnection
+from tests.broker.connections import FakeConnection, context_of
 from tests.wire.values import build
 
-SERVED = [ApiKey[name.upper()] for name in NAMES]
+SERVED = [ApiKey[name.upper()] for name in BROKER]
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def context(key: ApiKey, version: int) -> RequestContext:
-    return RequestContext(key, version, 7, "tests", cast(Connection, FakeConnection()))
+    return context_of(key, version, FakeConnection())
 
 
 def codes(struct: Struct, version: int) -> list[int]:

@@ -86,7 +86,7 @@ def test_what_is_written_but_not_committed_is_not_shown(plane: DataPlane) -> Non
     for offset in (0, 1):
         data = plane.fetch("r", offset)
         assert (code_of(data), data.high_watermark, data.records) == ("NONE", 0, b"")
-    plane.partition("r").follower_fetched(2, 1)
+    plane.partition("r").leading().update_follower_fetch_state(2, 1)
     assert values_of(plane.fetch("r")) == [b"a"]
 
 
@@ -174,7 +174,7 @@ def test_a_fetch_at_the_end_parks_and_wakes_with_the_next_record(plane: DataPlan
     plane.pass_ms(0)
     answers = partitions_of(over_the_wire(waiting.result(), 12))
     assert (answers["t", 0].records, values_of(answers["t", 1])) == (b"", [b"b"])
-    assert [plane.partition("t", number).watcher_count for number in range(3)] == [0, 0, 0]
+    assert [plane.partition("t", number).leading().delayed_count for number in range(3)] == [0, 0, 0]
 
 
 def test_time_up_brings_what_there_is(plane: DataPlane) -> None:
@@ -183,7 +183,7 @@ def test_time_up_brings_what_there_is(plane: DataPlane) -> None:
     data = only(plane.run(parked(plane, {("t", 0): 0}, min_bytes=10_000)))
     assert values_of(data) == [b"a"]
     assert plane.now_ms - started_ms == 500
-    assert plane.partition("t").watcher_count == 0
+    assert plane.partition("t").leading().delayed_count == 0
 
 
 def test_without_waiting_time_the_answer_comes_at_once(plane: DataPlane) -> None:
@@ -249,14 +249,14 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing_behind(plane: DataPlan
     plane.connection.close()
     assert waiting.cancelled()
     plane.pass_ms(1)
-    assert plane.partition("t").watcher_count == 0
+    assert plane.partition("t").leading().delayed_count == 0
 
 
 def test_a_reader_of_uncommitted_tails_wakes_when_they_are_committed(plane: DataPlane) -> None:
     plane.create_topic("r", replicas=(1, 2))
     plane.produce({("r", 0): batch([b"a"])}, acks=1)
     waiting = parked(plane, {("r", 0): 0})
-    plane.partition("r").follower_fetched(2, 1)
+    plane.partition("r").leading().update_follower_fetch_state(2, 1)
     plane.pass_ms(0)
     assert values_of(only(waiting.result())) == [b"a"]
 
@@ -571,7 +571,7 @@ def test_every_record_arrives_once_and_in_order(data: st.DataObject) -> None:
             break
         fetch(0)
     assert seen == written
-    assert [plane.partition("t", number).watcher_count for number in range(3)] == [0, 0, 0]
+    assert [plane.partition("t", number).leading().delayed_count for number in range(3)] == [0, 0, 0]
 
 
 # Memory
@@ -600,10 +600,10 @@ def test_fetches_that_are_read_together_leave_room_for_each_other(cold_reads: fl
 def test_a_node_that_stops_answers_with_what_is_there(plane: DataPlane) -> None:
     plane.append("t", b"a")
     waiting = parked(plane, {("t", 0): 0}, min_bytes=10_000, max_wait_ms=60_000)
-    plane.services.waiting_fetches.close()
+    plane.services.replica_manager.close_purgatories()
     assert values_of(only(over_the_wire(waiting.result(), 12))) == [b"a"]
     assert only(plane.begin(fetch_request({("t", 0): 1}, max_wait_ms=60_000), 12)).error_code == 0
-    assert plane.partition("t").watcher_count == 0
+    assert plane.partition("t").leading().delayed_count == 0
 
 
 def test_a_client_that_goes_while_its_answer_is_read_does_not_disturb(plane: DataPlane) -> None:
@@ -614,5 +614,5 @@ def test_a_client_that_goes_while_its_answer_is_read_does_not_disturb(plane: Dat
     plane.pass_ms(0)
     assert not waiting.done()
     plane.connection.close()
-    plane.services.waiting_fetches.close()
+    plane.services.replica_manager.close_purgatories()
     assert values_of(only(over_the_wire(plane.run(waiting), 12))) == [b"a"]

@@ -11,13 +11,13 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.steps import at_once
-from barnabas.broker.groups import GroupService
-from barnabas.coordinator.offsets import CommittedOffset
-from barnabas.coordinator.records import offset_record
+from barnabas.broker.groups import GroupCoordinatorService
+from barnabas.coordinator.offsets.records import offset_record
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.wire.messages.describe_groups import DescribedGroup
+from barnabas.wire.stored.consumer_offsets import OffsetCommitValue
 from tests.broker.data_plane import DataPlane, answers_of, batch, produce_request
 
 PARTITION = TopicPartition(CONSUMER_OFFSETS, 0)
@@ -35,13 +35,19 @@ def with_commits(**settings: Any) -> DataPlane:
     plane = DataPlane(SimulatedDisk(Random(1)), **settings)
     plane.create_topic(CONSUMER_OFFSETS, cleanup_policy="compact")
     for number, group in enumerate(GROUPS):
-        record = offset_record(group, TopicPartition("t", 0), CommittedOffset(number, -1, "", plane.now_ms))
-        plane.partitions.append_as_coordinator(PARTITION, batch([record.value], key=record.key), plane.now_ms)
+        record = offset_record(
+            group,
+            TopicPartition("t", 0),
+            OffsetCommitValue(offset=number, leader_epoch=-1, metadata="", commit_timestamp=plane.now_ms),
+        )
+        plane.replica_manager.append_as_coordinator(
+            PARTITION, batch([record.data.value], key=record.data.key), plane.now_ms
+        )
     return plane
 
 
-def loaded(plane: DataPlane) -> GroupService:
-    service = GroupService(plane.settings, plane.services.runtime, 1, plane.partitions)
+def loaded(plane: DataPlane) -> GroupCoordinatorService:
+    service = GroupCoordinatorService(plane.settings, plane.services.runtime, 1, plane.replica_manager)
 
     async def load() -> None:
         service.start()
@@ -52,11 +58,11 @@ def loaded(plane: DataPlane) -> GroupService:
     return service
 
 
-def described(service: GroupService) -> dict[str, DescribedGroup]:
+def described(service: GroupCoordinatorService) -> dict[str, DescribedGroup]:
     return {group: at_once(service.describe_group(group, tells_missing=True)) for group in GROUPS}
 
 
-def offsets(service: GroupService) -> dict[str, list[int]]:
+def offsets(service: GroupCoordinatorService) -> dict[str, list[int]]:
     found: dict[str, Any] = {
         group: at_once(service.fetch_offsets(group, None, require_stable=False)) for group in GROUPS
     }

@@ -23,9 +23,9 @@ from barnabas.broker.handlers import (
     offset_fetch,
     sync_group,
 )
-from barnabas.coordinator.effects import Now
+from barnabas.coordinator.results import Now, Operation
 from barnabas.coordinator.routing import java_string_hash, partition_for
-from barnabas.coordinator.shard import GroupShard
+from barnabas.coordinator.shard import GroupCoordinatorShard
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.records.batch import BatchView
 from barnabas.storage.errors import LogError
@@ -54,7 +54,7 @@ from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.broker.group_bench import MemoryLog, ServiceBench, image_of
+from tests.broker.group_bench import MemoryLog, ServiceBench, image_of, settle
 
 Story = Callable[[ServiceBench], Coroutine[Any, Any, None]]
 
@@ -219,13 +219,13 @@ def test_a_partition_that_cannot_be_read_is_not_served() -> None:
 def test_a_shard_that_fails_at_the_end_of_its_loading_keeps_no_other_from_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    finish_loading = GroupShard.finish_loading
+    loaded = GroupCoordinatorShard.loaded
 
-    def fail_once(shard: GroupShard, now: Now) -> None:
-        monkeypatch.setattr(GroupShard, "finish_loading", finish_loading)
+    def fail_once(shard: GroupCoordinatorShard, now: Now) -> list[Operation]:
+        monkeypatch.setattr(GroupCoordinatorShard, "loaded", loaded)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(GroupShard, "finish_loading", fail_once)
+    monkeypatch.setattr(GroupCoordinatorShard, "loaded", fail_once)
 
     async def story(bench: ServiceBench) -> None:
         await bench.start(2)
@@ -386,6 +386,46 @@ def test_what_is_not_written_did_not_happen(failure: ErrorCode, told: ErrorCode)
         assert [each.group_id for each in (await bench.call(list_groups, ListGroupsRequest(), 5)).groups] == ["g"]
 
     play(story)
+
+
+def test_what_the_log_lost_before_it_was_committed_is_forgotten() -> None:
+    """Another leader cut it off, and this node leads again before it knew."""
+
+    async def story(bench: ServiceBench) -> None:
+        await bench.start(1, t=2)
+        await bench.call(offset_commit, commit("g", ("t", 0, 1)), 8)
+        bench.log.commits_at_once = False
+        lost = asyncio.ensure_future(bench.call(offset_commit, commit("g", ("t", 0, 2)), 8))
+        parked = asyncio.ensure_future(bench.call(join_group, join("h"), 3))
+        await asyncio.sleep(0.1)
+        (batches,) = bench.log.batches.values()
+        del batches[1:]
+        for _, outcome in bench.log.waits:
+            settle(outcome, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        bench.log.commits_at_once = True
+        assert commit_codes(await lost) == [ErrorCode.NOT_COORDINATOR]
+        assert (await parked).error_code == ErrorCode.NOT_COORDINATOR
+        await asyncio.sleep(0.1)
+        assert await fetch(bench, stable=True) == {"t-0": 1}
+        assert [each.group_id for each in (await bench.call(list_groups, ListGroupsRequest(), 5)).groups] == ["g"]
+        assert commit_codes(await bench.call(offset_commit, commit("g", ("t", 0, 3)), 8)) == [0]
+
+    play(story, group_initial_rebalance_delay_ms=3000)
+
+
+def test_a_partition_that_could_not_be_read_is_tried_again_with_the_next_news_of_it() -> None:
+    log = MemoryLog()
+    log.load_failure = LogError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not yet")
+
+    async def story(bench: ServiceBench) -> None:
+        bench.apply(image_of({CONSUMER_OFFSETS: 1}))
+        await asyncio.sleep(1)
+        assert (await bench.call(join_group, join(), 9)).error_code == ErrorCode.NOT_COORDINATOR
+        log.load_failure = None
+        await bench.start(1)
+        assert (await bench.call(join_group, join(), 9)).error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+    play(story, log)
 
 
 # Topics

@@ -10,6 +10,9 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.metadata.authorizer import Caller
+from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.broker.data_plane import DataPlane, code_of
 
@@ -56,12 +59,13 @@ def test_transactional_ids_are_refused_for_good(plane: DataPlane) -> None:
 def test_without_a_block_clients_ask_again(plane: DataPlane) -> None:
     is_available = False
 
-    async def allocate() -> tuple[int, int]:
-        if not is_available:
-            raise BrokerError(ErrorCode.NOT_CONTROLLER, "no controller")
-        return 5000, 1000
+    class Controller:
+        async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+            if not is_available:
+                raise BrokerError(ErrorCode.NOT_CONTROLLER, "no controller")
+            return AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=1000)
 
-    plane.services.producer_ids = ProducerIdPool(allocate)
+    plane.services.producer_ids = ProducerIdPool(Controller(), 1, lambda: 7)
     assert code_of(init(plane)) == "COORDINATOR_LOAD_IN_PROGRESS"
     is_available = True
     assert init(plane).producer_id == 5000

@@ -80,7 +80,7 @@ async def some_life(disk: SimulatedDisk, *, stops: bool = True) -> None:
         for number in range(3):
             await running.commit(config(f"{name} {number}"))
         if stops or name == "a":
-            await running.quorum.stop()
+            await running.stop()
     disk.crash(power=False)
 
 
@@ -145,7 +145,7 @@ def test_a_commit_costs_no_sync_beside_that_of_the_log() -> None:
         await running.commit(config("second"))
         assert synced == [FIRST_SEGMENT]
         disk.hook = None
-        await running.quorum.stop()
+        await running.stop()
 
     run(story())
 
@@ -204,8 +204,8 @@ def test_snapshots_that_changed_places_are_noticed() -> None:
         for number in range(2):
             running.runtime.clock.advance(1000)
             await running.commit(config(f"setting {number}"))
-            await running.quorum.take_snapshot(running.owner.records())
-        await running.quorum.stop()
+            await running.take_snapshot()
+        await running.stop()
         first, second = (f"{LOG_DIRECTORY}/{each.file_name}" for each in find_snapshots(disk, LOG_DIRECTORY))
         contents = read_file(disk, first), read_file(disk, second)
         rewritten(first, lambda _: contents[1])(disk)
@@ -228,13 +228,8 @@ def test_a_snapshot_waits_until_its_owner_has_done_what_it_will_forget() -> None
             await done.wait()
             return True
 
-        await running.quorum.start(
-            running.owner.on_snapshot,
-            running.owner.on_commit,
-            state_records=running.owner.records,
-            until_applied=until_applied,
-        )
-        offset = running.quorum.append([config("a")])
+        await running.start(takes_snapshots=True, until_applied=until_applied)
+        offset = running.append(config("a"))
         syncing = running.quorum._syncing
         assert syncing is not None
         await asyncio.wait([syncing])
@@ -244,7 +239,7 @@ def test_a_snapshot_waits_until_its_owner_has_done_what_it_will_forget() -> None
         assert asked
         assert [each.end_offset - 1 for each in find_snapshots(disk, LOG_DIRECTORY)] == [asked[0]]
         assert asked[0] <= offset
-        await running.quorum.stop()
+        await running.stop()
 
     run(story())
 
@@ -352,7 +347,7 @@ def test_no_snapshot_forgets_a_deletion_whose_files_are_still_there() -> None:
     async def story() -> None:
         node = await a_node_with_topics(world, **SNAPSHOT_AT_EACH_CHANGE)
         assert node.node is not None
-        partitions = node.node.services.partitions
+        partitions = node.node.services.replica_manager
         prepare, may_go_on = partitions.prepare, asyncio.Event()
 
         async def slow_prepare(image: ClusterImage, delta: ClusterDelta) -> None:
@@ -363,7 +358,7 @@ def test_no_snapshot_forgets_a_deletion_whose_files_are_still_there() -> None:
         client = await world.client(node.bootstrap)
         deleting = client.send(delete("ledger"))
         await asyncio.sleep(10)
-        committed = node.node.services.quorum.high_watermark
+        committed = node.node.quorum.high_watermark
         assert "ledger-0" in names(node)
         assert all(each.end_offset < committed for each in find_snapshots(node.host.disk, LOG_DIRECTORY))
         may_go_on.set()

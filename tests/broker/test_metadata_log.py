@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import pytest
@@ -13,16 +13,21 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
 from barnabas.broker.metadata_log import MetadataLog, read_quorum_state, write_quorum_state
-from barnabas.broker.metadata_snapshots import SnapshotId, find_snapshots, read_snapshot_file, write_snapshot_file
+from barnabas.broker.metadata_snapshots import find_snapshots, read_snapshot_file, write_snapshot_file
 from barnabas.metadata.batches import (
     ControlRecord,
-    DecodedBatch,
-    TransactionReader,
-    build_change,
+    LogBatch,
+    build_batches,
     build_control,
     build_snapshot,
-    decode_batch,
+    decode_values,
+    encode_change,
+    read_batch,
 )
+from barnabas.metadata.features import encode_record
+from barnabas.metadata.image import ResourceType
+from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
+from barnabas.metadata.quorum import CommittedBatch, LeaderAndEpoch, SnapshotId
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.records.control import ControlType
 from barnabas.testing.sim.disk import SimulatedDisk
@@ -31,6 +36,7 @@ from barnabas.wire.stored.cluster_metadata import (
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     MetadataRecord,
 )
 from barnabas.wire.stored.control_records import LeaderChangeMessage, Voter
@@ -40,63 +46,104 @@ from tests.storage.runtime import InlineRuntime
 NOW_MS = 1_700_000_000_000
 
 
-def decoded(batches: Sequence[bytearray]) -> list[DecodedBatch]:
-    return [decode_batch(BatchView(batch)) for batch in batches]
+def read(batches: Iterable[bytearray]) -> list[LogBatch]:
+    return [read_batch(BatchView(batch)) for batch in batches]
+
+
+def encoded(records: Iterable[MetadataRecord]) -> list[bytes]:
+    return [encode_record(record) for record in records]
 
 
 # Batches
 
 
 def test_a_change_is_one_uncompressed_batch_without_keys() -> None:
-    (data,) = build_change([config("a"), config("b")], base_offset=7, epoch=3, timestamp_ms=NOW_MS)
+    _, values = encode_change([config("a"), config("b")])
+    (data,) = build_batches(values, base_offset=7, epoch=3, timestamp_ms=NOW_MS)
     batch = BatchView(data)
     assert (batch.base_offset, batch.last_offset, batch.leader_epoch, batch.attributes) == (7, 8, 3, 0)
     assert (batch.producer_id, batch.base_sequence, batch.max_timestamp_ms) == (-1, -1, NOW_MS)
     assert [record.key for record in batch] == [None, None]
-    (told,) = decoded([data])
-    assert told.records == (config("a"), config("b"))
+    (told,) = read([data])
+    assert list(decode_values(told.values)) == [config("a"), config("b")]
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=40), st.integers(500, 2000))
 def test_a_change_of_any_size_is_read_back_whole(sizes: list[int], limit_bytes: int) -> None:
     records = [config(f"setting {number}", "x" * size) for number, size in enumerate(sizes)]
-    batches = build_change(records, base_offset=100, epoch=1, timestamp_ms=NOW_MS, limit_bytes=limit_bytes)
+    written, values = encode_change(records, limit_bytes=limit_bytes)
+    batches = list(build_batches(values, base_offset=100, epoch=1, timestamp_ms=NOW_MS, limit_bytes=limit_bytes))
     assert all(len(batch) <= limit_bytes for batch in batches)
-    reader = TransactionReader()
-    changes = [change for each in decoded(batches) if (change := reader.feed(each)) is not None]
-    assert len(changes) == 1
-    inner = [record for record in changes[0].records if isinstance(record, ConfigRecord)]
-    assert inner == records
+    told = [record for each in read(batches) for record in decode_values(each.values)]
+    assert told == list(written)
+    assert [record for record in told if isinstance(record, ConfigRecord)] == records
     # No gaps: a record's offset is told by its place.
-    assert changes[0].base_offset == 100
-    assert changes[0].last_offset == 100 + len(changes[0].records) - 1
-    assert (len(batches) > 1) == (len(changes[0].records) == len(records) + 2)
+    assert [each.base_offset for each in read(batches)] == [100, *(each.last_offset + 1 for each in read(batches)[:-1])]
+    assert read(batches)[-1].last_offset == 100 + len(told) - 1
+    assert (len(batches) > 1) == (len(told) == len(records) + 2)
 
 
-def batch_of(offset: int, *records: MetadataRecord) -> DecodedBatch:
-    return DecodedBatch(offset, offset + len(records) - 1, 1, NOW_MS, 50, records)
+class Told:
+    """A publisher that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.updates: list[MetadataUpdate] = []
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        self.updates.append(update)
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        pass
+
+
+def loading() -> tuple[MetadataLoader, Told]:
+    loader, told = MetadataLoader(), Told()
+    loader.publish_to(told)
+    return loader, told
+
+
+def batch_of(offset: int, *records: MetadataRecord) -> CommittedBatch:
+    return CommittedBatch(offset, offset + max(len(records), 1) - 1, 1, NOW_MS, 50, encoded(records))
+
+
+def configs_in(update: MetadataUpdate) -> dict[str, str]:
+    return dict(update.image.config(ResourceType.BROKER, ""))
 
 
 def test_an_aborted_transaction_is_told_of_as_nothing() -> None:
-    reader = TransactionReader()
-    assert reader.feed(batch_of(0, BeginTransactionRecord(), config("a"))) is None
-    assert reader.in_transaction
-    told = reader.feed(batch_of(2, AbortTransactionRecord()))
-    assert told is not None
-    assert (told.base_offset, told.last_offset, told.records) == (0, 2, ())
-    after = batch_of(3, config("b"))
-    assert reader.feed(after) is after
+    loader, told = loading()
+    loader.on_commit(batch_of(0, BeginTransactionRecord(), config("a")))
+    assert told.updates == []
+    assert loader.image.pending is not None
+    loader.on_commit(batch_of(2, AbortTransactionRecord()))
+    (update,) = told.updates
+    assert (update.image.offset, update.size_bytes, configs_in(update)) == (2, 100, {})
+    assert update.delta.configs_changed == ()
+    loader.on_commit(batch_of(3, config("b")))
+    assert configs_in(told.updates[-1]) == {"b": "1"}
 
 
 def test_a_leader_change_within_a_transaction_waits_with_it() -> None:
-    reader = TransactionReader()
-    reader.feed(batch_of(0, BeginTransactionRecord(), config("a")))
-    change = LeaderChangeMessage(version=0, leader_id=1, voters=[], granting_voters=[])
-    data = build_control([ControlRecord(ControlType.LEADER_CHANGE, change)], base_offset=2, epoch=2, timestamp_ms=1)
-    assert reader.feed(decoded([data])[0]) is None
-    told = reader.feed(batch_of(3, config("b"), EndTransactionRecord()))
-    assert told is not None
-    assert told.last_offset == 4
+    loader, told = loading()
+    loader.on_commit(batch_of(0, BeginTransactionRecord(), config("a")))
+    loader.on_commit(batch_of(2))
+    assert told.updates == []
+    loader.on_commit(batch_of(3, config("b"), EndTransactionRecord()))
+    (update,) = told.updates
+    assert update.image.offset == 4
+    assert configs_in(update) == {"a": "1", "b": "1"}
+
+
+def test_who_comes_within_a_transaction_is_told_of_what_it_brings_alone() -> None:
+    loader = MetadataLoader()
+    loader.on_commit(batch_of(0, config("before")))
+    loader.on_commit(batch_of(1, BeginTransactionRecord(), config("within")))
+    told = Told()
+    assert dict(loader.publish_to(told).config(ResourceType.BROKER, "")) == {"before": "1"}
+    loader.on_commit(batch_of(3, config("later"), EndTransactionRecord()))
+    (update,) = told.updates
+    assert configs_in(update) == {"before": "1", "within": "1", "later": "1"}
+    assert update.image.pending is None
 
 
 def test_control_records_are_read_back() -> None:
@@ -104,17 +151,19 @@ def test_control_records_are_read_back() -> None:
         version=0, leader_id=1, voters=[Voter(voter_id=1)], granting_voters=[Voter(voter_id=1)]
     )
     record = ControlRecord(ControlType.LEADER_CHANGE, message)
-    (told,) = decoded([build_control([record], base_offset=0, epoch=1, timestamp_ms=NOW_MS)])
+    (told,) = read([build_control([record], base_offset=0, epoch=1, timestamp_ms=NOW_MS)])
     assert told.controls == (record,)
-    assert told.records == ()
+    assert told.values == ()
 
 
 def test_a_damaged_or_unknown_record_says_where_it_is() -> None:
-    (data,) = build_change([config("a")], base_offset=42, epoch=1, timestamp_ms=NOW_MS)
+    (data,) = build_batches(encoded([config("a")]), base_offset=42, epoch=1, timestamp_ms=NOW_MS)
     damaged = bytearray(data)
     damaged[-1] ^= 1
     with pytest.raises(RemoteProtocolError, match="offset 42"):
-        decode_batch(BatchView(damaged))
+        read_batch(BatchView(damaged))
+    with pytest.raises(RemoteProtocolError, match="offset 42"):
+        MetadataLoader().on_commit(CommittedBatch(42, 42, 1, NOW_MS, 50, [b"\x01\x7f\x00"]))
 
 
 # Snapshots
@@ -122,7 +171,9 @@ def test_a_damaged_or_unknown_record_says_where_it_is() -> None:
 
 def snapshot_bytes(records: Sequence[MetadataRecord], limit_bytes: int = 500) -> bytes:
     return b"".join(
-        build_snapshot(records, epoch=4, timestamp_ms=NOW_MS, last_contained_ms=NOW_MS - 1, limit_bytes=limit_bytes)
+        build_snapshot(
+            encoded(records), epoch=4, timestamp_ms=NOW_MS, last_contained_ms=NOW_MS - 1, limit_bytes=limit_bytes
+        )
     )
 
 
@@ -146,9 +197,9 @@ def test_a_snapshot_file_is_read_back_and_leaves_no_other_name() -> None:
     records = [config("a"), config("b")]
     path = f"/data/{SnapshotId(12, 4).file_name}"
     assert path == "/data/00000000000000000012-0000000004.checkpoint"
-    write_snapshot_file(disk, path, records, epoch=4, timestamp_ms=NOW_MS, last_contained_ms=99)
+    write_snapshot_file(disk, path, encoded(records), epoch=4, timestamp_ms=NOW_MS, last_contained_ms=99)
     loaded = read_snapshot_file(disk, path)
-    assert (list(loaded.records()), loaded.last_contained_ms) == (records, 99)
+    assert (list(decode_values(loaded.values)), loaded.last_contained_ms) == (records, 99)
     assert disk.names("/data") == [SnapshotId(12, 4).file_name]
     assert find_snapshots(disk, "/data") == [SnapshotId(12, 4)]
 
@@ -167,7 +218,7 @@ def test_what_a_stop_left_of_snapshots_is_removed_and_strangers_stay() -> None:
     async def story() -> None:
         disk = formatted_disk()
         running = await started(disk)
-        await running.quorum.stop()
+        await running.stop()
         left = [
             "00000000000000000003-0000000001-77.checkpoint.part",
             "00000000000000000003-0000000001.checkpoint.deleted",
@@ -177,7 +228,7 @@ def test_what_a_stop_left_of_snapshots_is_removed_and_strangers_stay() -> None:
             disk.open(f"{LOG_DIRECTORY}/{name}", create=True)
         again = await started(disk)
         assert [name for name in disk.names(LOG_DIRECTORY) if name in left] == ["notes.txt"]
-        await again.quorum.stop()
+        await again.stop()
 
     asyncio.run(story())
 
@@ -186,15 +237,18 @@ def test_a_snapshot_beyond_the_log_replaces_it() -> None:
     async def story() -> None:
         disk = formatted_disk()
         running = await started(disk)
-        await running.quorum.stop()
+        await running.stop()
         path = f"{LOG_DIRECTORY}/{SnapshotId(1000, 5).file_name}"
-        write_snapshot_file(disk, path, [config("a")], epoch=5, timestamp_ms=NOW_MS, last_contained_ms=NOW_MS)
+        level = FeatureLevelRecord(name="metadata.version", feature_level=25)
+        write_snapshot_file(
+            disk, path, encoded([level, config("a")]), epoch=5, timestamp_ms=NOW_MS, last_contained_ms=NOW_MS
+        )
         again = await started(disk)
         assert again.owner.configs == {"a": "1"}
         assert again.quorum.epoch == 6
         assert again.quorum.log_start_offset == 1000
         assert again.quorum.high_watermark == 1001
-        await again.quorum.stop()
+        await again.stop()
 
     asyncio.run(story())
 

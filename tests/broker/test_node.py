@@ -75,10 +75,10 @@ def inside(node: SimulatedNode) -> Node:
     return node.node
 
 
-def watchers(node: SimulatedNode, topic: str) -> int:
-    partition = inside(node).services.partitions.get(TopicPartition(topic, 0))
+def delayed(node: SimulatedNode, topic: str) -> int:
+    partition = inside(node).services.replica_manager.get(TopicPartition(topic, 0))
     assert partition is not None
-    return partition.watcher_count
+    return partition.leading().delayed_count
 
 
 async def with_topic(
@@ -214,7 +214,7 @@ def test_a_change_that_takes_too_long_is_told_as_late_and_may_still_happen() -> 
 
         async def story() -> None:
             node, client = await with_topic(world)
-            log = inside(node).services.quorum.log
+            log = inside(node).quorum.log
             begin_sync, log.begin_sync = log.begin_sync, lambda: None  # type: ignore[method-assign]
             began_s = now_s()
             growth = CreatePartitionsTopic(name="t", count=2, assignments=None)
@@ -255,7 +255,7 @@ def test_stopping_answers_the_fetches_that_wait() -> None:
             node, client = await with_topic(world)
             late = await world.client(node.bootstrap)
             waiting = client.send(fetch("t"), 12)
-            await until(lambda: watchers(node, "t") == 1)
+            await until(lambda: delayed(node, "t") == 1)
             began_s = now_s()
             stopping = asyncio.ensure_future(node.stop())
             last_moment = late.send(fetch("t"), 12)
@@ -274,12 +274,12 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing_behind(leave: str) -> 
         async def story() -> None:
             node, client = await with_topic(world)
             client.send(fetch("t"), 12)
-            await until(lambda: watchers(node, "t") == 1)
+            await until(lambda: delayed(node, "t") == 1)
             if leave == "half-close":
                 client._transport.write_eof()
             else:
                 getattr(client._transport, leave)()
-            await until(lambda: watchers(node, "t") == 0)
+            await until(lambda: delayed(node, "t") == 0)
             assert not list(inside(node)._server.connections)
             await node.stop()
 
@@ -297,7 +297,7 @@ def test_who_sends_requests_and_shuts_down_its_side_gets_what_is_ready() -> None
             assert answers[0].result().responses[0].partition_responses[0].error_code == ErrorCode.NONE
             assert codes(answers[1].result()) == ["NONE"]
             assert isinstance(answers[2].exception(), ConnectionError), "nobody waits for records without listening"
-            await until(lambda: watchers(node, "u") == 0)
+            await until(lambda: delayed(node, "u") == 0)
             await node.stop()
 
         world.run(story())
@@ -334,7 +334,7 @@ def test_waiting_for_records_is_silence_like_any_other() -> None:
             await asyncio.wait([waiting])
             assert isinstance(waiting.exception(), ConnectionError)
             assert now_s() - began_s == pytest.approx(10, abs=0.5), "counted from the request"
-            assert watchers(node, "t") == 0
+            assert delayed(node, "t") == 0
             await node.stop()
 
         world.run(story())

@@ -12,7 +12,7 @@ import pytest
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records import Codec
 from barnabas.records.batch import CRC_AT
-from barnabas.replication.partition import Partition
+from barnabas.replication.roles import LeaderState
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.testing.sim.runtime import EPOCH_MS
 from tests.broker.connections import FakeConnection, over_the_wire
@@ -25,6 +25,7 @@ from tests.broker.data_plane import (
     produce_request,
     values_of,
 )
+from tests.metadata.images import topics_image
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_what_is_refused(plane: DataPlane, records: bytes, version: int, code: s
     answer = plane.produce({("t", 0): records}, version=version)["t", 0]
     assert code_of(answer) == code
     assert (answer.error_message is None) == (code == "NONE" or version < 8)
-    assert plane.partition("t").end_offset(0) == (1 if code == "NONE" else 0)  # type: ignore[arg-type]
+    assert plane.partition("t").leading().end_offset(0) == (1 if code == "NONE" else 0)  # type: ignore[arg-type]
 
 
 def test_a_refusal_names_the_records_that_are_wrong(plane: DataPlane) -> None:
@@ -190,16 +191,16 @@ def test_another_leader_is_hinted_at_from_v10_on(plane: DataPlane) -> None:
 def test_acks_all_waits_until_the_replicas_in_sync_have_it(plane: DataPlane) -> None:
     plane.create_topic("r", replicas=(1, 2, 3))
     waiting = plane.begin(produce_request({("r", 0): batch([b"a", b"b"]), ("t", 0): batch([b"x"])}), 12)
-    plane.partition("r").follower_fetched(2, 2)
+    plane.partition("r").leading().update_follower_fetch_state(2, 2)
     plane.pass_ms(100)
     assert not waiting.done()
-    plane.partition("r").follower_fetched(3, 2)
+    plane.partition("r").leading().update_follower_fetch_state(3, 2)
     answers = answers_of(over_the_wire(plane.run(waiting), 12))
     assert {key: (code_of(each), each.base_offset) for key, each in answers.items()} == {
         ("r", 0): ("NONE", 0),
         ("t", 0): ("NONE", 0),
     }
-    assert plane.partition("r").watcher_count == 0
+    assert plane.partition("r").leading().delayed_count == 0
 
 
 def test_acks_1_does_not_wait(plane: DataPlane) -> None:
@@ -216,7 +217,7 @@ def test_time_runs_out_although_the_records_are_written(plane: DataPlane) -> Non
     plane.pass_ms(2)
     [answer] = answers_of(over_the_wire(plane.run(waiting), 12)).values()
     assert (code_of(answer), answer.base_offset) == ("REQUEST_TIMED_OUT", 0)
-    plane.partition("r").follower_fetched(2, 1)
+    plane.partition("r").leading().update_follower_fetch_state(2, 1)
     assert values_of(plane.fetch("r")) == [b"a"]
 
 
@@ -231,7 +232,7 @@ def test_too_few_replicas_in_sync_are_told_before_or_after_the_append(plane: Dat
     plane.change_partition("r", isr=(1, 2))
     waiting = plane.begin(produce_request({("r", 0): batch([b"c"])}), 12)
     plane.change_partition("r", isr=(1,))
-    plane.partition("r").follower_fetched(2, 2)
+    plane.partition("r").leading().update_follower_fetch_state(2, 2)
     [answer] = answers_of(over_the_wire(plane.run(waiting), 12)).values()
     assert code_of(answer) == "REQUEST_TIMED_OUT"
     plane.change_partition("r", isr=(1, 2))
@@ -265,7 +266,7 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing_behind(plane: DataPlan
     plane.connection.close()
     assert waiting.cancelled()
     plane.pass_ms(1)
-    assert plane.partition("r").watcher_count == 0
+    assert plane.partition("r").leading().delayed_count == 0
 
 
 # Large batches
@@ -379,10 +380,10 @@ def test_strays_are_set_aside_once_all_is_known() -> None:
 
     again = DataPlane(disk)
     again.apply(
-        type(plane.image)(brokers=plane.image.brokers, topics={"kept": kept}, topic_names={kept.topic_id: "kept"}),
+        type(plane.image)(brokers=plane.image.brokers, topics=topics_image([kept])),
         partitions_changed=(TopicPartition("kept", 0),),
     )
-    assert again.partitions.set_aside_strays(again.image) == [TopicPartition("gone", 0)]
+    assert again.replica_manager.set_aside_strays(again.image) == [TopicPartition("gone", 0)]
     assert [name.partition(".")[0] for name in disk.names("/one") if name.endswith("-stray")] == ["gone-0"]
     assert again.append("kept", b"x").base_offset == 0
 
@@ -413,14 +414,14 @@ def test_waiting_for_replicas_of_a_topic_that_goes_ends_with_its_id(plane: DataP
 def test_a_large_batch_that_fails_unexpectedly_fails_alone(
     plane: DataPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    append = Partition.append
+    append = LeaderState.append
 
-    def fail(partition: Partition, *arguments: Any, **options: Any) -> Any:
-        if partition.name.partition == 0:
+    def fail(leader: LeaderState, *arguments: Any, **options: Any) -> Any:
+        if leader.partition.name.partition == 0:
             raise ZeroDivisionError
-        return append(partition, *arguments, **options)
+        return append(leader, *arguments, **options)
 
-    monkeypatch.setattr(Partition, "append", fail)
+    monkeypatch.setattr(LeaderState, "append", fail)
     answers = plane.produce({("t", 0): large(1), ("t", 1): large(2)})
     assert [code_of(each) for each in answers.values()] == ["UNKNOWN_SERVER_ERROR", "NONE"]
     assert "ZeroDivisionError" in caplog.text

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.broker.publisher import MetadataPublisher
-from barnabas.metadata.committer import CommittedBatch
+from barnabas.broker.broker_publisher import BrokerMetadataPublisher
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.quorum import CommittedBatch
 
 
 def batch(offset: int) -> CommittedBatch:
-    return CommittedBatch(offset, offset, 1, 0, ())
+    return CommittedBatch(offset, offset, 1, 0, 70, ())
 
 
 def test_a_batch_at_the_very_end_of_another_is_applied_too() -> None:
@@ -25,13 +26,14 @@ def test_a_batch_at_the_very_end_of_another_is_applied_too() -> None:
         async def apply(image: ClusterImage, _: ClusterDelta) -> None:
             applied.append(image.offset)
             if image.offset == 1:
-                loop.call_soon(publisher.on_commit, batch(2))
+                loop.call_soon(loader.on_commit, batch(2))
             elif image.offset == 2:
                 is_done.set()
 
-        publisher = MetadataPublisher(apply, failures.append)
+        loader = MetadataLoader()
+        publisher = BrokerMetadataPublisher(loader, apply, failures.append)
         await publisher.start()
-        publisher.on_commit(batch(1))
+        loader.on_commit(batch(1))
         await asyncio.wait_for(is_done.wait(), 5)
         assert applied[-2:] == [1, 2]
         await publisher.stop()

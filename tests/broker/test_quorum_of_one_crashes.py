@@ -55,13 +55,13 @@ class Life:
         running = await self.start()
         for _ in range(steps):
             if self.random.random() < 0.08:
-                await running.quorum.stop()
+                await running.stop()
                 running = await self.start()
             self.change(running)
             if self.random.random() < 0.7:
                 await self.settle(running)
         await self.settle(running)
-        await running.quorum.stop()
+        await running.stop()
 
     async def start(self) -> RunningQuorum:
         if not is_formatted(self.disk, SETTINGS):
@@ -75,7 +75,7 @@ class Life:
         self.asked += 1
         # The larger ones do not fit into a batch: they are transactions.
         padding = "x" * self.random.choice([1, 20, 200])
-        running.quorum.append([config(f"setting {number}", f"{self.asked} {padding}") for number in range(4)])
+        running.append(*[config(f"setting {number}", f"{self.asked} {padding}") for number in range(4)])
 
     async def settle(self, running: RunningQuorum) -> None:
         await running.settled()
@@ -88,7 +88,7 @@ class Life:
         running = await self.start()
         self.change(running)
         await self.settle(running)
-        await running.quorum.stop()
+        await running.stop()
         assert await self.check_once() == self.asked
 
     async def check_once(self) -> int:
@@ -101,7 +101,7 @@ class Life:
         assert self.committed <= number <= self.asked, "a committed change is gone"
         assert running.owner.features == {"metadata.version": 25}
         assert running.quorum.high_watermark > self.last_offset
-        await running.quorum.stop()
+        await running.stop()
         return number
 
 

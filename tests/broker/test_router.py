@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -12,13 +13,15 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.broker.context import NoQuotas, RequestContext
+from barnabas.broker.handlers import broker_handlers, controller_handlers
 from barnabas.broker.router import Answer, Router, is_urgent
 from barnabas.broker.services import Services
+from barnabas.broker.turns import Steps, Turns, settled
 from barnabas.net import Connection
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.headers import decode_response, encode_request
-from barnabas.wire.message import Request
-from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.message import Listeners, Request
+from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -37,7 +40,7 @@ def answering(response: Answer | Awaitable[Answer]) -> Any:
 
 
 def router(*handlers: ModuleType) -> Router:
-    made = Router(handlers, ["CONTROLLER"])
+    made = Router(handlers, Turns())
     made.open(SERVICES)
     return made
 
@@ -63,11 +66,10 @@ def test_a_handler_learns_who_asks() -> None:
         seen.append(context)
         return ListGroupsResponse(groups=[])
 
-    connection = send(router(handler(ApiKey.LIST_GROUPS, handle)), ListGroupsRequest(), 4)
+    send(router(handler(ApiKey.LIST_GROUPS, handle)), ListGroupsRequest(), 4)
     (context,) = seen
     assert (context.api_key, context.version, context.correlation_id, context.client_id) == (16, 4, 42, "tests")
     assert (context.listener, context.principal, context.client_host) == ("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1")
-    assert context.connection is cast(Connection, connection)
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
@@ -101,19 +103,33 @@ def test_other_unknown_versions_and_apis_close_the_connection() -> None:
 
 def test_produce_is_advertised_from_0_on() -> None:
     to = router(handler(ApiKey.PRODUCE, answering(None)))
-    assert [(each.min_version, each.max_version) for each in to.advertised("PLAINTEXT")] == [(0, 13)]
+    assert [(each.min_version, each.max_version) for each in to.advertised()] == [(0, 13)]
 
 
-def test_each_listener_advertises_and_serves_its_own_apis() -> None:
-    to = router(
-        handler(ApiKey.PRODUCE, answering(None)),
-        handler(ApiKey.FETCH, answering(None)),
-        handler(ApiKey.API_VERSIONS, answering(ApiVersionsResponse(api_keys=[]))),
-    )
-    assert [each.api_key for each in to.advertised("PLAINTEXT")] == [0, 1, 18]
-    assert [each.api_key for each in to.advertised("CONTROLLER")] == [18]
-    assert send(to, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9, FakeConnection("CONTROLLER")).closed
-    assert send(to, ApiVersionsRequest(), 0, FakeConnection("CONTROLLER")).answers
+def test_each_role_serves_what_belongs_on_its_listeners() -> None:
+    for modules, listener in (
+        (broker_handlers(), Listeners.BROKER),
+        (controller_handlers(), Listeners.CONTROLLER),
+    ):
+        assert all(api(module.API_KEY).listeners & listener for module in modules)
+    on_controllers = Router(controller_handlers(), Turns())
+    on_controllers.open(SERVICES)
+    advertised = [each.api_key for each in on_controllers.advertised()]
+    # There, Fetch asks for the metadata log, which a quorum of one sends to nobody.
+    assert ApiKey.API_VERSIONS in advertised
+    assert ApiKey.PRODUCE not in advertised
+    assert ApiKey.FETCH not in advertised
+    assert send(on_controllers, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9).closed
+
+
+def test_a_handler_that_names_a_connection_gets_it() -> None:
+    def handle(services: Services, context: RequestContext, request: Request, connection: Connection) -> Answer:
+        seen.append(connection)
+        return ListGroupsResponse(groups=[])
+
+    seen: list[Connection] = []
+    connection = send(router(handler(ApiKey.LIST_GROUPS, handle)), ListGroupsRequest(), 4)
+    assert seen == [cast(Connection, connection)]
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 7, 9, 11])
@@ -187,7 +203,7 @@ def test_a_late_failure_is_told_too() -> None:
 
 
 def test_requests_wait_until_the_node_is_ready() -> None:
-    to = Router([handler(ApiKey.LIST_GROUPS, answering(ListGroupsResponse(groups=[])))], [])
+    to = Router([handler(ApiKey.LIST_GROUPS, answering(ListGroupsResponse(groups=[])))], Turns())
     connection = send(to, ListGroupsRequest(), 5)
     assert not connection.answers
     to.open(SERVICES)
@@ -203,7 +219,7 @@ def test_an_interceptor_answers_in_a_handlers_place() -> None:
 
 
 def test_throttling_is_told_and_mutes_the_connection() -> None:
-    to = Router([handler(ApiKey.HEARTBEAT, answering(HeartbeatResponse()))], [])
+    to = Router([handler(ApiKey.HEARTBEAT, answering(HeartbeatResponse()))], Turns())
     to.open(cast(Services, SimpleNamespace(quotas=SimpleNamespace(throttle_ms=lambda *_: 250))))
     connection = send(to, HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4)
     assert decode_response(HeartbeatResponse, 4, connection.answers[0])[1].throttle_time_ms == 250
@@ -226,3 +242,120 @@ def test_an_unexpected_failure_without_acks_closes_the_connection(caplog: pytest
     assert (connection.answers, connection.closed) == ([], "its request with acks=0 failed")
     assert "ZeroDivisionError" in caplog.text
     assert send(to, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9).answers
+
+
+# Many elements
+
+
+def asking_for(count: int) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key_type=0, coordinator_keys=[f"key{number}" for number in range(count)])
+
+
+@pytest.mark.parametrize(("count", "at_a_time"), [(100, 50), (700, 32), (2000, 8), (12_000, 1)])
+def test_of_requests_with_many_elements_few_are_worked_on_at_a_time(count: int, at_a_time: int) -> None:
+    """700 keys are a frame that is decoded at once; the others are decoded in slices."""
+
+    async def story() -> None:
+        begun: list[FakeConnection] = []
+        answers: list[asyncio.Future[Answer]] = []
+
+        def handle(
+            services: Services, context: RequestContext, request: FindCoordinatorRequest, connection: Connection
+        ) -> Steps[Answer]:
+            begun.append(cast(FakeConnection, connection))
+            assert len(request.coordinator_keys) == count
+            answers.append(asyncio.get_running_loop().create_future())
+            return (yield from settled(answers[-1]))
+
+        to = router(handler(ApiKey.FIND_COORDINATOR, handle))
+        peers = [send(to, asking_for(count), 4) for _ in range(50)]
+        await turns_of_the_loop(2000)
+        assert len(begun) == at_a_time
+        for number in range(50):
+            answers[number].set_result(FindCoordinatorResponse())
+            await turns_of_the_loop(200)
+        assert begun == peers, "each in its turn"
+        assert all(len(peer.answers) == 1 for peer in peers)
+
+    asyncio.run(story())
+
+
+async def turns_of_the_loop(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_who_waits_for_a_place_keeps_only_its_frame() -> None:
+    async def story() -> None:
+        seen: list[FindCoordinatorRequest] = []
+
+        def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> Awaitable[Answer]:
+            seen.append(request)
+            return asyncio.get_running_loop().create_future()
+
+        to = router(handler(ApiKey.FIND_COORDINATOR, handle))
+        send(to, asking_for(12_000), 4)
+        await turns_of_the_loop(50)
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                send(to, asking_for(12_000), 4)
+            await turns_of_the_loop(2000)
+            held_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        frame_bytes = len(asking_for(12_000).encode(4))
+        assert len(seen) == 1
+        assert held_bytes < 20 * (frame_bytes + 20_000)
+
+    asyncio.run(story())
+
+
+def test_who_waits_for_others_leaves_its_place() -> None:
+    async def story() -> None:
+        def handle(
+            services: Services, context: RequestContext, request: FindCoordinatorRequest, connection: Connection
+        ) -> Awaitable[Answer]:
+            waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            seen.append(connection.park(waiting.cancel))
+            return waiting
+
+        seen: list[object] = []
+        to = router(handler(ApiKey.FIND_COORDINATOR, handle))
+        for _ in range(3):
+            send(to, asking_for(12_000), 4)
+        await turns_of_the_loop(200)
+        assert len(seen) == 3
+
+    asyncio.run(story())
+
+
+def test_room_for_an_answer_is_asked_for_by_the_number_of_elements_unless_the_handler_does() -> None:
+    async def story() -> None:
+        of_its_own = handler(ApiKey.FIND_COORDINATOR, answering(FindCoordinatorResponse()))
+        to = router(of_its_own)
+        for count, asked_bytes in [(100, 0), (12_000, 128 * 12_000)]:
+            peer = send(to, asking_for(count), 4)
+            await turns_of_the_loop(50)
+            assert asked_bytes <= peer.asked_bytes <= 1.1 * asked_bytes
+            assert len(peer.answers) == 1
+        of_its_own.ANSWER_BYTES_PER_ELEMENT = 0  # type: ignore[attr-defined]
+        peer = send(router(of_its_own), asking_for(12_000), 4)
+        await turns_of_the_loop(50)
+        assert (peer.asked_bytes, len(peer.answers)) == (0, 1)
+
+    asyncio.run(story())
+
+
+def test_a_failure_of_very_many_is_explained_to_the_first() -> None:
+    async def story() -> None:
+        def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> Answer:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "because")
+
+        peer = send(router(handler(ApiKey.FIND_COORDINATOR, handle)), asking_for(2000), 4)
+        await turns_of_the_loop(100)
+        _, response = decode_response(FindCoordinatorResponse, 4, peer.answers[0])
+        messages = [each.error_message for each in response.coordinators]
+        assert messages == ["because"] * 1000 + [""] * 1000
+
+    asyncio.run(story())

@@ -13,13 +13,15 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.steps import at_once
 from barnabas.broker.turns import (
-    HEAVY,
+    CROWDS,
     STEPS_PER_TURN,
+    Crowd,
     Room,
     Steps,
     Turns,
     awaited,
     chunks,
+    crowd_of,
     once_each,
     parts_for_the_controller,
     settled,
@@ -76,7 +78,7 @@ def counting(count: int, done: list[int]) -> Steps[str]:
 
 
 def heavy(done: list[str], name: str) -> Steps[str]:
-    yield HEAVY
+    yield CROWDS[-1]
     done.append(name)
     yield from spent(STEPS_PER_TURN)
     return name
@@ -148,6 +150,54 @@ def test_a_heavy_request_whose_sender_left_while_it_waited_is_passed_over() -> N
     peers[2].turn()
     assert done == ["a", "c"]
     assert peers[1].unanswered == 1
+
+
+def test_a_crowd_has_its_places_and_its_line() -> None:
+    turns, done = Turns(), list[str]()
+    few, many = CROWDS[0], CROWDS[-1]
+
+    def steps(name: str, *crowds: Crowd) -> Steps[None]:
+        for crowd in crowds:
+            yield crowd
+            done.append(f"{name} {crowd.more_than}")
+        yield from spent(STEPS_PER_TURN)
+
+    peers = [Peer() for _ in range(few.places + 2)]
+    for peer in peers:
+        Outcome(turns, peer, steps("few", few))
+    assert len(done) == few.places
+    large = [Peer(), Peer()]
+    for peer in large:
+        Outcome(turns, peer, steps("many", many))
+    assert done[few.places :] == ["many 10000"], "the crowds do not wait for each other"
+    turns.finished(peers[0].as_connection)
+    assert [len(peer.later) for peer in peers[-2:]] == [1, 0]
+
+
+def test_who_waits_for_a_larger_crowd_leaves_the_smaller() -> None:
+    turns, done = Turns(), list[str]()
+    few, many = CROWDS[0], CROWDS[-1]
+
+    def growing() -> Steps[None]:
+        yield few
+        yield many
+        done.append("grown")
+        yield from spent(STEPS_PER_TURN)
+
+    peers = [Peer() for _ in range(few.places + 5)]
+    for peer in peers:
+        Outcome(turns, peer, growing())
+    assert done == ["grown"]
+    assert turns.has_place(few)
+    assert not turns.has_place(many)
+    for peer in peers:
+        peer.close("gone")
+    assert turns.has_place(many), "nobody is left who holds or wants a place"
+
+
+def test_crowds_by_number() -> None:
+    assert crowd_of(128) is None
+    assert [crowd_of(count) for count in (129, 1001, 10_001)] == list(CROWDS)
 
 
 def test_room_that_is_there_is_not_waited_for() -> None:
@@ -238,3 +288,8 @@ def test_many_things_are_decided_in_parts_and_equal_ones_together() -> None:
 def test_costly_things_are_in_parts_of_their_own() -> None:
     parts = at_once(parts_for_the_controller(["a", "b", "c"], str, lambda item: {"b": 600}.get(item, 1)))
     assert parts == [["a"], ["b"], ["c"]]
+
+
+def test_things_that_cost_nothing_are_decided_too() -> None:
+    items = [f"{number}" for number in range(100)]
+    assert [len(part) for part in at_once(parts_for_the_controller(items, str, lambda _: 0))] == [64, 36]

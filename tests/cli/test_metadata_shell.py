@@ -59,9 +59,9 @@ def data(tmp_path: Path) -> Path:
     async def write() -> None:
         running = await RunningQuorum(files, settings).start()
         await running.commit(*records())
-        await running.quorum.take_snapshot([*running.owner.records(), *records()])
+        await running.take_snapshot()
         await running.commit(config("num.io.threads", "9"))
-        await running.quorum.stop()
+        await running.stop()
 
     asyncio.run(write())
     return tmp_path

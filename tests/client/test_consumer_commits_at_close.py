@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from barnabas import Consumer, Producer, TopicPartition
+from barnabas import Admin, Consumer, Producer, TopicPartition
+from barnabas.client.consumer.consumer import Consumer as AsyncConsumer
 from barnabas.testing import EmbeddedBroker
 
 PARTITION = TopicPartition("letters", 0)
@@ -54,3 +56,41 @@ def test_a_record_whose_handling_failed_comes_again(broker: EmbeddedBroker) -> N
             if record.value == b"3":
                 raise ZeroDivisionError
     assert committed(broker, "fails") == 3
+
+
+@pytest.mark.parametrize(
+    ("instance_id", "leave_group", "stays"),
+    [
+        (None, None, False),
+        (None, True, False),
+        (None, False, True),
+        ("static", None, True),
+        ("static", True, False),
+        ("static", False, True),
+    ],
+)
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "asyncio"])
+def test_who_closes_a_consumer_may_say_whether_it_leaves_its_group(
+    broker: EmbeddedBroker, instance_id: str | None, leave_group: bool | None, stays: bool, is_async: bool
+) -> None:
+    group = f"leaves-{instance_id}-{leave_group}-{is_async}"
+    settings: Any = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "group_id": group,
+        "group_instance_id": instance_id,
+        "auto_offset_reset": "earliest",
+    }
+
+    async def read() -> None:
+        consumer = AsyncConsumer("letters", **settings)
+        assert await consumer.poll(10)
+        await consumer.close(leave_group=leave_group)
+
+    if is_async:
+        asyncio.run(read())
+    else:
+        consumer = Consumer("letters", **settings)
+        assert consumer.poll(10)
+        consumer.close(leave_group=leave_group)
+    with Admin(broker.bootstrap_servers) as admin:
+        assert len(admin.describe_groups([group])[group].members) == stays

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from barnabas import Consumer, Producer
 from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.settings import InvalidSettingsError
 from barnabas.client._kernel.receiving import ConsumerRecord
 from barnabas.client._kernel.sending import RecordMetadata
+from barnabas.client.consumer.consumer import Consumer as AsyncConsumer
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.client.core.metrics import Metric, MetricsRegistry
 from barnabas.client.plugins import (
@@ -28,6 +30,7 @@ from barnabas.client.plugins import (
     load_producer_interceptors,
     load_reporters,
 )
+from barnabas.client.producer.producer import Producer as AsyncProducer
 from barnabas.client.settings import ConsumerSettings, ProducerSettings
 
 LOCAL = {"bootstrap.servers": "127.0.0.1:9092"}
@@ -227,3 +230,63 @@ def test_closing_asks_only_those_that_can_be_closed() -> None:
     last = Suffix()
     close_all([object(), str.encode, Broken(), last])
     assert last.is_closed
+
+
+class Closable:
+    """Any plug-in: it notes that it was closed."""
+
+    def __init__(self) -> None:
+        self.closed_count = 0
+
+    def serialize(self, topic: str, headers: Any, data: Any) -> bytes:
+        return b""
+
+    deserialize = partition = on_send = on_acknowledgement = on_consume = on_commit = serialize
+
+    def close(self) -> None:
+        self.closed_count += 1
+
+
+class ClosableReporter(Closable):
+    def init(self, metrics: list[Metric]) -> None: ...
+
+    metric_change = metric_removal = init
+
+
+@pytest.mark.parametrize("kind", [Producer, AsyncProducer])
+def test_what_a_producer_has_built_is_closed_when_a_later_part_cannot_be(kind: Any) -> None:
+    key, value, partitioner, interceptor = built = [Closable() for _ in range(4)]
+    parts = {"key_serializer": key, "value_serializer": value, "partitioner_class": partitioner}
+    with pytest.raises(SettingsError, match=r"metric\.reporters"):
+        kind(LOCAL, **parts, interceptor_classes=[interceptor], metric_reporters=[object()])
+    assert [each.closed_count for each in built] == [1, 1, 1, 1]
+    with pytest.raises(SettingsError, match=r"partitioner\.class"):
+        kind(LOCAL, key_serializer=key, value_serializer=value, partitioner_class=7)
+    assert [each.closed_count for each in built] == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("kind", [Consumer, AsyncConsumer])
+def test_what_a_consumer_has_built_is_closed_when_a_later_part_cannot_be(kind: Any) -> None:
+    key, value, interceptor = built = [Closable() for _ in range(3)]
+    reporter = ClosableReporter()
+    parts = {"key_deserializer": key, "value_deserializer": value, "interceptor_classes": [interceptor]}
+    with pytest.raises(SettingsError, match=r"metric\.reporters"):
+        kind(**parts, metric_reporters=[object()], bootstrap_servers="127.0.0.1:9092")
+    assert [each.closed_count for each in built] == [1, 1, 1]
+    with pytest.raises(ValueError, match="the names of topics must be text"):
+        kind("", **parts, metric_reporters=[reporter], bootstrap_servers="127.0.0.1:9092")
+    assert [each.closed_count for each in [*built, reporter]] == [2, 2, 2, 1]
+
+
+def test_a_producer_whose_thread_cannot_start_closes_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("barnabas.client.producer.sync_producer.LoopThread", fail)
+    monkeypatch.setattr("barnabas.client.consumer.sync_consumer.LoopThread", fail)
+    serializer, deserializer = Closable(), Closable()
+    with pytest.raises(RuntimeError, match="new thread"):
+        Producer(LOCAL, value_serializer=serializer)
+    with pytest.raises(RuntimeError, match="new thread"):
+        Consumer(bootstrap_servers="127.0.0.1:9092", value_deserializer=deserializer)
+    assert (serializer.closed_count, deserializer.closed_count) == (1, 1)

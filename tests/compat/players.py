@@ -132,7 +132,7 @@ def watermark(offset: int) -> Command:
 
 def questions(log: PartitionLog) -> list[Command]:
     """Everything that can be asked of a log: its state, reads at every offset, lookups of every timestamp."""
-    offsets = range(log.log_start_offset, log.next_offset)
+    offsets = range(log.log_start_offset, log.log_end_offset)
     times_ms = {batch.max_timestamp_ms for batch in log.batches(log.log_start_offset)}
     asked_ms = sorted({time_ms + step for time_ms in times_ms for step in (-1, 0, 1)} | {0})
     first = log.segments[0]
@@ -144,7 +144,7 @@ def questions(log: PartitionLog) -> list[Command]:
     return [
         {"do": "state"},
         {"do": "read", "isolation": "LOG_END", "reads": reads},
-        watermark(log.next_offset),
+        watermark(log.log_end_offset),
         {"do": "state"},
         {"do": "read", "isolation": "TXN_COMMITTED", "reads": reads},
         {"do": "times", "timestamps": [*asked_ms, MAX_TIMESTAMP]},
@@ -276,7 +276,7 @@ class OurPlayer:
         return self.log.advance_log_start(offset)
 
     def _truncate(self, offset: int) -> bool:
-        if not self.log.log_start_offset <= offset < self.log.next_offset:
+        if not self.log.log_start_offset <= offset < self.log.log_end_offset:
             return False
         batch = next(iter(self.log.batches(offset)))
         if batch.base_offset < self.log.log_start_offset:
@@ -298,7 +298,7 @@ class OurPlayer:
         log = self.log
         return {
             "log_start_offset": log.log_start_offset,
-            "next_offset": log.next_offset,
+            "next_offset": log.log_end_offset,
             "high_watermark": log.high_watermark,
             "last_stable_offset": log.last_stable_offset,
             "segments": [
@@ -329,7 +329,7 @@ class OurPlayer:
 
     def _read(self, isolation: str, reads: list[list[int]]) -> list[Any]:
         log = self.log
-        end_offset = log.next_offset if isolation == "LOG_END" else log.last_stable_offset
+        end_offset = log.log_end_offset if isolation == "LOG_END" else log.last_stable_offset
         segments = {segment.file: segment.base_offset for segment in log.segments}
         answers: list[Any] = []
         for offset, max_bytes in reads:
@@ -351,7 +351,7 @@ class OurPlayer:
         ]
 
     def _epoch_ends(self, epochs: list[int]) -> list[Any]:
-        return [self.log.epochs.end_offset_for(epoch, self.log.next_offset) for epoch in epochs]
+        return [self.log.epochs.end_offset_for(epoch, self.log.log_end_offset) for epoch in epochs]
 
     def _close(self) -> str:
         self.log.close()

@@ -93,7 +93,7 @@ class Comparison:
             middle = log.segments[len(log.segments) // 2].base_offset
             player.play([CLOSE])
             starts: dict[str, dict[str, Any]] = {
-                "clean": {"was_clean": True, "recovery_point": log.next_offset},
+                "clean": {"was_clean": True, "recovery_point": log.log_end_offset},
                 "unclean": {"was_clean": False},
                 "half flushed": {"was_clean": False, "recovery_point": middle},
             }

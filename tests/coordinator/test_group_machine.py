@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.coordinator.group import Group
-from barnabas.coordinator.rebalance import join_key, session_key, sync_key
-from barnabas.coordinator.states import GroupState
+from barnabas.coordinator.classic.group import ClassicGroup
+from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.group_metadata_manager import join_key, session_key, sync_key
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from barnabas.wire.messages.leave_group import MemberIdentity
@@ -24,7 +24,7 @@ from barnabas.wire.messages.offset_commit import (
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from barnabas.wire.schema import Struct
-from tests.coordinator.driver import Bench, durable
+from tests.coordinator.driver import Bench, durable, replayed
 from tests.coordinator.transcripts import subscription
 
 GROUP = "g"
@@ -56,7 +56,7 @@ class GroupMachine(RuleBasedStateMachine):
         #: Generation to what everyone who joined it must have been told.
         self.generations: dict[int, tuple[str | None, str]] = {}
         self.assigned: dict[tuple[int, str], bytes] = {}
-        self.group: Group | None = None
+        self.group: ClassicGroup | None = None
 
     @initialize(delay_ms=st.sampled_from([0, 3000]), max_size=st.sampled_from([2, 100]))
     def begin(self, delay_ms: int, max_size: int) -> None:
@@ -79,7 +79,7 @@ class GroupMachine(RuleBasedStateMachine):
             protocols=[JoinGroupRequestProtocol(name=name, metadata=subscription("t")) for name in protocols],
         )
         token = self.ask(slot)
-        self.bench.shard.join(request, version, self.bench.client(), token, self.bench.now)
+        self.bench.join(request, version, self.bench.client(), token)
         self.hear()
 
     @rule(slot=SLOTS, is_stale=st.booleans())
@@ -97,20 +97,20 @@ class GroupMachine(RuleBasedStateMachine):
             assignments=assignments,
         )
         token = self.ask(slot)
-        self.bench.shard.sync(request, token, self.bench.now)
+        self.bench.sync(request, token)
         self.hear()
 
     @rule(slot=SLOTS)
     def heartbeat(self, slot: int) -> None:
         client = self.clients[slot]
-        group = self.bench.shard.groups.get(GROUP)
+        group = self.bench.groups.get(GROUP)
         request = HeartbeatRequest(
             group_id=GROUP,
             generation_id=client.generation,
             member_id=client.member_id,
             group_instance_id=INSTANCES[slot],
         )
-        told = self.bench.shard.heartbeat(request, self.bench.now_ms)
+        told = self.bench.heartbeat(request)
         is_in = group is not None and client.member_id in group.members and client.generation == group.generation
         assert (told in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)) == is_in
         if group is not None and is_in:
@@ -119,9 +119,9 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(slot=SLOTS)
     def leave(self, slot: int) -> None:
         leaving = MemberIdentity(member_id=self.clients[slot].member_id, group_instance_id=INSTANCES[slot])
-        self.bench.shard.leave(GROUP, [leaving], self.ask(slot), self.bench.now)
+        self.bench.leave(GROUP, [leaving], self.ask(slot))
         self.hear()
-        group = self.bench.shard.groups.get(GROUP)
+        group = self.bench.groups.get(GROUP)
         assert group is None or leaving.member_id not in group.members
 
     @rule(slot=SLOTS, partition=st.integers(0, 1), takes_part=st.booleans())
@@ -145,7 +145,7 @@ class GroupMachine(RuleBasedStateMachine):
             ],
         )
         self.commits[token] = (partition, token)
-        self.bench.shard.commit_offsets(request, 9, token, self.bench.now)
+        self.bench.commit_offsets(request, 9, token)
         self.hear()
 
     # What the world does
@@ -171,7 +171,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.bench.commit_held()
         self.hear()
         self.bench.reload()
-        group = self.bench.shard.groups.get(GROUP)
+        group = self.bench.groups.get(GROUP)
         known = group.generation if group is not None else 0
         # What was not in the log may be numbered again.
         self.generations = {number: told for number, told in self.generations.items() if number <= known}
@@ -187,16 +187,14 @@ class GroupMachine(RuleBasedStateMachine):
         assert {*parked} == {token for token in bench.asked if token not in bench.answers}
 
     def _parked(self) -> Iterator[object]:
-        state = self.bench.shard.state
-        for group in state.groups.values():
+        for group in self.bench.groups.values():
             for member in group.members.values():
                 yield from (token for token in (member.join_token, member.sync_token) if token is not None)
-        for write in state.unfinished:
-            yield from (awaited.token for awaited in write.awaited)
+        yield from self.bench.runtime.waiting_tokens
 
     @invariant()
     def a_group_has_one_leader_who_is_a_member(self) -> None:
-        for group in self.bench.shard.groups.values():
+        for group in self.bench.groups.values():
             assert (group.leader_id in group.members) if group.members else group.leader_id is None
             assert (group.state is GroupState.EMPTY) <= (not group.members)
             assert {*group.pending_sync} <= {*group.members}
@@ -208,8 +206,8 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_stalls(self) -> None:
         """Whatever a group waits for, there is a timer that ends the waiting."""
-        timers = self.bench.shard.state.timers
-        for group in self.bench.shard.groups.values():
+        timers = self.bench.shard.timer
+        for group in self.bench.groups.values():
             if group.state is GroupState.PREPARING_REBALANCE:
                 assert join_key(group.group_id) in timers
             if group.pending_sync:
@@ -221,7 +219,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def who_is_stable_has_what_the_leader_assigned(self) -> None:
-        group = self.bench.shard.groups.get(GROUP)
+        group = self.bench.groups.get(GROUP)
         if group is None or group.state is not GroupState.STABLE:
             return
         for member in group.members.values():
@@ -231,15 +229,20 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def offsets_are_those_that_were_committed(self) -> None:
         if not self.bench.held:
-            found = self.bench.shard.state.offsets.latest(GROUP)
+            found = self.bench.shard.offsets.latest(GROUP)
             assert {each.partition: value.offset for each, value in found.items()} == self.offsets
+
+    @invariant()
+    def what_is_in_records_changes_by_replay_alone(self) -> None:
+        """Whatever failed, and whether or not it is committed: the log, replayed from its start, says the same."""
+        assert replayed(self.bench.shard) == replayed(self.bench.loaded().shard)
 
     @invariant()
     def a_restart_finds_the_same(self) -> None:
         if self.bench.held:
             return
-        live, loaded = durable(self.bench.shard), durable(self.bench.loaded())
-        group = self.bench.shard.groups.get(GROUP)
+        live, loaded = durable(self.bench.shard), durable(self.bench.loaded().shard)
+        group = self.bench.groups.get(GROUP)
         if group is not None and group.state is GroupState.STABLE:
             assert live == loaded
 
@@ -250,7 +253,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.hear()
         self.hear(self.bench.advance(self.bench.now_ms + 7_200_000))
         assert not [token for token in self.bench.asked if token not in self.bench.answers]
-        group = self.bench.shard.groups.get(GROUP)
+        group = self.bench.groups.get(GROUP)
         assert group is None or group.state is GroupState.EMPTY
 
     # Hearing answers
@@ -277,7 +280,7 @@ class GroupMachine(RuleBasedStateMachine):
                         self.offsets[partition] = offset
 
     def hear_join(self, client: Client, response: JoinGroupResponse) -> None:
-        group = self.bench.shard.groups.get(GROUP)
+        group = self.bench.groups.get(GROUP)
         if group is not self.group:
             # Deleted when it was empty, and begun anew since: its generations are numbered from the beginning.
             self.group = group

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.coordinator.effects import Record
-from barnabas.coordinator.offsets import CommittedOffset
-from barnabas.coordinator.records import offset_record
+from barnabas.coordinator.offsets.records import offset_record
+from barnabas.coordinator.results import Record
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.wire.stored.consumer_offsets import (
     GroupKey,
@@ -17,6 +16,7 @@ from barnabas.wire.stored.consumer_offsets import (
     GroupValue,
     MemberMetadata,
     OffsetCommitKey,
+    OffsetCommitValue,
 )
 from tests.coordinator.driver import Bench, batch_of
 
@@ -71,12 +71,14 @@ _records = st.builds(Record, _keys, _values) | st.builds(
 @given(st.lists(_records, max_size=8))
 def test_no_record_stops_loading_or_the_groups_after_it(records: list[Record]) -> None:
     bench = Bench(max_size=2)
-    commit = offset_record("served", GOOD, CommittedOffset(7, -1, "", bench.now.wall_ms))
+    commit = offset_record(
+        "served", GOOD, OffsetCommitValue(offset=7, leader_epoch=-1, metadata="", commit_timestamp=bench.now.wall_ms)
+    )
     bench.log += batch_of([*records, commit], 0)
     bench.next_offset = len(records) + 1
     bench.reload()
-    assert bench.shard.state.offsets.committed("served")[GOOD].offset == 7
-    for number, group in enumerate(list(bench.shard.groups)):
+    assert bench.shard.offsets.committed("served")[GOOD].offset == 7
+    for number, group in enumerate(list(bench.groups)):
         bench.asked[number] = None
         join = JoinGroupRequest(
             group_id=group,
@@ -87,10 +89,10 @@ def test_no_record_stops_loading_or_the_groups_after_it(records: list[Record]) -
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
-        bench.shard.join(join, 3, bench.client(), number, bench.now)
+        bench.join(join, 3, bench.client(), number)
     # Sessions end, members are thrown out, offsets expire: none of that may fail for what the records said.
     bench.advance(TEN_MINUTES_MS)
-    assert bench.shard.state.offsets.committed("served")[GOOD].offset == 7
+    assert bench.shard.offsets.committed("served")[GOOD].offset == 7
 
 
 @given(st.binary(max_size=64), st.none() | st.binary(max_size=64))
@@ -98,5 +100,5 @@ def test_types_that_are_known_are_read_or_counted(key: bytes, value: bytes | Non
     bench = Bench()
     bench.log += batch_of([Record(kind.to_bytes(2, "big") + key, value) for kind in GroupKey.family()], 0)
     bench.reload()
-    assert len(bench.shard.state.skipped) >= len(GroupKey.family()) - len({0, 1, 2})
+    assert len(bench.runtime.skipped) >= len(GroupKey.family()) - len({0, 1, 2})
     assert set(GroupValue.family()) == set(GroupKey.family())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.coordinator.pending import MAX_NAME_CHARS, MAX_PENDING, MAX_PENDING_MS
-from barnabas.coordinator.states import GroupState
+from barnabas.coordinator.classic.pending import MAX_NAME_CHARS, MAX_PENDING, MAX_PENDING_MS
+from barnabas.coordinator.classic.states import GroupState
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tests.coordinator.driver import Bench
 
@@ -24,7 +24,7 @@ def join(
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    bench.shard.join(request, version, bench.client(client), token, bench.now)
+    bench.join(request, version, bench.client(client), token)
     bench.settle()
     answer = bench.answers.get(token)
     assert answer is None or isinstance(answer, JoinGroupResponse)
@@ -41,24 +41,24 @@ def given_id(bench: Bench, token: str, group_id: str = "g", client: str = "app")
 def test_thousands_with_long_names_keep_little_and_the_oldest_make_way() -> None:
     bench = Bench()
     ids = [given_id(bench, f"first {number}", client="x" * 32_000) for number in range(2 * MAX_PENDING)]
-    pending = bench.shard.groups["g"].pending_join
-    assert list(pending) == ids[-MAX_PENDING:] == [member_id for _, member_id in bench.shard.state.pending]
+    pending = bench.groups["g"].pending_join
+    assert list(pending) == ids[-MAX_PENDING:] == [member_id for _, member_id in bench.shard.groups.pending]
     assert sum(map(len, pending)) <= MAX_PENDING * (MAX_NAME_CHARS + 40)
-    assert len(bench.shard.state.timers) <= MAX_PENDING + 2, "no timer is left of those that are gone"
+    assert len(bench.shard.timer) <= MAX_PENDING + 2, "no timer is left of those that are gone"
     forgotten = join(bench, "second 0", member_id=ids[0])
     assert forgotten is not None
     assert forgotten.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert join(bench, "second -1", member_id=ids[-1]) is None, "it waits at the barrier"
-    assert list(bench.shard.groups["g"].members) == [ids[-1]]
+    assert list(bench.groups["g"].members) == [ids[-1]]
 
 
 def test_an_id_is_kept_for_a_minute_at_most() -> None:
     bench = Bench()
     given_id(bench, "first")
     bench.advance(MAX_PENDING_MS - 1)
-    assert len(bench.shard.groups["g"].pending_join) == 1
+    assert len(bench.groups["g"].pending_join) == 1
     bench.advance(MAX_PENDING_MS)
-    assert len(bench.shard.groups["g"].pending_join) == 0
+    assert len(bench.groups["g"].pending_join) == 0
 
 
 def test_who_came_back_or_whose_group_is_gone_takes_no_place() -> None:
@@ -67,20 +67,21 @@ def test_who_came_back_or_whose_group_is_gone_takes_no_place() -> None:
     for number in range(MAX_PENDING):
         member_id = given_id(bench, f"first {number}", "busy")
         join(bench, f"second {number}", "busy", member_id=member_id)
-    assert kept in bench.shard.groups["quiet"].pending_join
-    del bench.shard.groups["busy"]
+    assert kept in bench.groups["quiet"].pending_join
+    bench.shard.groups.stored.delete("busy")
+    bench.shard.groups.drop("busy")
     for number in range(MAX_PENDING - 1):
         given_id(bench, f"third {number}", "next")
-    assert kept in bench.shard.groups["quiet"].pending_join
+    assert kept in bench.groups["quiet"].pending_join
     given_id(bench, "one more", "next")
-    assert kept not in bench.shard.groups["quiet"].pending_join
+    assert kept not in bench.groups["quiet"].pending_join
 
 
 def test_a_barrier_that_waited_for_somebody_forgotten_opens() -> None:
     bench = Bench(initial_rebalance_delay_ms=0)
     join(bench, "member", member_id=given_id(bench, "first"))
     bench.advance(1)
-    group = bench.shard.groups["g"]
+    group = bench.groups["g"]
     states = [group.state]
     given_id(bench, "never comes back")
     join(bench, "second member", member_id=given_id(bench, "second"))

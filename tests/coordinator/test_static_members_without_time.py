@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.states import GroupState
-from barnabas.coordinator.timers import Timers
+from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.timer import CoordinatorTimer
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.wire.messages.leave_group import MemberIdentity
 from barnabas.wire.messages.sync_group import SyncGroupRequest
@@ -25,11 +25,11 @@ def join(bench: Bench, token: str, rebalance_timeout_ms: int, instance: str | No
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    bench.shard.join(request, 3, bench.client(), token, bench.now)
+    bench.join(request, 3, bench.client(), token)
 
 
 def state_of(bench: Bench) -> GroupState:
-    return bench.shard.groups["g"].state
+    return bench.groups["g"].state
 
 
 def test_the_barrier_is_not_tried_again_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,24 +41,24 @@ def test_the_barrier_is_not_tried_again_at_the_same_moment(monkeypatch: pytest.M
     for token, each in joined.items():
         bench.asked[f"{token} syncs"] = None
         request = SyncGroupRequest(group_id="g", generation_id=1, member_id=each.member_id, assignments=[])
-        bench.shard.sync(request, f"{token} syncs", bench.now)
+        bench.sync(request, f"{token} syncs")
         bench.settle()
     assert state_of(bench) is GroupState.STABLE
 
     tries = 0
-    schedule = Timers.schedule
+    schedule = CoordinatorTimer.schedule
 
-    def counting(self: Timers, *timer: Any) -> None:
+    def counting(self: CoordinatorTimer, *timer: Any) -> None:
         nonlocal tries
         tries += 1
         assert tries < 100, "the barrier is tried again and again"
         schedule(self, *timer)
 
-    monkeypatch.setattr(Timers, "schedule", counting)
+    monkeypatch.setattr(CoordinatorTimer, "schedule", counting)
     bench.asked["left"] = None
     leaving = MemberIdentity(member_id=joined["other"].member_id, group_instance_id=None)
-    bench.shard.leave("g", [leaving], "left", bench.now)
+    bench.leave("g", [leaving], "left")
     bench.advance(8_000)
     assert state_of(bench) is GroupState.PREPARING_REBALANCE
     bench.advance(30_000)
-    assert not bench.shard.groups["g"].members
+    assert not bench.groups["g"].members

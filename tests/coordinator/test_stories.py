@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordinator.states import GroupState
-from tests.coordinator.driver import durable
+from barnabas.coordinator.classic.states import GroupState
+from tests.coordinator.driver import durable, replayed
 from tests.coordinator.transcripts import Player, play
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
@@ -30,11 +30,12 @@ class _ReloadingPlayer(Player):
 
     def after_step(self) -> None:
         bench = self.bench
+        assert replayed(bench.shard) == replayed(bench.loaded().shard)
         if bench.held:
             return  # The log is ahead of what is committed.
-        live, loaded = durable(bench.shard), durable(bench.loaded())
+        live, loaded = durable(bench.shard), durable(bench.loaded().shard)
         assert list(live) == list(loaded)
-        for group_id, group in bench.shard.groups.items():
+        for group_id, group in bench.groups.items():
             # A rebalance that is under way is not in the log: the generation before it is.
             if group.state in (GroupState.STABLE, GroupState.EMPTY):
                 assert loaded[group_id] == live[group_id]

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.base.steps import at_once
+from barnabas.coordinator.describe import describe_group, list_groups
+from barnabas.coordinator.offsets.fetches import fetch
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity
@@ -88,12 +90,12 @@ class Player:
             case ["reload"]:
                 bench.reload()
             case ["forget", topic]:
-                bench.shard.forget_topic(topic, bench.now)
+                bench.forget_topic(topic)
             case ["show", group_id]:
                 yield "= " + self._shown(group_id)
             case ["list", *pairs]:
                 wanted = options(pairs)
-                listing = bench.shard.list_groups(listed(wanted.get("states")), listed(wanted.get("types")))
+                listing = list_groups(bench.shard.groups, listed(wanted.get("states")), listed(wanted.get("types")))
                 groups = [each for each in listing if each is not None]
                 yield "= " + " ".join(
                     f"{each.group_id}:{each.group_state}:{each.protocol_type}:{each.group_type}" for each in groups
@@ -124,7 +126,7 @@ class Player:
             ],
         )
         version = int(given.get("version", 9))
-        self.bench.shard.join(request, version, self.bench.client(given.get("client", "app")), token, self.bench.now)
+        self.bench.join(request, version, self.bench.client(given.get("client", "app")), token)
 
     def _sync(self, token: str, words: list[str]) -> None:
         given = options(words[1:])
@@ -140,7 +142,7 @@ class Player:
                 for member_id, _, assignment in (each.partition(":") for each in listed(given.get("assign")))
             ],
         )
-        self.bench.shard.sync(request, token, self.bench.now)
+        self.bench.sync(request, token)
 
     def _heartbeat(self, token: str, words: list[str]) -> str:
         given = options(words[1:])
@@ -150,14 +152,14 @@ class Player:
             member_id=given.get("member", ""),
             group_instance_id=given.get("instance"),
         )
-        return self.bench.shard.heartbeat(request, self.bench.now_ms).name
+        return self.bench.heartbeat(request).name
 
     def _leave(self, token: str, words: list[str]) -> None:
         leaving = [
             MemberIdentity(member_id=member_id, group_instance_id=instance_id or None)
             for member_id, _, instance_id in (each.partition("/") for each in words[1:])
         ]
-        self.bench.shard.leave(group_id_of(words), leaving, token, self.bench.now)
+        self.bench.leave(group_id_of(words), leaving, token)
 
     def _commit(self, token: str, words: list[str]) -> None:
         given = options(words[1:])
@@ -182,7 +184,7 @@ class Player:
                 for topic, partition, offset in (each.split(":") for each in listed(given["offsets"]))
             ],
         )
-        self.bench.shard.commit_offsets(request, int(given.get("version", 9)), token, self.bench.now)
+        self.bench.commit_offsets(request, int(given.get("version", 9)), token)
 
     def _fetch(self, token: str, words: list[str]) -> OffsetFetchResponseGroup | None:
         given = options(words[1:])
@@ -193,9 +195,9 @@ class Player:
                 for topic, partition in (each.split(":") for each in listed(given["topics"]))
             ]
         if "stable" in given:
-            at_once(self.bench.shard.fetch_stable_offsets(group_id_of(words), topics, token))
+            self.bench.fetch_stable_offsets(group_id_of(words), topics, token)
             return None
-        return at_once(self.bench.shard.fetch_offsets(group_id_of(words), topics))
+        return at_once(fetch(self.bench.shard.offsets, group_id_of(words), topics))
 
     def _forget(self, token: str, words: list[str]) -> None:
         request = OffsetDeleteRequest(
@@ -207,13 +209,15 @@ class Player:
                 for topic, partition in (each.split(":") for each in words[1:])
             ],
         )
-        self.bench.shard.delete_offsets(request, token, self.bench.now)
+        self.bench.delete_offsets(request, token)
 
     def _delete(self, token: str, words: list[str]) -> None:
-        self.bench.shard.delete_group(group_id_of(words), token, self.bench.now)
+        self.bench.delete_group(group_id_of(words), token)
 
     def _describe(self, token: str, words: list[str]) -> str:
-        described = at_once(self.bench.shard.describe_group(group_id_of(words), tells_missing="old" not in words))
+        described = at_once(
+            describe_group(self.bench.shard.groups, group_id_of(words), tells_missing="old" not in words)
+        )
         members = ",".join(
             f"{each.member_id}@{each.client_id}{each.client_host}:{len(each.member_metadata)}b:"
             f"{each.member_assignment.decode()}"
@@ -225,10 +229,10 @@ class Player:
         ).strip()
 
     def _shown(self, group_id: str) -> str:
-        group = self.bench.shard.groups.get(group_id)
+        group = self.bench.groups.get(group_id)
         offsets = " ".join(
             f"{partition}={value.offset}"
-            for partition, value in sorted(self.bench.shard.state.offsets.committed(group_id).items())
+            for partition, value in sorted(self.bench.shard.offsets.committed(group_id).items())
         )
         if group is None:
             return f"{group_id} is not there {offsets}".strip()

@@ -41,6 +41,15 @@ UNDETECTABLE: Final = [
         lambda verdict: verdict.mutation.path.endswith(".timeindex") and verdict.why.startswith("('time'"),
     ),
     Undetectable(
+        "a timestamp changed in a batch, for lookups by time",
+        "they go by headers and check no CRC, as Kafka's do; whoever reads the batch is told",
+        lambda verdict: (
+            verdict.mutation.kind == "flip"
+            and verdict.mutation.path.endswith(".log")
+            and verdict.why.startswith("('time'")
+        ),
+    ),
+    Undetectable(
         "a producer snapshot in the place of another",
         "it does not say of which partition or offset it is; a batch that is sent again may be written again",
         lambda verdict: (

@@ -16,7 +16,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.broker.handlers import all_handlers
+from barnabas.broker.handlers import broker_handlers
 from barnabas.records import BatchBuilder
 from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.world import SimulatedNode, World
@@ -36,7 +36,7 @@ PATIENCE_S: Final = 20
 START_MS: Final = 1_700_000_000_000
 
 SERVED: Final = [
-    pytest.param(each, id=each.key.camel_name) for each in (api(handler.API_KEY) for handler in all_handlers())
+    pytest.param(each, id=each.key.camel_name) for each in (api(handler.API_KEY) for handler in broker_handlers())
 ]
 
 

@@ -204,9 +204,12 @@ def test_a_broker_can_be_forgotten() -> None:
 
 def test_producer_ids_come_in_blocks_that_do_not_overlap() -> None:
     cluster = Cluster(brokers=1)
-    blocks = [cluster.do(cluster.controller.allocate_producer_ids(1, 5)) for _ in range(3)]
+    epoch = cluster.image.brokers[1].epoch
+    blocks = [cluster.do(cluster.controller.allocate_producer_ids(1, epoch)) for _ in range(3)]
     assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
     assert cluster.image.next_producer_id == 3000
+    with pytest.raises(BrokerError, match="speaks of epoch"):
+        cluster.controller.allocate_producer_ids(1, epoch - 1)
 
 
 def test_what_was_not_committed_is_forgotten_with_the_leadership() -> None:

@@ -117,7 +117,9 @@ class MetadataMachine(RuleBasedStateMachine):
 
     @rule()
     def allocate(self) -> None:
-        first, count = self.cluster.do(self.cluster.controller.allocate_producer_ids())
+        first, count = self.cluster.do(
+            self.cluster.controller.allocate_producer_ids(1, self.cluster.image.brokers[1].epoch)
+        )
         assert first == self.producer_ids
         self.producer_ids += count
 

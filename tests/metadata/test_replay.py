@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import InvariantError
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.persistent_map import PersistentMap
 from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT, encode_record, record_version
 from barnabas.metadata.image import (
     MIGRATING_DIRECTORY,
@@ -19,13 +20,16 @@ from barnabas.metadata.image import (
     BrokerImage,
     ClusterImage,
     ConfigResource,
+    ConfigurationsImage,
+    FeaturesImage,
     PartitionImage,
     TopicImage,
 )
-from barnabas.metadata.replay import ImageBuilder, kept_key
+from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.snapshot import image_records
 from barnabas.wire.stored import cluster_metadata as log
 from tests.metadata.clusters import Cluster, new_topic, uuid
+from tests.metadata.images import topics_image
 
 
 def apply(image: ClusterImage, *records: log.MetadataRecord) -> ClusterImage:
@@ -215,9 +219,19 @@ def _token() -> log.MetadataRecord:
     )
 
 
-def _quota(*, remove: bool = False, user: str | None = None) -> log.MetadataRecord:
+def _quota(*, remove: bool = False, user: str | None = None, key: str = "producer_byte_rate") -> log.MetadataRecord:
     entity = [log.EntityData(entity_type="user", entity_name=user)]
-    return log.ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=1.5, remove=remove)
+    return log.ClientQuotaRecord(entity=entity, key=key, value=1.5, remove=remove)
+
+
+def _controller() -> log.MetadataRecord:
+    return log.RegisterControllerRecord(
+        controller_id=3000,
+        incarnation_id=uuid(600),
+        zk_migration_ready=False,
+        end_points=[log.ControllerEndpoint(name="CONTROLLER", host="localhost", port=9093, security_protocol=0)],
+        features=[log.ControllerFeature(name="kraft.version", min_supported_version=0, max_supported_version=1)],
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,10 +247,18 @@ def test_what_nothing_acts_on_yet_is_kept_and_written_again(
     made: Callable[[], log.MetadataRecord], removed: Callable[[], log.MetadataRecord]
 ) -> None:
     image = apply(ClusterImage(), made(), _quota(user="b"))
-    assert image.kept[kept_key(made())] == made()
+    assert list(image_records(image)).count(made()) == 1
+    changed = apply(image, made(), made())
+    assert list(image_records(changed)).count(made()) == 1
+    gone = apply(changed, removed(), removed())
+    assert list(image_records(gone)) == [_quota(user="b")]
     assert made() in list(image_records(image))
-    gone = apply(image, removed())
-    assert list(gone.kept.values()) == [_quota(user="b")]
+
+
+def test_an_image_does_not_show_the_keys_of_users() -> None:
+    image = apply(ClusterImage(), _scram())
+    assert "iterations=4096" in repr(image.scram)
+    assert not any(secret in repr(image) for secret in ("salt", "key", "b'k'", "b'v'"))
 
 
 def test_records_are_written_in_the_versions_of_the_metadata_version() -> None:
@@ -299,27 +321,30 @@ def _brokers(draw: st.DrawFn) -> BrokerImage:
 def images(draw: st.DrawFn) -> ClusterImage:
     brokers = draw(st.lists(_brokers(), max_size=3, unique_by=lambda each: each.broker_id))
     ids = draw(st.dictionaries(_names, _uuids, max_size=4).filter(lambda ids: len(set(ids.values())) == len(ids)))
-    topics = {
-        name: TopicImage(name, topic_id, tuple(draw(st.lists(_partitions(), max_size=3))))
-        for name, topic_id in ids.items()
-    }
+    topics = [
+        TopicImage(name, topic_id, tuple(draw(st.lists(_partitions(), max_size=3)))) for name, topic_id in ids.items()
+    ]
     configs = st.dictionaries(
         st.builds(ConfigResource, st.sampled_from([2, 4, 16, 32]), st.text(max_size=3)),
         st.dictionaries(_names, st.text(max_size=5), min_size=1, max_size=3),
         max_size=3,
     )
-    kept = [each for each in (_acl(), _scram(), _token(), _quota(), _quota(user="x")) if draw(st.booleans())]
+    kept = [_acl(), _scram(), _token(), _controller(), _quota(), _quota(user="x"), _quota(user="x", key="request")]
+    others = apply(ClusterImage(), *(each for each in kept if draw(st.booleans())))
     features: dict[str, int] = draw(st.dictionaries(_names, st.integers(1, 30), max_size=2))
     return ClusterImage(
         offset=draw(st.integers(0, 1000)),
         epoch=draw(_ids),
-        features={**features, METADATA_VERSION: METADATA_VERSION_BUILT},
-        brokers={each.broker_id: each for each in brokers},
-        topics=topics,
-        topic_names={topic.topic_id: name for name, topic in topics.items()},
-        configs=draw(configs),
+        features=FeaturesImage({**features, METADATA_VERSION: METADATA_VERSION_BUILT}),
+        brokers=PersistentMap({each.broker_id: each for each in brokers}),
+        controllers=others.controllers,
+        topics=topics_image(topics),
+        configs=ConfigurationsImage(draw(configs)),
+        client_quotas=others.client_quotas,
         next_producer_id=draw(st.integers(0, 10_000)),
-        kept={kept_key(each): each for each in kept},
+        acls=others.acls,
+        scram=others.scram,
+        delegation_tokens=others.delegation_tokens,
     )
 
 

@@ -10,8 +10,10 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.base.persistent_map import PersistentMap
 from barnabas.metadata.assignments import default_directory
 from barnabas.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, ResourceType
+from barnabas.metadata.internal_topics import InternalTopicOptions, creatable_topic
 from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
 from barnabas.metadata.placement import Placer
 from barnabas.metadata.topic_names import is_internal
@@ -190,7 +192,7 @@ def test_a_directory_is_named_only_when_the_broker_has_no_choice(dirs: int, expe
     image = Cluster(brokers=1).image
     assert default_directory(image, 1) == registration(1).log_dirs[0]
     broker = replace(image.brokers[1], log_dirs=tuple(map(uuid, range(1000, 1000 + dirs))))
-    assert default_directory(replace(image, brokers={1: broker}), 1) == expected
+    assert default_directory(replace(image, brokers=PersistentMap({1: broker})), 1) == expected
     assert uuid(2) == LOST_DIRECTORY
 
 
@@ -325,9 +327,10 @@ def test_an_id_does_not_tell_strangers_that_the_topic_exists() -> None:
 
 
 def test_topics_come_about_on_first_use() -> None:
-    options = ControllerOptions(cluster_id=CLUSTER_ID, num_partitions=2, offsets_topic_replication_factor=1)
-    cluster = Cluster(1, options=options)
-    response = cluster.do(cluster.controller.create_missing_topics(["events", "__consumer_offsets"]))
+    cluster = Cluster(1, options=ControllerOptions(cluster_id=CLUSTER_ID, num_partitions=2))
+    options = InternalTopicOptions(offsets_topic_replication_factor=1)
+    wanted = [creatable_topic(name, options) for name in ("events", "__consumer_offsets")]
+    response = cluster.do(cluster.controller.create_topics(CreateTopicsRequest(topics=wanted)))
     assert [each.error_code for each in response.topics] == [0, 0]
     assert len(cluster.image.topics["events"].partitions) == 2
     assert len(cluster.image.topics["__consumer_offsets"].partitions) == 50

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import socket
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -101,6 +102,28 @@ def test_the_highest_common_version_is_used(run: Run) -> None:
         assert channel.version_of(MetadataRequest) == 9
         await channel.close()
         assert not channel.is_connected
+        await node.server.stop(100)
+
+    run(story)
+
+
+@pytest.mark.parametrize(("send_bytes", "receive_bytes"), [(-1, -1), (30_000, 50_000), (-1, 50_000)])
+def test_sockets_have_the_buffers_that_are_asked_for(run: Run, send_bytes: int, receive_bytes: int) -> None:
+    async def story() -> None:
+        node = Node()
+        await node.start()
+        limits = ChannelLimits(send_buffer_bytes=send_bytes, receive_buffer_bytes=receive_bytes)
+        channel = Channel("127.0.0.1", node.port, client_id="tester", randomness=Random(1), limits=limits)
+        await channel.connect()
+        wire = channel._wire
+        assert wire is not None
+        assert wire._transport is not None
+        found = wire._transport.get_extra_info("socket")
+        if found is not None:  # not in a simulation
+            for option, wanted in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
+                # The system counts its own needs in: Linux tells twice what was asked for.
+                assert (found.getsockopt(socket.SOL_SOCKET, option) in (wanted, 2 * wanted)) == (wanted > 0)
+        await channel.close()
         await node.server.stop(100)
 
     run(story)

@@ -542,6 +542,31 @@ def test_a_request_keeps_its_memory_until_it_is_done_with_also_when_its_connecti
     run(story)
 
 
+def test_a_frame_that_is_let_go_of_makes_room_while_its_answer_is_waited_for(run: Run) -> None:
+    async def story() -> None:
+        desk = Desk(is_patient=True)
+        server = await started(desk, queued_max_request_bytes=MIB)
+        peers = [await Peer.connect(server) for _ in range(3)]
+        for count, peer in enumerate(peers, 1):
+            peer.send(b"x" * (600 * KIB), b"the next one")
+            await desk.arrived(count)
+            assert server.reserved_bytes == 600 * KIB
+            desk.requests[-1][0].release_frame()
+            assert server.reserved_bytes == 0
+        assert len(desk.open) == 3, "all of them wait, and one takes the next request only after its answer"
+        desk.answer = lambda connection, frame: connection.respond([frame[-12:]])
+        for _ in range(3):
+            desk.answer_next()
+        await desk.arrived(6)
+        for _ in range(3):
+            desk.answer_next()
+        assert [await peer.answers(2) for peer in peers] == [[b"x" * 12, b"the next one"]] * 3
+        assert server.request_bytes == 0
+        await server.stop(100)
+
+    run(story)
+
+
 def test_a_request_that_was_never_taken_up_gives_its_memory_back() -> None:
     async def story() -> None:
         desk = Desk()

@@ -48,14 +48,14 @@ def batch(values: Iterable[bytes], *, timestamp_ms: int = NOW_MS, **header: Any)
 
 def append(to: Partition, *values: bytes, acks_all: bool = False, **how: Any) -> Appended:
     prepared = prepare_from_client(batch(values or (b"x",), **how), to.led_log().settings, NOW_MS)
-    return to.append(prepared, acks_all=acks_all, now_ms=NOW_MS)
+    return to.leading().append(prepared, acks_all=acks_all, now_ms=NOW_MS)
 
 
 def append_in_transaction(to: Partition, producer_id: int, *values: bytes) -> None:
     data = batch(values, producer_id=producer_id, producer_epoch=0, transactional=True)
-    to.append(prepare_from_coordinator(data, to.led_log().settings), acks_all=True, now_ms=NOW_MS)
+    to.leading().append(prepare_from_coordinator(data, to.led_log().settings), acks_all=True, now_ms=NOW_MS)
 
 
 def end_transaction(to: Partition, producer_id: int, *, committed: bool) -> None:
     data = build_marker(TransactionMarker(producer_id, 0, 0, committed), NOW_MS)
-    to.append(prepare_from_coordinator(data, to.led_log().settings), acks_all=True, now_ms=NOW_MS)
+    to.leading().append(prepare_from_coordinator(data, to.led_log().settings), acks_all=True, now_ms=NOW_MS)

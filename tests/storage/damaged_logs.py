@@ -39,7 +39,7 @@ def lead(log: PartitionLog, number: int) -> None:
         header = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number // 3}
     data = batch([value_of(number)], timestamp_ms=NOW_MS + number * STEP_MS, **header)
     log.append(prepare_from_client(data, log.settings, NOW_MS), leader_epoch=number // 7, now_ms=NOW_MS)
-    log.set_high_watermark(log.next_offset)
+    log.set_high_watermark(log.log_end_offset)
 
 
 def filled(*, is_clean: bool, **settings: Any) -> Disk:
@@ -156,18 +156,18 @@ def _outcome(logs: LogManager, warnings: list[str]) -> Outcome:
         found = read_every_offset(log)
         times = [log.offset_for_timestamp(NOW_MS + number * STEP_MS) for number in range(COUNT)]
     except BarnabasError:
-        return Outcome("failed", log.next_offset, warnings)
+        return Outcome("failed", log.log_end_offset, warnings)
     is_right = found == [(number, value_of(number)) for number in range(COUNT)]
     is_right &= [time and time.offset for time in times] == list(range(COUNT))
-    return Outcome("right" if is_right and log.next_offset == COUNT else "less", log.next_offset, warnings)
+    return Outcome("right" if is_right and log.log_end_offset == COUNT else "less", log.log_end_offset, warnings)
 
 
 def read_every_offset(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     """The records from each offset on, one lookup each, and CRCs checked, as a consumer does."""
     found: list[tuple[int, bytes | None]] = []
     offset = log.log_start_offset
-    while offset < log.next_offset:
-        read = log.read(offset, 1, end_offset=log.next_offset)
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1, end_offset=log.log_end_offset)
         if read.range is None:
             break
         each = next(iter(iter_batches(read.range.read())))

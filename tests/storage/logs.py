@@ -64,7 +64,7 @@ def read_all(log: PartitionLog, max_bytes: int = 700) -> list[bytes]:
     found: list[bytes] = []
     offset = log.log_start_offset
     while True:
-        read = log.read(offset, max_bytes, end_offset=log.next_offset)
+        read = log.read(offset, max_bytes, end_offset=log.log_end_offset)
         if read.range is None:
             return found
         batches = list(iter_batches(read.range.read()))
@@ -100,7 +100,7 @@ def check_consistency(log: PartitionLog, *, deleted_below: int = 0) -> None:
             located = segment.locate(entry.last_offset)
             assert located is not None
             assert located.last_offset == entry.last_offset
-    assert next_offset <= log.next_offset
+    assert next_offset <= log.log_end_offset
     noted = [entry for segment in log.segments for entry in segment.aborted.entries]
     first_offset = max(deleted_below, log.segments[0].base_offset)
     if first_offset == 0:
@@ -128,20 +128,20 @@ def lead(log: PartitionLog, data: bytes | bytearray, *, epoch: int = 0, now_ms: 
     """Append what a client sent, and let it count as replicated."""
     prepared = prepare_from_client(data, log.settings, now_ms)
     appended = log.append(prepared, leader_epoch=epoch, now_ms=now_ms)
-    log.set_high_watermark(log.next_offset)
+    log.set_high_watermark(log.log_end_offset)
     return appended
 
 
 def follow(log: PartitionLog, *batches: bytearray) -> None:
     """Append what was fetched from the leader."""
     log.append_as_follower(prepare_from_leader(b"".join(batches)), now_ms=NOW_MS)
-    log.set_high_watermark(log.next_offset)
+    log.set_high_watermark(log.log_end_offset)
 
 
 def end_transaction(log: PartitionLog, producer_id: int, *, committed: bool, epoch: int = 0) -> None:
     prepared = prepare_from_coordinator(marker(producer_id, epoch, committed=committed), log.settings)
     log.append(prepared, leader_epoch=0, now_ms=NOW_MS)
-    log.set_high_watermark(log.next_offset)
+    log.set_high_watermark(log.log_end_offset)
 
 
 def segment_starts(log: PartitionLog) -> list[int]:

@@ -32,4 +32,4 @@ def started(files: FileSystem, *directories: str, **how: Any) -> LogManager:
 def append(log: PartitionLog, *values: bytes) -> None:
     for value in values:
         log.append(prepare_from_client(batch([value]), log.settings, NOW_MS), leader_epoch=0, now_ms=NOW_MS)
-    log.set_high_watermark(log.next_offset)
+    log.set_high_watermark(log.log_end_offset)

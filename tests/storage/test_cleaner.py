@@ -38,7 +38,7 @@ def fill(log: PartitionLog, count: int, seed: int = 1, settings: TopicSettings =
         prepared = prepare_from_client(batch([value], key=key), settings, NOW_MS)
         appended = log.append(prepared, leader_epoch=0, now_ms=NOW_MS)
         written[appended.first_offset] = key, value
-    log.set_high_watermark(log.next_offset)
+    log.set_high_watermark(log.log_end_offset)
     return written
 
 
@@ -87,11 +87,11 @@ def test_a_cleaned_log_survives_restarts() -> None:
     log = open_log(disk, SETTINGS)
     fill(log, 120)
     clean(log)
-    left, end = records(log), log.next_offset
+    left, end = records(log), log.log_end_offset
     log.close()
     for was_clean in (True, False):
         log = open_log(disk, SETTINGS, was_clean=was_clean, recovery_point=end)
-        assert (records(log), log.next_offset) == (left, end)
+        assert (records(log), log.log_end_offset) == (left, end)
         log.abandon()
 
 
@@ -160,7 +160,7 @@ def test_a_corrupt_log_is_not_compacted_but_stays_readable() -> None:
     assert not asyncio.run(cleaner.clean_dirtiest(directory))
     assert not [name for name in disk.names("/data/clicks-3") if "cleaned" in name]
     later = log.segments[1].base_offset
-    assert log.read(later, 100, end_offset=log.next_offset).range is not None
+    assert log.read(later, 100, end_offset=log.log_end_offset).range is not None
 
 
 @pytest.mark.parametrize("power", [True, False], ids=["power loss", "killed process"])
@@ -190,7 +190,7 @@ def test_every_crash_point_of_a_compaction(seed: int, power: bool) -> None:
         note = f"crash in operation {operation}"
         assert left.items() <= written.items(), note
         assert newest(left) == newest(written), note
-        assert log.next_offset == 60, note
+        assert log.log_end_offset == 60, note
         names = disk.names("/data/clicks-3")
         assert not [name for name in names if name.endswith((".swap", ".cleaned", ".deleted"))], note
         bases = [segment.base_offset for segment in log.segments]

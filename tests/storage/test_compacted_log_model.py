@@ -30,10 +30,10 @@ class CompactedLog(RuleBasedStateMachine):
     @rule(keys=st.lists(st.integers(0, 4), min_size=1, max_size=6), is_tombstone=st.booleans())
     def append(self, keys: list[int], is_tombstone: bool) -> None:
         for number in keys:
-            key, value = b"k%d" % number, None if is_tombstone else b"value at %d" % self.log.next_offset * 4
+            key, value = b"k%d" % number, None if is_tombstone else b"value at %d" % self.log.log_end_offset * 4
             prepared = prepare_from_client(batch([value], key=key), SETTINGS, NOW_MS)
             self.model[self.log.append(prepared, leader_epoch=0, now_ms=NOW_MS).first_offset] = key, value
-        self.log.set_high_watermark(self.log.next_offset)
+        self.log.set_high_watermark(self.log.log_end_offset)
 
     @rule()
     def roll(self) -> None:
@@ -44,21 +44,21 @@ class CompactedLog(RuleBasedStateMachine):
     def compact(self, limit_bytes: int) -> None:
         job = CleaningJob(self.log, plan_for(self.log, self.clean_until, NOW_MS), limit_bytes, NOW_MS)
         cleaned = job.run()
-        end_offset = self.log.next_offset
+        end_offset = self.log.log_end_offset
         assert job.apply_to(self.log, cleaned, NOW_MS)
         self.log.remove_deleted(NOW_MS)
         self.clean_until = cleaned.end_offset
         left = records(self.log)
         assert left.items() <= self.model.items()
         assert newest(left) == newest(self.model)
-        assert self.log.next_offset == end_offset
+        assert self.log.log_end_offset == end_offset
         self.model = left
 
     @rule(back=st.integers(0, 12))
     def truncate(self, back: int) -> None:
-        self.log.truncate_to(max(self.log.log_start_offset, self.log.next_offset - back), NOW_MS)
-        self.model = {offset: each for offset, each in self.model.items() if offset < self.log.next_offset}
-        self.clean_until = min(self.clean_until, self.log.next_offset)
+        self.log.truncate_to(max(self.log.log_start_offset, self.log.log_end_offset - back), NOW_MS)
+        self.model = {offset: each for offset, each in self.model.items() if offset < self.log.log_end_offset}
+        self.clean_until = min(self.clean_until, self.log.log_end_offset)
 
     @rule(ahead=st.integers(0, 8))
     def delete_records(self, ahead: int) -> None:
@@ -75,7 +75,7 @@ class CompactedLog(RuleBasedStateMachine):
         else:
             self.disk.crash(power=False)
         self.log = open_log(self.disk, SETTINGS, was_clean=is_clean, log_start_offset=start)
-        self.log.set_high_watermark(self.log.next_offset)
+        self.log.set_high_watermark(self.log.log_end_offset)
 
     @invariant()
     def holds_what_the_model_holds(self) -> None:

@@ -81,14 +81,14 @@ class Workload:
         self._answered(log)
 
     def _answered(self, log: PartitionLog) -> None:
-        log.set_high_watermark(log.next_offset)
-        self.answered_offset = log.next_offset
+        log.set_high_watermark(log.log_end_offset)
+        self.answered_offset = log.log_end_offset
 
     def _expect(self, log: PartitionLog, data: memoryview) -> None:
         stamped = bytearray(data)
-        stamped[:8] = log.next_offset.to_bytes(8, "big")
+        stamped[:8] = log.log_end_offset.to_bytes(8, "big")
         stamped[12:16] = self.epoch.to_bytes(4, "big")
-        self.history[log.next_offset] = bytes(stamped)
+        self.history[log.log_end_offset] = bytes(stamped)
 
     def transaction_step(self, log: PartitionLog) -> None:
         producer = self.random.choice([7, 8, 9])
@@ -110,7 +110,7 @@ class Workload:
 
     def flush(self, log: PartitionLog) -> None:
         log.flush()
-        self.safe_offset = log.next_offset
+        self.safe_offset = log.log_end_offset
 
     def flush_slowly(self, log: PartitionLog) -> None:
         """Begin a flush, or let one that was begun run; or drop it, as a task that is cancelled does."""
@@ -159,9 +159,9 @@ class Workload:
         start = log.log_start_offset
         log.close()
         self.waiting = None
-        self.safe_offset = log.next_offset
+        self.safe_offset = log.log_end_offset
         self.log = open_log(self.disk, self.settings, log_start_offset=start)
-        self.log.set_high_watermark(self.log.next_offset)
+        self.log.set_high_watermark(self.log.log_end_offset)
 
     def recover_and_check(self) -> PartitionLog:
         log = open_log(
@@ -174,7 +174,7 @@ class Workload:
         found = {int.from_bytes(data[:8], "big"): data for data in read_all(log)}
         for offset, data in found.items():
             assert data == self.history[offset], f"offset {offset} holds something else"
-        end_offset = max((_end(data) for data in found.values()), default=log.next_offset)
+        end_offset = max((_end(data) for data in found.values()), default=log.log_end_offset)
         assert end_offset >= self.safe_offset, "something that was flushed is gone"
         expected = [offset for offset in sorted(self.history) if log.log_start_offset <= offset < end_offset]
         assert sorted(found) == expected, "there is a hole"

@@ -210,14 +210,14 @@ def test_what_no_topic_has_any_more_is_forgotten_and_can_be_created_again() -> N
     files = disk_of(without_directory(filled(is_clean=True)))
     logs = started(files)
     logs.settle_missing(lambda partition: False)
-    assert logs.create(CLICKS, TOPIC_ID).next_offset == 0
+    assert logs.create(CLICKS, TOPIC_ID).log_end_offset == 0
     assert CLICKS not in read_offsets(files, f"/one/{HIGH_WATERMARK_FILE}")
 
 
 def test_a_directory_that_waits_for_its_removal_explains_that_it_is_missing() -> None:
     disk = without_directory(filled(is_clean=False))
     disk[f"/one/clicks-0.{'0' * 32}-delete/{0:020d}.log"] = b""
-    assert started(disk_of(disk)).create(CLICKS, TOPIC_ID).next_offset == 0
+    assert started(disk_of(disk)).create(CLICKS, TOPIC_ID).log_end_offset == 0
 
 
 def test_a_topic_that_is_created_is_not_held_to_checkpoints_of_its_name() -> None:
@@ -229,7 +229,7 @@ def test_a_topic_that_is_created_is_not_held_to_checkpoints_of_its_name() -> Non
     append(logs.create(CLICKS, TOPIC_ID), b"first")
     # Killed before the next checkpoint.
     assert read_offsets(files, f"/one/{RECOVERY_POINT_FILE}") == {}
-    assert started(disk_of(contents(files))).create(CLICKS, TOPIC_ID).next_offset == 1
+    assert started(disk_of(contents(files))).create(CLICKS, TOPIC_ID).log_end_offset == 1
 
 
 def test_checkpoints_forget_a_partition_before_its_directory_is_moved() -> None:
@@ -252,7 +252,7 @@ def test_checkpoints_forget_a_partition_before_its_directory_is_moved() -> None:
 def test_another_topic_of_the_name_is_set_aside_and_made_anew() -> None:
     logs = started(disk_of(filled(is_clean=True)))
     logs.set_aside(CLICKS)
-    assert logs.create(CLICKS, Uuid(bytes(range(1, 17)))).next_offset == 0
+    assert logs.create(CLICKS, Uuid(bytes(range(1, 17)))).log_end_offset == 0
 
 
 # Not damage
@@ -279,13 +279,37 @@ def test_a_deletion_that_was_interrupted_is_no_damage(renamed: int) -> None:
     for kind in KINDS[:renamed]:
         disk[segment_path(0, f"{kind}.deleted")] = disk.pop(segment_path(0, kind))
     log = started(disk_of(disk)).create(CLICKS, TOPIC_ID)
-    assert (log.log_start_offset, log.next_offset) == (5, 15)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 15)
+
+
+@pytest.mark.parametrize("base_offset", [0, 5])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_an_earlier_cleaning_deleted_does_not_explain_that_a_file_is_missing(
+    is_clean: bool, base_offset: int
+) -> None:
+    disk = filled(is_clean=is_clean, cleanup_policy=("compact",))
+    for kind in KINDS[:3]:
+        disk[segment_path(base_offset, f"{kind}.deleted")] = disk[segment_path(base_offset, kind)]
+    assert start(disk_of(disk), cleanup_policy=("compact",)).kind == "right"
+    del disk[segment_path(base_offset, ".log")]
+    assert f"{base_offset}.log" in refusal(started(disk_of(disk), cleanup_policy=("compact",)))
+
+
+def test_a_segment_that_is_deleted_after_one_of_its_name_leaves_no_index_under_two_names() -> None:
+    files = disk_of(filled(is_clean=True))
+    log = started(files).create(CLICKS, TOPIC_ID)
+    stale = [segment_path(0, f"{kind}.deleted") for kind in KINDS[:3]]
+    for path in stale:
+        files.open(path, create=True).close()
+    names_then: list[set[str]] = []
+    log.segments[0].rename_suffix(".deleted", after_data=lambda: names_then.append(set(files.names(log.directory))))
+    assert not {path.rpartition("/")[2] for path in stale[1:]} & names_then[0]
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_log_that_never_had_a_recovery_point_is_taken_as_it_is(is_clean: bool) -> None:
     disk = {path: data for path, data in filled(is_clean=is_clean).items() if not path.endswith("-checkpoint")}
-    assert started(disk_of(disk)).create(CLICKS, TOPIC_ID).next_offset == 15
+    assert started(disk_of(disk)).create(CLICKS, TOPIC_ID).log_end_offset == 15
 
 
 def test_a_swap_that_is_cut_short_is_damage_and_keeps_what_it_was_made_from() -> None:
@@ -316,7 +340,7 @@ def test_no_whole_segment_is_read_after_a_clean_stop(monkeypatch: pytest.MonkeyP
         return data
 
     monkeypatch.setattr(file, "read_at", counted)
-    assert started(files).create(CLICKS, TOPIC_ID).next_offset == 15
+    assert started(files).create(CLICKS, TOPIC_ID).log_end_offset == 15
     assert 0 < read[segment_path(5)] < files.size(segment_path(5)) / 2
 
 
@@ -330,14 +354,14 @@ def test_what_is_cut_is_told_with_offsets_and_bytes(caplog: pytest.LogCaptureFix
     data = bytearray(disk[path])
     data[3 * size + 100] ^= 1
     disk[path] = bytes(data)
-    assert started(disk_of(disk)).create(CLICKS, TOPIC_ID).next_offset == 13
+    assert started(disk_of(disk)).create(CLICKS, TOPIC_ID).log_end_offset == 13
     assert f"{path}: cut at byte {3 * size}: offsets 13 to at least 14, {2 * size} bytes, are lost" in caplog.text
 
 
 def test_an_end_that_was_there_and_is_gone_is_told(caplog: pytest.LogCaptureFixture) -> None:
     disk = filled(is_clean=False)
     disk[segment_path(10)] = disk[segment_path(10)][: len(disk[segment_path(10)]) * 2 // 5]
-    assert started(disk_of(disk)).create(CLICKS, TOPIC_ID).next_offset == 12
+    assert started(disk_of(disk)).create(CLICKS, TOPIC_ID).log_end_offset == 12
     assert "clicks-0 ends at offset 12, but its high watermark was 15" in caplog.text
 
 
@@ -396,7 +420,7 @@ def check_accepted(disk: Disk, left: list[int]) -> None:
         logs = started(files)
         log = logs.create(CLICKS, TOPIC_ID)
         assert [offset for offset, _ in read_every_offset(log) if offset < 15] == left
-        assert log.next_offset >= 15
+        assert log.log_end_offset >= 15
         append(log, b"on")
         if left:
             assert (left[-1], value_of(left[-1])) in read_every_offset(log)

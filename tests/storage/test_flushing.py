@@ -68,7 +68,7 @@ def test_what_a_dropped_flush_should_have_made_safe_the_next_one_does() -> None:
         log.flush()
         disk.crash()
         log = open_log(disk, was_clean=False, recovery_point=log.recovery_point)
-        assert log.next_offset == 37
+        assert log.log_end_offset == 37
         check_consistency(log)
 
 

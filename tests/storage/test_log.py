@@ -161,7 +161,7 @@ def test_the_first_batch_is_whole_however_small_the_limit() -> None:
     log = filled(new_disk())
     for offset in range(12):
         for max_bytes in (0, 1, 61, 200):
-            read = log.read(offset, max_bytes, end_offset=log.next_offset)
+            read = log.read(offset, max_bytes, end_offset=log.log_end_offset)
             assert read.range is not None
             (only,) = iter_batches(read.range.read())
             assert only.base_offset == offset
@@ -169,11 +169,11 @@ def test_the_first_batch_is_whole_however_small_the_limit() -> None:
 
 def test_without_that_promise_the_limit_is_kept() -> None:
     log = filled(new_disk())
-    whole = log.read(3, 1, end_offset=log.next_offset).range
+    whole = log.read(3, 1, end_offset=log.log_end_offset).range
     assert whole is not None
     # A part of the first batch would be of no use to anybody.
-    assert log.read(3, whole.size_bytes - 1, end_offset=log.next_offset, at_least_one=False).range is None
-    assert log.read(3, whole.size_bytes + 9, end_offset=log.next_offset, at_least_one=False).range == whole._replace(
+    assert log.read(3, whole.size_bytes - 1, end_offset=log.log_end_offset, at_least_one=False).range is None
+    assert log.read(3, whole.size_bytes + 9, end_offset=log.log_end_offset, at_least_one=False).range == whole._replace(
         size_bytes=whole.size_bytes + 9
     )
 
@@ -204,7 +204,7 @@ def test_a_follower_refuses_offsets_that_it_has() -> None:
         follow(log, batch([b"again"], base_offset=2, leader_epoch=0))
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.append_as_follower(prepare_from_leader(b""), now_ms=NOW_MS) is None
-    assert log.next_offset == 3
+    assert log.log_end_offset == 3
 
 
 def test_the_highest_timestamp_is_that_of_a_record_that_is_not_deleted() -> None:
@@ -261,11 +261,11 @@ def test_the_last_segment_is_rolled_and_deleted_too() -> None:
     disk = new_disk()
     log = filled(disk, retention_ms=1000)
     assert log.delete_old_segments(NOW_MS + 10**6) == 3
-    assert (segment_starts(log), log.log_start_offset, log.next_offset) == ([12], 12, 12)
+    assert (segment_starts(log), log.log_start_offset, log.log_end_offset) == ([12], 12, 12)
     assert log.delete_old_segments(NOW_MS + 10**6) == 0
     assert lead(log, batch([b"on"])).first_offset == 12
     log.close()
-    assert open_log(disk, log.settings, log_start_offset=12).next_offset == 13
+    assert open_log(disk, log.settings, log_start_offset=12).log_end_offset == 13
 
 
 @pytest.mark.parametrize(("high_watermark", "deleted"), [(4, 0), (5, 1), (9, 1), (10, 2), (11, 2), (12, 3)])
@@ -303,7 +303,7 @@ def test_deleted_records_cannot_be_read_at_once() -> None:
     found = log.offset_for_timestamp(0)
     assert found is not None
     assert found.offset == 7
-    assert log.epochs.end_offset_for(0, log.next_offset) == EpochEnd(0, 12)
+    assert log.epochs.end_offset_for(0, log.log_end_offset) == EpochEnd(0, 12)
     with pytest.raises(LogError) as refused:
         log.advance_log_start(13)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -335,20 +335,20 @@ def test_truncation_cuts_whole_batches_and_the_log_goes_on_where_they_began() ->
     lead(log, batch([b"a", b"b", b"c"]), epoch=1)
     lead(log, batch([b"d", b"e", b"f"]), epoch=2)
     log.truncate_to(4, NOW_MS)
-    assert (log.next_offset, log.high_watermark) == (3, 3)
+    assert (log.log_end_offset, log.high_watermark) == (3, 3)
     assert log.epochs.end_offset_for(2, 3) == EpochEnd(-1, -1)
     log.roll(NOW_MS)
     lead(log, batch([b"D"]), epoch=3)
     disk.crash(power=False)
     log = open_log(disk, was_clean=False)
-    assert log.next_offset == 4, "there is no hole that recovery could see"
+    assert log.log_end_offset == 4, "there is no hole that recovery could see"
 
 
 def test_truncation_below_the_log_start_takes_it_along() -> None:
     log = filled(new_disk())
     log.advance_log_start(8)
     log.truncate_to(6, NOW_MS)
-    assert (log.log_start_offset, log.high_watermark, log.next_offset) == (6, 6, 6)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (6, 6, 6)
     assert lead(log, batch([b"v"])).first_offset == 6
 
 
@@ -356,7 +356,7 @@ def test_truncation_to_the_end_or_beyond_does_nothing() -> None:
     log = filled(new_disk())
     log.truncate_to(12, NOW_MS)
     log.truncate_to(99, NOW_MS)
-    assert log.next_offset == 12
+    assert log.log_end_offset == 12
 
 
 def test_truncation_takes_aborted_transactions_and_timestamps_back() -> None:
@@ -365,7 +365,7 @@ def test_truncation_takes_aborted_transactions_and_timestamps_back() -> None:
     lead(log, in_transaction(0))
     end_transaction(log, 7, committed=False)
     log.truncate_to(2, NOW_MS)
-    assert (log.next_offset, log.last_stable_offset) == (2, 1)
+    assert (log.log_end_offset, log.last_stable_offset) == (2, 1)
     assert log.active_segment.aborted.entries == []
     log.truncate_to(1, NOW_MS)
     found = log.offset_of_max_timestamp()
@@ -378,7 +378,7 @@ def test_a_log_that_starts_anew_forgets_epochs_and_producers() -> None:
     log = open_log(disk)
     lead(log, in_transaction(0), epoch=4)
     log.start_anew_at(1000, NOW_MS)
-    assert (log.log_start_offset, log.high_watermark, log.next_offset, log.recovery_point) == (1000, 1000, 1000, 0)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (1000, 1000, 1000, 0)
     assert log.epochs.entries == []
     assert len(log.producers) == 0
     assert log.last_stable_offset == 1000
@@ -400,11 +400,11 @@ def test_a_full_disk_fails_the_append_and_nothing_else() -> None:
             lead(log, data)
         assert failure.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert not isinstance(failure.value, LogDirectoryError)
-        assert (log.next_offset, read_all(log)) == (3, before)
+        assert (log.log_end_offset, read_all(log)) == (3, before)
     disk.capacity_bytes = None
     assert lead(log, batch([b"on"])).first_offset == 3
     disk.crash(power=False)
-    assert open_log(disk, was_clean=False).next_offset == 4
+    assert open_log(disk, was_clean=False).log_end_offset == 4
 
 
 @pytest.mark.parametrize("path", ["00000000000000000005.log", ".index", ".timeindex", ".snapshot"])
@@ -414,10 +414,10 @@ def test_a_full_disk_while_rolling(path: str) -> None:
     disk.fail_next(errno.ENOSPC, path=path)
     with pytest.raises(LogError, match="disk is full"):
         lead(log, batch([VALUE]), epoch=1)
-    assert log.next_offset == 5
+    assert log.log_end_offset == 5
     assert len(read_all(log)) == 5
     assert lead(log, batch([VALUE]), epoch=1).first_offset == 5
-    assert log.epochs.end_offset_for(0, log.next_offset) == EpochEnd(0, 5)
+    assert log.epochs.end_offset_for(0, log.log_end_offset) == EpochEnd(0, 5)
     batches = read_all(log)
     disk.crash(power=False)
     log = open_log(disk, was_clean=False)
@@ -447,7 +447,7 @@ def test_an_epoch_that_could_not_be_saved_is_saved_with_the_next_flush() -> None
     log.flush()
     disk.crash()
     log = open_log(disk, was_clean=False, recovery_point=3)
-    assert log.epochs.end_offset_for(0, log.next_offset) == EpochEnd(0, 2)
+    assert log.epochs.end_offset_for(0, log.log_end_offset) == EpochEnd(0, 2)
 
 
 @pytest.mark.parametrize("path", [".txnindex", ".log"])
@@ -457,7 +457,7 @@ def test_a_marker_that_cannot_be_written_leaves_the_transaction_open(path: str) 
     disk.fail_next(errno.ENOSPC, path=path, name="write_at")
     with pytest.raises(LogError, match="disk is full"):
         end_transaction(log, 7, committed=False)
-    assert (log.next_offset, log.last_stable_offset) == (1, 0)
+    assert (log.log_end_offset, log.last_stable_offset) == (1, 0)
     end_transaction(log, 7, committed=False)
     assert [entry.last_offset for entry in log.active_segment.aborted.entries] == [1]
     assert log.last_stable_offset == 2
@@ -584,7 +584,7 @@ def test_aborted_transactions_of_all_later_segments_are_told() -> None:
     end_transaction(log, 8, committed=True)
     end_transaction(log, 7, committed=False)
     assert len(log.segments) > 2
-    assert log.last_stable_offset == log.next_offset
+    assert log.last_stable_offset == log.log_end_offset
     read = log.read(0, 10, end_offset=log.last_stable_offset)
     assert read.range is not None
     assert [entry[:3] for entry in log.aborted_transactions(0, read.range)] == [(7, 0, 15)]
@@ -630,7 +630,7 @@ def test_a_flush_that_a_truncation_overtook_counts_for_nothing() -> None:
     assert log.recovery_point == 0
     lead(log, batch([b"more"]))
     log.flush()
-    assert log.recovery_point == log.next_offset
+    assert log.recovery_point == log.log_end_offset
 
 
 def test_a_failed_sync_is_never_taken_for_a_full_disk() -> None:

@@ -352,7 +352,7 @@ class LogMachine(RuleBasedStateMachine):
                 self.log.read(offset, max_bytes, end_offset=end)
             return
         read = self.log.read(offset, max_bytes, end_offset=end, at_least_one=at_least_one)
-        assert (read.high_watermark, read.next_offset) == (model.high_watermark, model.end)
+        assert (read.high_watermark, read.log_end_offset) == (model.high_watermark, model.end)
         assert read.log_start_offset == model.start
         wanted = [batch for batch in model.batches if offset <= batch.last < end] if offset < end else []
         if not wanted or not (at_least_one or len(wanted[0].data) <= max_bytes):
@@ -568,7 +568,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def offsets_and_sizes(self) -> None:
         log, model = self.log, self.model
-        assert (log.log_start_offset, log.next_offset) == (model.start, model.end)
+        assert (log.log_start_offset, log.log_end_offset) == (model.start, model.end)
         assert log.high_watermark == model.high_watermark
         assert log.last_stable_offset == model.last_stable_offset
         assert log.size_bytes == sum(len(batch.data) for batch in model.batches)
@@ -594,7 +594,7 @@ class LogMachine(RuleBasedStateMachine):
         if not self.log.epochs.dirty:
             self.saved_marks = list(self.model.marks)
         for epoch in range(-1, self.epoch + 2):
-            assert self.log.epochs.end_offset_for(epoch, self.log.next_offset) == self.model.epoch_end(epoch)
+            assert self.log.epochs.end_offset_for(epoch, self.log.log_end_offset) == self.model.epoch_end(epoch)
 
     @invariant()
     def producers(self) -> None:

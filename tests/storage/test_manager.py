@@ -34,7 +34,7 @@ def test_logs_are_there_after_a_restart() -> None:
     assert again.directories[0].previous_broker_epoch == 7
     log = again.get(B)
     assert log is not None
-    assert (log.next_offset, log.high_watermark, log.recovery_point, log.topic_id) == (2, 2, 2, TOPIC_ID)
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point, log.topic_id) == (2, 2, 2, TOPIC_ID)
     assert len(read_all(log)) == 2
 
 
@@ -56,7 +56,7 @@ def test_a_killed_process_loses_nothing() -> None:
     assert [directory.was_clean for directory in again.directories] == [False]
     log = again.get(A)
     assert log is not None
-    assert log.next_offset == 40
+    assert log.log_end_offset == 40
 
 
 def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_failing_disk_takes_only_its_own_logs_along() -> None:
     assert [directory.was_clean for directory in again.directories] == [False, True]
     recovered = again.get(A)
     assert recovered is not None
-    assert recovered.next_offset == 1
+    assert recovered.log_end_offset == 1
 
 
 def test_a_directory_that_fails_at_the_start_is_left_out() -> None:
@@ -150,7 +150,7 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
     runtime.clock.advance(60_000)
     asyncio.run(logs.remove_deleted())
     assert not [name for name in disk.names("/one") if "a-0" in name]
-    assert logs.create(A).next_offset == 0
+    assert logs.create(A).log_end_offset == 0
 
 
 def test_a_deletion_that_was_interrupted_is_finished() -> None:
@@ -180,7 +180,7 @@ def test_checkpoints_shorten_recovery() -> None:
     assert again.directories[0].recovery_points == {A: 60}
     recovered = again.get(A)
     assert recovered is not None
-    assert recovered.next_offset >= 60
+    assert recovered.log_end_offset >= 60
     assert (recovered.log_start_offset, recovered.high_watermark) == (5, 60)
 
 
@@ -198,7 +198,7 @@ def test_the_periodic_work_flushes_deletes_and_compacts() -> None:
     assert logs.directories[0].cleaner_offsets[A] > 0
     runtime.clock.advance(2000)
     asyncio.run(logs.delete_old_segments())
-    assert (log.log_start_offset, log.next_offset) == (60, 60)
+    assert (log.log_start_offset, log.log_end_offset) == (60, 60)
     asyncio.run(logs.expire_producers())
 
 
@@ -213,7 +213,7 @@ def test_descriptors_stay_bounded_with_many_logs(tmp_path: Path) -> None:
         append(logs.create(TopicPartition("many", number)), b"y")
     asyncio.run(logs.stop())
     again = started(files, str(tmp_path))
-    assert {log.next_offset for log in again.logs.values()} == {2}
+    assert {log.log_end_offset for log in again.logs.values()} == {2}
     asyncio.run(again.stop())
 
 
@@ -230,7 +230,7 @@ def test_a_truncated_log_recovers_from_a_power_loss() -> None:
         disk.crash(power=True)
         recovered = started(disk).get(A)
         assert recovered is not None
-        assert recovered.next_offset >= 5
+        assert recovered.log_end_offset >= 5
         check_consistency(recovered)
 
 
@@ -251,7 +251,7 @@ def test_a_process_killed_within_a_truncation_leaves_no_hole() -> None:
         recovered = started(disk).get(A)
         assert recovered is not None
         offsets = [offset for data in read_all(recovered) for offset in [int.from_bytes(data[:8], "big")]]
-        assert offsets == list(range(recovered.next_offset))
+        assert offsets == list(range(recovered.log_end_offset))
     assert operation > 10
 
 
@@ -315,7 +315,7 @@ def test_strangers_in_a_partitions_directory_are_left_alone(name: str) -> None:
         again = started(disk)
         log = again.get(A)
         assert log is not None
-        assert log.next_offset == 1
+        assert log.log_end_offset == 1
         if crash:
             asyncio.run(again.stop())
         else:
@@ -357,7 +357,7 @@ def test_a_log_that_belongs_to_nobody_is_set_aside_and_kept() -> None:
     assert logs.get(A) is None
     [name] = [name for name in disk.names("/one") if name.endswith("-stray")]
     assert disk.size(f"/one/{name}/00000000000000000000.log") > 0
-    assert logs.create(A).next_offset == 0
+    assert logs.create(A).log_end_offset == 0
     asyncio.run(logs.remove_deleted())
     asyncio.run(logs.stop())
     assert set(started(disk).logs) == {A}

@@ -46,7 +46,7 @@ def test_a_log_that_is_deleted_while_it_is_compacted(moment: str) -> None:
     assert logs.directories[0].cleaner_offsets == {}
     new = logs.get(A)
     assert new is not None
-    assert new.next_offset == 0
+    assert new.log_end_offset == 0
     runtime.clock.advance(60_000)
     asyncio.run(logs.remove_deleted())
     assert not names(disk, "-delete")
@@ -103,7 +103,7 @@ def test_a_partition_that_is_deleted_while_it_is_offline_does_not_come_back(is_r
     else:
         fail(logs)
     logs.delete(A)
-    assert logs.create(A, OTHER_ID).next_offset == 0
+    assert logs.create(A, OTHER_ID).log_end_offset == 0
     asyncio.run(logs.remove_deleted())
     assert sorted(name for name in disk.names("/one") if name.startswith("a-0")) == ["a-0"]
 
@@ -117,7 +117,7 @@ def test_what_lies_in_the_place_of_a_new_topic_is_set_aside() -> None:
     logs.delete(A)
     assert logs.directories[0].is_online
     new = logs.create(A, OTHER_ID)
-    assert (new.next_offset, new.topic_id) == (0, OTHER_ID)
+    assert (new.log_end_offset, new.topic_id) == (0, OTHER_ID)
     [stray] = names(disk, "-stray")
     assert disk.size(f"/one/{stray}/00000000000000000000.log") > 0
 
@@ -150,7 +150,7 @@ def test_a_new_topic_does_not_go_by_the_checkpoints_of_the_old_one_after_a_crash
     disk.crash(power=False)
     recovered = started(disk).get(A)
     assert recovered is not None
-    assert (recovered.log_start_offset, recovered.next_offset) == (0, 2)
+    assert (recovered.log_start_offset, recovered.log_end_offset) == (0, 2)
 
 
 def test_many_partitions_are_deleted_away_from_the_loop_with_one_sync() -> None:
@@ -172,7 +172,7 @@ def test_many_partitions_are_deleted_away_from_the_loop_with_one_sync() -> None:
     runtime.clock.advance(60_000)
     asyncio.run(logs.remove_deleted())
     assert not names(disk, "-delete")
-    assert logs.create(doomed[0]).next_offset == 0
+    assert logs.create(doomed[0]).log_end_offset == 0
 
 
 def test_a_disk_that_fails_while_partitions_are_deleted_takes_the_others_offline() -> None:

@@ -84,7 +84,7 @@ def test_a_start_that_was_given_up_while_logs_were_loaded_changes_nothing(after_
     assert checkpoints(disk) == before
     again = started(disk)
     assert again.directories[0].was_clean is is_clean
-    assert {(log.log_start_offset, log.next_offset) for log in again.logs.values()} == {(3, 10)}
+    assert {(log.log_start_offset, log.log_end_offset) for log in again.logs.values()} == {(3, 10)}
 
 
 def test_a_partition_that_is_offline_makes_the_stop_unclean_and_keeps_its_checkpoints() -> None:
@@ -103,7 +103,7 @@ def test_a_partition_that_is_offline_makes_the_stop_unclean_and_keeps_its_checkp
     file.write_at(0, content)
     again = started(disk)
     assert not again.directories[0].was_clean
-    assert {(log.log_start_offset, log.next_offset) for log in again.logs.values()} == {(3, 10)}
+    assert {(log.log_start_offset, log.log_end_offset) for log in again.logs.values()} == {(3, 10)}
     assert set(again.logs) == {A, B, C}
 
 
@@ -120,7 +120,7 @@ def test_a_log_that_tore_while_it_was_offline_is_recovered() -> None:
     file.write_at(file.size(), data[:40])
     recovered = started(disk).get(A)
     assert recovered is not None
-    assert (recovered.next_offset, len(read_all(recovered))) == (11, 8)
+    assert (recovered.log_end_offset, len(read_all(recovered))) == (11, 8)
 
 
 def test_a_disk_that_is_full_at_the_stop_gives_its_lock_back() -> None:
@@ -132,7 +132,7 @@ def test_a_disk_that_is_full_at_the_stop_gives_its_lock_back() -> None:
     asyncio.run(logs.stop())
     again = started(disk, "/one", "/two")
     assert [directory.was_clean for directory in again.directories] == [False, True]
-    assert {log.next_offset for log in again.logs.values()} == {1}
+    assert {log.log_end_offset for log in again.logs.values()} == {1}
 
 
 def test_a_partition_on_a_disk_that_fails_at_the_start_is_offline_and_not_made_anew_elsewhere() -> None:

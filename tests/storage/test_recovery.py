@@ -89,14 +89,14 @@ def test_a_clean_start_finds_all_as_it_was() -> None:
     log = reopened(disk)
     assert disk.contents() == before, "a clean start writes nothing"
     assert (read_all(log), log.producers.entries(), log.epochs.entries) == (batches, producers, epochs)
-    assert (log.log_start_offset, log.next_offset, log.recovery_point) == (0, 12, 12)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 12, 12)
     check_consistency(log)
 
 
 def test_a_missing_directory_is_made_and_the_log_is_empty() -> None:
     disk = new_disk()
     log = open_log(disk, log_start_offset=40)
-    assert (log.log_start_offset, log.next_offset, segment_starts(log)) == (40, 40, [40])
+    assert (log.log_start_offset, log.log_end_offset, segment_starts(log)) == (40, 40, [40])
     assert read_all(log) == []
 
 
@@ -195,11 +195,11 @@ def test_a_torn_tail_is_cut_off_at_every_byte() -> None:
             put(disk, path_of(offset, ".log"), read_file(whole, path_of(offset, ".log")))
         put(disk, path_of(10, ".log"), content[:cut])
         log = reopened(disk, was_clean=False)
-        assert log.next_offset == 10
+        assert log.log_end_offset == 10
         assert read_all(log) == expected[:-1]
         assert disk.size(path_of(10, ".log")) == 0
         lead(log, batch([b"on"]), epoch=2)
-        assert log.next_offset == 11
+        assert log.log_end_offset == 11
 
 
 def test_a_wrong_crc_cuts_the_log_and_drops_what_follows() -> None:
@@ -211,7 +211,7 @@ def test_a_wrong_crc_cuts_the_log_and_drops_what_follows() -> None:
     disk.crash(power=False)
     change_byte(disk, path_of(5, ".log"), sum(sizes[:3]) - 10)
     log = reopened(disk, was_clean=False, recovery_point=5)
-    assert (segment_starts(log), log.next_offset) == ([0, 5], 7)
+    assert (segment_starts(log), log.log_end_offset) == ([0, 5], 7)
     assert read_all(log) == expected[:7]
     assert not [name for name in disk.names(DIRECTORY) if name.startswith(f"{10:020d}")]
     assert log.epochs.end_offset_for(1, 7) == EpochEnd(-1, -1)
@@ -227,7 +227,7 @@ def test_what_was_flushed_is_not_read_again() -> None:
     disk.crash(power=False)
     change_byte(disk, path_of(0, ".log"), 100)
     log = reopened(disk, was_clean=False, recovery_point=5)
-    assert (segment_starts(log), log.next_offset) == ([0, 5, 10], 12)
+    assert (segment_starts(log), log.log_end_offset) == ([0, 5, 10], 12)
 
 
 def test_offsets_that_fall_cut_the_log() -> None:
@@ -237,7 +237,7 @@ def test_offsets_that_fall_cut_the_log() -> None:
     content = read_file(disk, path_of(0, ".log"))
     put(disk, path_of(0, ".log"), content + content[:361])
     log = reopened(disk, was_clean=False)
-    assert log.next_offset == 4
+    assert log.log_end_offset == 4
     assert disk.size(path_of(0, ".log")) == len(content)
 
 
@@ -247,7 +247,7 @@ def test_a_segment_that_is_missing_in_the_middle_drops_what_follows() -> None:
     disk.crash(power=False)
     disk.remove(path_of(5, ".log"))
     log = reopened(disk, was_clean=False)
-    assert (segment_starts(log), log.next_offset) == ([0], 5)
+    assert (segment_starts(log), log.log_end_offset) == ([0], 5)
 
 
 def test_a_compacted_log_may_have_gaps_between_segments() -> None:
@@ -256,7 +256,7 @@ def test_a_compacted_log_may_have_gaps_between_segments() -> None:
     disk.crash(power=False)
     disk.remove(path_of(5, ".log"))
     log = open_log(disk, topic_settings(cleanup_policy=("compact",)), was_clean=False)
-    assert (segment_starts(log), log.next_offset) == ([0, 10], 12)
+    assert (segment_starts(log), log.log_end_offset) == ([0, 10], 12)
 
 
 def test_producers_aborts_and_epochs_are_learnt_from_the_batches() -> None:
@@ -290,11 +290,11 @@ def test_a_log_that_ends_before_its_start_begins_anew_there(was_clean: bool) -> 
     disk = new_disk()
     filled(disk).close()
     log = reopened(disk, was_clean=was_clean, log_start_offset=20)
-    assert (log.log_start_offset, log.next_offset, segment_starts(log)) == (20, 20, [20])
+    assert (log.log_start_offset, log.log_end_offset, segment_starts(log)) == (20, 20, [20])
     assert (log.epochs.entries, log.producers.entries()) == ([], [])
     assert lead(log, batch([b"on"]), epoch=3).first_offset == 20
     log.close()
-    assert reopened(disk, log_start_offset=20).next_offset == 21
+    assert reopened(disk, log_start_offset=20).log_end_offset == 21
 
 
 def test_a_log_start_within_the_log_is_kept() -> None:
@@ -355,7 +355,7 @@ class Cleaning:
     def open(self, *, was_clean: bool = True) -> list[bytes]:
         log = open_log(self.disk, self.settings, was_clean=was_clean, recovery_point=10)
         assert leftovers(self.disk) == []
-        assert log.next_offset == 12
+        assert log.log_end_offset == 12
         found = read_all(log)
         log.close()
         log = open_log(self.disk, self.settings)
@@ -434,10 +434,10 @@ def test_segments_of_old_formats_can_be_read_and_written_behind(was_clean: bool)
     old.append(wrapper(5, message(0, b"a", timestamp_ms=70), message(3, b"b", timestamp_ms=77)))
     put(disk, path_of(0, ".log"), b"".join(old))
     log = reopened(disk, was_clean=was_clean)
-    assert log.next_offset == 6
+    assert log.log_end_offset == 6
     assert lead(log, batch([b"new"])).first_offset == 6
     for offset, first in ((0, old[0]), (1, old[1]), (2, old[2]), (5, old[2])):
-        read = log.read(offset, 1, end_offset=log.next_offset)
+        read = log.read(offset, 1, end_offset=log.log_end_offset)
         assert read.range is not None
         assert read.range.read() == first
     entries = list(log.segments[0].entries())
@@ -448,7 +448,7 @@ def test_segments_of_old_formats_can_be_read_and_written_behind(was_clean: bool)
     assert found is not None
     assert found[:2] == (500, 1)
     log.close()
-    assert reopened(disk).next_offset == 7
+    assert reopened(disk).log_end_offset == 7
 
 
 def test_a_torn_message_of_an_old_format_is_cut_off() -> None:
@@ -460,7 +460,7 @@ def test_a_torn_message_of_an_old_format_is_cut_off() -> None:
     for tail in (second[:-1], bytes(damaged)):
         put(disk, path_of(0, ".log"), first + tail)
         log = reopened(disk, was_clean=False)
-        assert (log.next_offset, log.size_bytes) == (1, len(first))
+        assert (log.log_end_offset, log.size_bytes) == (1, len(first))
         log.close()
 
 

@@ -37,7 +37,7 @@ def refusal(records: bytes | bytearray, **settings: Any) -> AppendRefusedError:
     with pytest.raises(AppendRefusedError) as refused:
         log.append(prepare_from_client(records, topic, NOW_MS), leader_epoch=0, now_ms=NOW_MS)
     assert disk.contents() == before
-    assert log.next_offset == 0
+    assert log.log_end_offset == 0
     return refused.value
 
 

@@ -64,7 +64,7 @@ def test_an_offset_index_with_any_wrong_entry_skips_nothing(segment: int) -> Non
     assert len(disk[path]) >= 2 * OFFSET_ENTRY.size
     for content in wrong_entries(disk[path], OFFSET_ENTRY):
         log, _ = opened({**disk, path: content})
-        assert log.next_offset == COUNT
+        assert log.log_end_offset == COUNT
         assert read_every_offset(log) == right, content.hex()
         assert found_times(log) == list(range(COUNT)), content.hex()
 

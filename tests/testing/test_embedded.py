@@ -235,7 +235,7 @@ def break_metadata_log(broker: AsyncEmbeddedBroker) -> None:
     def fail() -> None:
         raise OSError(errno.EIO, "the disk is broken")
 
-    broker.node.services.quorum.log.begin_sync = fail  # type: ignore[method-assign]
+    broker.node.quorum.log.begin_sync = fail  # type: ignore[method-assign]
 
 
 def test_what_made_the_node_fail_is_raised_where_it_is_asked_for_something() -> None:

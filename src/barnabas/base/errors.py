@@ -1,8 +1,12 @@
-"""Exceptions of the whole package, and `check`, which guards invariants also under `python -O`."""
+"""Exceptions of the whole package, and `check` and `known`, which guard invariants also under `python -O`."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from barnabas.base.error_codes import ErrorCode
+
+T = TypeVar("T")
 
 
 class BarnabasError(Exception):
@@ -38,3 +42,14 @@ def check(condition: object, message: str) -> None:
     """Raise `InvariantError` unless `condition` holds. Unlike `assert` it stays in force under `-O`."""
     if not condition:
         raise InvariantError(message)
+
+
+def known(value: T | None, message: str) -> T:
+    """The value, which must be there: `InvariantError` if it is None. A type checker believes it, unlike a `check`.
+
+    >>> known({"a": 1}.get("a"), "a has a value") + 1
+    2
+    """
+    if value is None:
+        raise InvariantError(message)
+    return value

@@ -10,19 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.base.settings import InvalidSettingsError, Setting, State, Type, format_value
-from barnabas.broker.context import CLUSTER_NAME, Authorizer, Operation, RequestContext, Resource
+from barnabas.base.settings import InvalidSettingsError, Plugin, Setting, State, Type, format_value
 from barnabas.broker.other_resources import OTHER_KINDS, check_other_resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
-from barnabas.metadata.configs import AllowsResource
-from barnabas.metadata.features import METADATA_VERSION
+from barnabas.metadata.authorizer import Caller
+from barnabas.metadata.controller_apis import may_alter_configs
 from barnabas.metadata.image import ClusterImage, ConfigResource, ResourceType
 from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
 from barnabas.storage.settings import TOPIC_SETTINGS
+
+if TYPE_CHECKING:
+    from barnabas.broker.services import CommonServices
 
 _log = logging.getLogger("barnabas.broker")
 
@@ -130,13 +132,6 @@ def controller_options(
         delete_topic_enable=settings.delete_topic_enable,
         topic_defaults=resolved_topic_defaults(static, image, static.node_id),
         broker_session_timeout_ms=settings.broker_session_timeout_ms,
-        offsets_topic_num_partitions=settings.offsets_topic_num_partitions,
-        offsets_topic_replication_factor=settings.offsets_topic_replication_factor,
-        offsets_topic_segment_bytes=settings.offsets_topic_segment_bytes,
-        transaction_state_log_num_partitions=settings.transaction_state_log_num_partitions,
-        transaction_state_log_replication_factor=settings.transaction_state_log_replication_factor,
-        transaction_state_log_segment_bytes=settings.transaction_state_log_segment_bytes,
-        transaction_state_log_min_isr=settings.transaction_state_log_min_isr,
     )
 
 
@@ -212,7 +207,12 @@ def _dynamic_synonyms(image: ClusterImage, node_id: int, name: str) -> list[Syno
 
 
 def _text(setting: Setting, value: object) -> str | None:
-    return None if value is None or setting.secret else format_value(value)
+    """As Kafka's tools show it: of a plug-in that comes with us, the Java class that it stands for."""
+    if value is None or setting.secret:
+        return None
+    if isinstance(value, Plugin):
+        return setting.value_type.builtin.get(value.name, value.name)
+    return format_value(value)
 
 
 def _live_changes(image: ClusterImage, node_id: int) -> dict[str, object]:
@@ -226,7 +226,7 @@ def _is_live(name: str) -> bool:
 
 
 class BrokerRules:
-    """Which changes of broker settings this node accepts. Invalid ones are invalid requests, as in Kafka."""
+    """Which changes of broker settings are accepted. Invalid ones are invalid requests, as in Kafka."""
 
     def __init__(self, static: BrokerSettings, node_id: int) -> None:
         self._static = static
@@ -241,23 +241,19 @@ class BrokerRules:
         return "" if setting is None else format_value(self._static.value_of(setting.name) or ())
 
     def check(self, broker: str, changes: Mapping[str, str | None], image: ClusterImage) -> None:
-        if broker not in ("", str(self._node_id)):
-            raise BrokerError(
-                ErrorCode.INVALID_REQUEST,
-                f"this is broker {self._node_id}: ask broker {broker} itself to change its settings",
-            )
+        node_id = int(broker) if broker else self._node_id
         given = {name: value for name, value in changes.items() if value is not None}
         for name in given:
             self._check_changeable(broker, name, image)
         live = {name: value for name, value in given.items() if _is_live(name)}
-        current = {name: value for name, value in _live_changes(image, self._node_id).items() if name not in changes}
+        current = {name: value for name, value in _live_changes(image, node_id).items() if name not in changes}
         try:
             for name, value in given.items():
                 setting = declaration(name)
                 if setting is not None and name not in live:
                     _convert(setting, value)
             # Beside values that are refused already, new ones must still be possible.
-            usable = effective_settings(self._static, image, self._node_id)
+            usable = effective_settings(self._static, image, node_id)
             kept = {name: value for name, value in current.items() if usable.is_given(name)}
             self._static.with_live_changes({**kept, **live})
         except InvalidSettingsError as error:
@@ -277,7 +273,7 @@ class BrokerRules:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"{name} differs from broker to broker, so it cannot be set for all at once"
             )
-        if name == _CORDONED and image.features.get(METADATA_VERSION, 0) < _CORDONED_METADATA_VERSION:
+        if name == _CORDONED and (image.features.metadata_version or 0) < _CORDONED_METADATA_VERSION:
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG,
                 f"{name} needs metadata.version {_CORDONED_METADATA_VERSION}, which the cluster does not have",
@@ -308,12 +304,13 @@ def _is_idle(setting: Setting | None) -> bool:
     return setting is not None and setting.state in (State.NOT_BUILT, State.NO_EFFECT)
 
 
-def may_alter_configs(authorizer: Authorizer, context: RequestContext) -> AllowsResource:
-    """Whether the one who asks may change the settings of a resource."""
-
-    def may_alter(resource: ConfigResource) -> bool:
-        if resource.type == ResourceType.TOPIC:
-            return authorizer.is_allowed(context, Operation.ALTER_CONFIGS, Resource.TOPIC, resource.name)
-        return authorizer.is_allowed(context, Operation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
-
-    return may_alter
+def why_not_here(services: CommonServices, caller: Caller, resource: ConfigResource) -> str | None:
+    """Why this node does not take changes of a resource to the controller: only a broker knows what it can take on."""
+    if (
+        resource.type != ResourceType.BROKER
+        or resource.name in ("", str(services.node_id))
+        or not resource.name.isdecimal()
+        or not may_alter_configs(services.authorizer, caller, resource)
+    ):
+        return None
+    return f"this is broker {services.node_id}: ask broker {resource.name} itself to change its settings"

@@ -2,12 +2,14 @@
 
 Responses repeat the shape of their requests (topics, in them partitions), so they need not be written one by one: the
 lists of a request are mirrored down to the first level that carries an error code, and its names are taken over. An
-element a step, since there may be very many.
+element a step, since there may be very many; only the first of them get the message too.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import chain, repeat
+from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
@@ -17,20 +19,23 @@ from barnabas.wire.message import Request, Response
 from barnabas.wire.schema import Array, Field, Struct, default_of
 from barnabas.wire.types import INT32, INT64, STRING
 
+_MOST_MESSAGES: Final = 1000
+
 
 def error_response(context: RequestContext, request: Request, code: ErrorCode, message: str | None) -> Steps[Response]:
-    response: Response = yield from _mirror(api(request.API_KEY).response, request, context.version, code, message)
+    messages = chain(repeat(message or code.text, _MOST_MESSAGES), repeat(""))
+    response: Response = yield from _mirror(api(request.API_KEY).response, request, context.version, code, messages)
     return response
 
 
-def _mirror(cls: type[Struct], asked: object, version: int, code: ErrorCode, message: str | None) -> Steps[Any]:
+def _mirror(cls: type[Struct], asked: object, version: int, code: ErrorCode, messages: Iterator[str]) -> Steps[Any]:
     answer = default_of(cls)
     fields = {each.name: each for each in cls.FIELDS if version in each.versions}
     for name, each in fields.items():
         if name == "error_code":
             answer.error_code = int(code)
         elif name == "error_message":
-            answer.error_message = message or code.text
+            answer.error_message = next(messages)
         elif isinstance(asked, Struct) and hasattr(asked, name) and not isinstance(each.type, Array):
             value = getattr(asked, name)
             if value is not None or version in each.nullable:
@@ -48,7 +53,7 @@ def _mirror(cls: type[Struct], asked: object, version: int, code: ErrorCode, mes
                 mirrored: list[Any] = []
                 setattr(answer, name, mirrored)
                 for item in wanted:
-                    mirrored.append((yield from _mirror(element, item, version, code, message)))
+                    mirrored.append((yield from _mirror(element, item, version, code, messages)))
                     yield None
     return answer
 

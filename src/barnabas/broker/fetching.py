@@ -13,15 +13,19 @@ from collections.abc import Awaitable, Generator
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import known
 from barnabas.base.ids import Uuid
 from barnabas.base.steps import at_once
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, spent
+from barnabas.broker.turns import Steps, crowd_of, in_crowd, spent
+from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.net import Connection
 from barnabas.replication.fetch_sessions import SessionFetch, WantedPartition, replica_of
-from barnabas.replication.partition import Isolation, Partition, PartitionError, PartitionRead
-from barnabas.replication.waiting import FetchWait
+from barnabas.replication.partition import Partition
+from barnabas.replication.purgatory import DelayedFetch
+from barnabas.replication.roles import Isolation, LeaderState, PartitionError, PartitionRead, PartitionRole
 from barnabas.storage.aborted import AbortedTransaction as TransactionRange
 from barnabas.storage.errors import LogError
 from barnabas.storage.log import PartitionLog
@@ -59,29 +63,6 @@ Buffer = bytes | bytearray | memoryview
 FetchAnswer = FetchResponse | Awaitable[FetchResponse]
 
 
-class WaitingFetches:
-    """The fetches that wait. A node that stops answers them with what is there, rather than wait for them."""
-
-    __slots__ = ("_fetches", "is_closed")
-
-    def __init__(self) -> None:
-        # In the order of their beginning, which a set would not keep.
-        self._fetches: dict[Fetch, None] = {}
-        self.is_closed = False
-
-    def add(self, fetch: Fetch) -> None:
-        self._fetches[fetch] = None
-
-    def discard(self, fetch: Fetch) -> None:
-        self._fetches.pop(fetch, None)
-
-    def close(self) -> None:
-        """From now on no fetch waits."""
-        self.is_closed = True
-        for fetch in list(self._fetches):
-            fetch.answer_now()
-
-
 class _Found(NamedTuple):
     """What one look has found for one partition."""
 
@@ -106,12 +87,12 @@ class _Look:
         #: Whether waiting would bring nothing more: there is an error, or the rest lies in another segment.
         self.is_final = False
         #: Where to wait, from which offset on something is new there, and how much had been appended.
-        self.offsets: dict[Partition, int] = {}
-        self.seen_bytes: dict[Partition, int] = {}
+        self.offsets: dict[PartitionRole, int] = {}
+        self.seen_bytes: dict[PartitionRole, int] = {}
 
-    def wait_at(self, partition: Partition, offset: int) -> None:
-        self.offsets[partition] = offset
-        self.seen_bytes[partition] = partition.appended_bytes
+    def wait_at(self, role: PartitionRole, offset: int) -> None:
+        self.offsets[role] = offset
+        self.seen_bytes[role] = role.appended_bytes
 
     def take(self, size_bytes: int) -> None:
         self.size_bytes += size_bytes
@@ -123,7 +104,9 @@ class Fetch:
     """One request of one client."""
 
     __slots__ = (
+        "_connection",
         "_context",
+        "_delayed",
         "_done",
         "_endpoints",
         "_is_looking",
@@ -138,13 +121,18 @@ class Fetch:
         "_session",
         "_timers",
         "_unpark",
-        "_wait",
     )
 
     def __init__(
-        self, services: Services, context: RequestContext, request: FetchRequest, session: SessionFetch
+        self,
+        services: Services,
+        context: RequestContext,
+        request: FetchRequest,
+        connection: Connection,
+        session: SessionFetch,
     ) -> None:
         self._services = services
+        self._connection = connection
         self._context = context
         self._request = request
         self._session = session
@@ -178,7 +166,7 @@ class Fetch:
         return len(self._session.wanted) > FEW_PARTITIONS
 
     def _may_wait(self, look: _Look) -> bool:
-        is_over = self._request.max_wait_ms <= 0 or self._services.waiting_fetches.is_closed
+        is_over = self._request.max_wait_ms <= 0 or self._services.replica_manager.fetch_purgatory.is_closed
         return not is_over and not self._is_enough(look)
 
     # Looking
@@ -189,7 +177,7 @@ class Fetch:
     def _look(self) -> Steps[_Look]:
         """What is there now."""
         look = _Look(self._max_bytes, self._services.response_room())
-        index = self._services.partitions.index
+        index = self._services.replica_manager.index
         session = self._session
         is_consumer = self._replica < 0
         allowed_topic: str | Uuid | None = None
@@ -198,7 +186,7 @@ class Fetch:
             key = wanted.key
             partition = index.get(key)
             if partition is None:
-                code = self._services.partitions.why_missing(self._services.metadata.image, key)
+                code = self._services.replica_manager.why_missing(self._services.metadata.image, key)
                 self._add_error(look, wanted, None, PartitionError(code, code.text))
                 continue
             if key[0] != allowed_topic:
@@ -207,19 +195,18 @@ class Fetch:
                     self._add_error(look, wanted, None, PartitionError(code, code.text))
                     continue
                 allowed_topic = key[0]
-            log, offset = partition.log, wanted.fetch_offset
+            role, offset = partition.role, wanted.fetch_offset
             if (
-                log is not None
-                and offset == log.high_watermark
+                isinstance(role, LeaderState)
+                and offset == role.log.high_watermark
                 and is_consumer
-                and partition.is_leader
-                and (wanted.leader_epoch < 0 or wanted.leader_epoch == partition.leader_epoch)
+                and (wanted.leader_epoch < 0 or wanted.leader_epoch == role.leader_epoch)
                 and wanted.last_fetched_epoch < 0
             ):
                 # The reader has all there is: the usual case of most partitions in most fetches.
-                look.wait_at(partition, offset)
-                if session.is_full or session.is_unknown(wanted, offset, log.log_start_offset):
-                    look.found.append(_Found(wanted, partition, self._nothing_new(log)))
+                look.wait_at(role, offset)
+                if session.is_full or session.is_unknown(wanted, offset, role.log.log_start_offset):
+                    look.found.append(_Found(wanted, partition, self._nothing_new(role.log)))
             else:
                 self._look_at(look, wanted, partition)
         return look
@@ -231,25 +218,23 @@ class Fetch:
     def _look_at(self, look: _Look, wanted: WantedPartition, partition: Partition) -> None:
         offset = wanted.fetch_offset
         try:
-            if self._replica >= 0:
-                partition.follower_fetched(self._replica, offset)
-            read = partition.read(
+            leader = partition.leading(wanted.leader_epoch)
+            read = leader.read(
                 offset,
                 min(wanted.max_bytes, look.left_bytes),
                 self._isolation,
-                leader_epoch=wanted.leader_epoch,
                 last_fetched_epoch=wanted.last_fetched_epoch,
                 at_least_one=look.at_least_one,
+                replica=self._replica,
             )
         except LogError as failure:
             self._add_error(look, wanted, partition, failure)
             return
-        look.wait_at(partition, offset)
+        look.wait_at(leader, offset)
         look.found.append(_Found(wanted, partition, read))
         if read.range is not None:
             look.take(read.range.size_bytes)
-            log = partition.log
-            look.is_final = look.is_final or (log is not None and read.range.file is not log.active_segment.file)
+            look.is_final = look.is_final or read.range.file is not leader.log.active_segment.file
         elif read.diverging is not None:
             look.is_final = True
 
@@ -260,26 +245,29 @@ class Fetch:
 
     def _add_error(self, look: _Look, wanted: WantedPartition, partition: Partition | None, failure: LogError) -> None:
         if partition is not None:
-            self._services.partitions.log_failed(partition, failure)
+            self._services.replica_manager.log_failed(partition, failure)
         look.found.append(_Found(wanted, partition, failure))
         look.is_final = True
 
     # Waiting
 
     def _park(self, look: _Look) -> Awaitable[FetchResponse]:
+        # The session knows what is wanted. Who waits holds no more than that.
+        self._request.topics = []
+        self._request.forgotten_topics_data = []
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[FetchResponse] = self._loop.create_future()
-        self._wait = FetchWait(self._isolation, self._on_ready)
-        self._timers.append(self._loop.call_later(self._request.max_wait_ms / 1000, self.answer_now))
-        self._unpark = self._context.connection.park(self._done.cancel)
-        self._services.waiting_fetches.add(self)
+        self._delayed = DelayedFetch(self._isolation, self._on_ready)
+        self._timers.append(self._loop.call_later(self._request.max_wait_ms / 1000, self.complete_now))
+        self._unpark = self._connection.park(self._done.cancel)
+        self._services.replica_manager.fetch_purgatory.add(self)
         self._done.add_done_callback(self._stop_waiting)
         self._wait_on(look)
         return self._done
 
     def _wait_on(self, look: _Look) -> None:
         if look.has_room:
-            self._wait.start(look.offsets, self._min_bytes - look.size_bytes, look.seen_bytes)
+            self._delayed.start(look.offsets, self._min_bytes - look.size_bytes, look.seen_bytes)
         else:
             self._timers[1:] = [self._loop.call_later(_NO_ROOM_SECONDS, self._look_again)]
 
@@ -292,8 +280,9 @@ class Fetch:
             return
         self._is_looking = True
         if self._is_large:
-            connection = self._context.connection
-            self._services.turns.start(connection, self._look(), lambda look, _: self._looked(look), self._failed)
+            crowd = crowd_of(len(self._session.wanted))
+            steps = self._look() if crowd is None else in_crowd(crowd, self._look())
+            self._services.turns.start(self._connection, steps, lambda look, _: self._looked(look), self._failed)
             return
         try:
             look = at_once(self._look())
@@ -302,10 +291,10 @@ class Fetch:
         else:
             self._looked(look)
 
-    def answer_now(self) -> None:
+    def complete_now(self) -> None:
         """The time is up."""
         self._is_time_up = True
-        self._wait.stop()
+        self._delayed.stop()
         self._look_again()
 
     def _looked(self, look: _Look) -> None:
@@ -316,6 +305,7 @@ class Fetch:
                 self._complete(look)
             else:
                 self._is_looking = False
+                self._services.turns.finished(self._connection)
                 self._wait_on(look)
         except Exception as failure:
             self._failed(failure)
@@ -330,7 +320,7 @@ class Fetch:
         answer = self._respond(look)
         if isinstance(answer, FetchResponse):
             # It leaves in a later turn of the loop; others that look before that must know of it.
-            self._context.connection.expect_response(look.size_bytes)
+            self._connection.expect_response(look.size_bytes)
             self._done.set_result(answer)
         else:
             for timer in self._timers:
@@ -339,7 +329,7 @@ class Fetch:
 
     async def _answered(self, answer: Awaitable[FetchResponse] | Steps[FetchAnswer]) -> FetchResponse:
         if isinstance(answer, Generator):
-            outcome = await self._services.turns.future(self._context.connection, answer)
+            outcome = await self._services.turns.future(self._connection, answer)
             return outcome if isinstance(outcome, FetchResponse) else await outcome
         return await answer
 
@@ -354,9 +344,9 @@ class Fetch:
             self._done.set_result(read.result())
 
     def _stop_waiting(self, _: object) -> None:
-        self._wait.stop()
+        self._delayed.stop()
         self._unpark()
-        self._services.waiting_fetches.discard(self)
+        self._services.replica_manager.fetch_purgatory.discard(self)
         for timer in self._timers:
             timer.cancel()
 
@@ -370,7 +360,7 @@ class Fetch:
         buffers: list[Buffer | None] = []
         is_cold = False
         if look.size_bytes > _FEW_BYTES:
-            self._context.connection.expect_response(look.size_bytes)
+            self._connection.expect_response(look.size_bytes)
         for _, partition, outcome in look.found:
             yield None
             buffer: Buffer | None = None
@@ -385,21 +375,21 @@ class Fetch:
         if not is_cold:
             return (yield from self._response(look, buffers))
         if look.size_bytes <= _FEW_BYTES:
-            self._context.connection.expect_response(look.size_bytes)
+            self._connection.expect_response(look.size_bytes)
         return self._respond_cold(look, buffers)
 
     async def _respond_cold(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
         """Read what is not in memory, away from the loop."""
         for place, (wanted, partition, outcome) in enumerate(look.found):
             while buffers[place] is None and isinstance(outcome, PartitionRead) and outcome.range is not None:
-                assert partition is not None
+                partition = known(partition, "only a partition that is here has been read")
                 log = partition.log
                 try:
                     buffers[place] = await self._services.runtime.offload(outcome.range.read)
                 except (OSError, LogError) as failure:
                     outcome = self._read_failure(wanted, partition, log, outcome.range, failure)
                     look.found[place] = _Found(wanted, partition, outcome)
-        return await self._services.turns.future(self._context.connection, self._response(look, buffers))
+        return await self._services.turns.future(self._connection, self._response(look, buffers))
 
     def _read_failure(
         self,
@@ -417,11 +407,10 @@ class Fetch:
             if log.holds(data):
                 raise failure if isinstance(failure, LogError) else log.failed(failure)
             # The file went while it was read, by retention or compaction. What it held may be in another.
-            return partition.read(
-                wanted.fetch_offset, data.size_bytes, self._isolation, leader_epoch=wanted.leader_epoch
-            )
+            leader = partition.leading(wanted.leader_epoch)
+            return leader.read(wanted.fetch_offset, data.size_bytes, self._isolation)
         except LogError as error:
-            self._services.partitions.log_failed(partition, error)
+            self._services.replica_manager.log_failed(partition, error)
             return error
 
     def _response(self, look: _Look, buffers: list[Buffer | None]) -> Steps[FetchResponse]:

@@ -12,12 +12,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from barnabas.base.errors import BarnabasError, SettingsError
+from barnabas.base.errors import BarnabasError, SettingsError, known
 from barnabas.base.ids import Uuid
 from barnabas.base.properties import format_properties, parse_properties
 from barnabas.broker.metadata_snapshots import read_snapshot_file, write_snapshot_file
 from barnabas.broker.settings import BrokerSettings
-from barnabas.metadata.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSION_BUILT, SUPPORTED
+from barnabas.metadata.batches import decode_values
+from barnabas.metadata.features import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_BUILT,
+    SUPPORTED,
+    encode_record,
+)
 from barnabas.storage.files import FileSystem, directory_of, join, read_file, replace_file
 from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord
 
@@ -204,8 +211,9 @@ def bootstrap_records() -> list[MetadataRecord]:
 
 def write_bootstrap(files: FileSystem, directory: str, records: list[MetadataRecord], *, now_ms: int) -> None:
     path = join(directory, BOOTSTRAP_FILE)
+    values = [encode_record(each) for each in records]
     write_snapshot_file(
-        files, path, records, epoch=0, timestamp_ms=now_ms, last_contained_ms=0, part_name=f"{BOOTSTRAP_FILE}.tmp",
+        files, path, values, epoch=0, timestamp_ms=now_ms, last_contained_ms=0, part_name=f"{BOOTSTRAP_FILE}.tmp",
         read_only=False,
     )  # fmt: skip
 
@@ -213,7 +221,7 @@ def write_bootstrap(files: FileSystem, directory: str, records: list[MetadataRec
 def read_bootstrap(files: FileSystem, directory: str) -> list[MetadataRecord]:
     """The first records of the cluster. A directory without the file begins with what is built, as Kafka does it."""
     path = join(directory, BOOTSTRAP_FILE)
-    return list(read_snapshot_file(files, path).records()) if files.exists(path) else bootstrap_records()
+    return list(decode_values(read_snapshot_file(files, path).values)) if files.exists(path) else bootstrap_records()
 
 
 def check_features(levels: Mapping[str, int], where: str) -> None:
@@ -290,8 +298,8 @@ def read_identity(files: FileSystem, settings: BrokerSettings) -> NodeIdentity:
                     "copy of the other; take one of them out of log.dirs"
                 )
         directory_ids[path] = properties.directory_id
-    assert first is not None  # there is at least one directory
-    return NodeIdentity(first[1].cluster_id, settings.node_id, directory_ids)
+    _, of_first = known(first, "there is at least one log directory")
+    return NodeIdentity(of_first.cluster_id, settings.node_id, directory_ids)
 
 
 def is_formatted(files: FileSystem, settings: BrokerSettings) -> bool:

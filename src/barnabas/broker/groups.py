@@ -6,46 +6,44 @@ A connection that closes takes no member with it: a member leaves, or its sessio
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Generator, Iterator
+from functools import partial
 from random import Random
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Runtime
-from barnabas.broker.group_runner import GroupRunner, limits_of
+from barnabas.broker.coordinator_runner import CoordinatorRunner, WriteSettings
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.topic_settings import effective_topic_settings
-from barnabas.coordinator.commits import commit_failed
-from barnabas.coordinator.describe import describe_failed
-from barnabas.coordinator.fetches import fetch_failed
-from barnabas.coordinator.join import refusal
-from barnabas.coordinator.members import Client
-from barnabas.coordinator.responses import join_failed, sync_failed
+from barnabas.coordinator import describe
+from barnabas.coordinator.classic.members import Client
+from barnabas.coordinator.config import GroupCoordinatorConfig
+from barnabas.coordinator.offsets import fetches
+from barnabas.coordinator.requests import Caller, GroupRequest
+from barnabas.coordinator.results import CoordinatorResult, Operation
 from barnabas.coordinator.routing import partition_for
-from barnabas.coordinator.shard import GroupShard
-from barnabas.coordinator.state import GroupLimits
+from barnabas.coordinator.shard import GroupCoordinatorShard
 from barnabas.coordinator.writer import PartitionWriter
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
-from barnabas.wire.messages.delete_groups import DeletableGroupResult
+from barnabas.records.compression import Codec
 from barnabas.wire.messages.describe_groups import DescribedGroup
-from barnabas.wire.messages.heartbeat import HeartbeatRequest
-from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from barnabas.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity
 from barnabas.wire.messages.list_groups import ListedGroup
-from barnabas.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from barnabas.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
-from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-_log = logging.getLogger("barnabas.groups")
+from barnabas.wire.schema import Struct
 
 T = TypeVar("T")
+Q = TypeVar("Q")
+R = TypeVar("R", bound=Struct)
 #: An answer that is there, or one that will be.
 Answer: TypeAlias = T | asyncio.Future[T]
+GroupRunner: TypeAlias = CoordinatorRunner[GroupCoordinatorShard]
+
+#: For requests to which it makes no difference.
+NOBODY: Final = Caller(0, Client("", ""))
 
 
 def random_uuid(randomness: Random) -> str:
@@ -55,7 +53,7 @@ def random_uuid(randomness: Random) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-class GroupService:
+class GroupCoordinatorService:
     """All groups that this node coordinates."""
 
     def __init__(self, settings: BrokerSettings, runtime: Runtime, node_id: int, writer: PartitionWriter) -> None:
@@ -66,7 +64,7 @@ class GroupService:
         self._image = ClusterImage()
         self._runners: dict[int, GroupRunner] = {}
         self._partition_count = settings.offsets_topic_num_partitions
-        self._limits = self._find_limits()
+        self._config = config_of(settings)
         self._to_load: list[GroupRunner] = []
         self._loader: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -79,17 +77,24 @@ class GroupService:
     def configure(self, settings: BrokerSettings) -> None:
         """Settings of the node have changed."""
         self._settings = settings
-        self._use_limits(self._find_limits())
+        self._config = config_of(settings)
+        self._reconfigure()
 
-    def _find_limits(self) -> GroupLimits:
-        topic = effective_topic_settings(self._settings, self._image, CONSUMER_OFFSETS)
-        return limits_of(self._settings, topic.max_message_bytes)
+    def _write_settings(self) -> WriteSettings:
+        settings = self._settings
+        return WriteSettings(
+            append_linger_ms=settings.group_coordinator_append_linger_ms,
+            commit_timeout_ms=settings.offsets_commit_timeout_ms,
+            load_buffer_bytes=settings.offsets_load_buffer_size,
+            codec=Codec(settings.offsets_topic_compression_codec),
+            max_batch_bytes=effective_topic_settings(settings, self._image, CONSUMER_OFFSETS).max_message_bytes,
+        )
 
-    def _use_limits(self, limits: GroupLimits) -> None:
-        self._limits = limits
+    def _reconfigure(self) -> None:
+        write_settings = self._write_settings()
         for runner in self._runners.values():
-            runner.settings = self._settings
-            runner.shard.limits = limits
+            runner.settings = write_settings
+            runner.shard.groups.config = self._config
 
     def start(self) -> None:
         """Load what this node leads. Until it has joined the cluster it leads what a former life of it led, and that is
@@ -103,13 +108,13 @@ class GroupService:
             return
         self._image = image
         if any(each.name == CONSUMER_OFFSETS for each in delta.configs_changed):
-            self._use_limits(self._find_limits())
+            self._reconfigure()
         for deleted in delta.topics_deleted:
             for index in list(self._runners):
                 if deleted.name == CONSUMER_OFFSETS:
                     self._give_up(index)
                 else:
-                    self._runners[index].forget_topic(deleted.name)
+                    self._runners[index].submit_when_loaded(partial(_forget_topic, deleted.name))
         if self._is_started and any(each.topic == CONSUMER_OFFSETS for each in delta.partitions_changed):
             self._follow_leaders()
 
@@ -122,14 +127,26 @@ class GroupService:
             is_led_here = partition.leader == self._node_id
             if is_led_here and index not in self._runners:
                 self._take_over(index)
+            elif is_led_here and self._runners[index].has_failed:
+                # What kept it from being loaded may be over.
+                self._runners[index].reload()
             elif not is_led_here and index in self._runners:
                 self._give_up(index)
 
     def _take_over(self, index: int) -> None:
-        shard = GroupShard(self._limits, lambda: random_uuid(self._runtime.randomness))
-        partition = TopicPartition(CONSUMER_OFFSETS, index)
-        runner = GroupRunner(partition, shard, self._writer, self._runtime, self._settings, self._arm)
+        runner: GroupRunner = CoordinatorRunner(
+            TopicPartition(CONSUMER_OFFSETS, index),
+            lambda: GroupCoordinatorShard(self._config, lambda: random_uuid(self._runtime.randomness)),
+            self._writer,
+            self._runtime,
+            self._write_settings(),
+            on_deadline=self._arm,
+            on_reload=self._load_later,
+        )
         self._runners[index] = runner
+        self._load_later(runner)
+
+    def _load_later(self, runner: GroupRunner) -> None:
         self._to_load.append(runner)
         if self._loader is None:
             self._loader = asyncio.get_running_loop().create_task(self._load())
@@ -189,88 +206,43 @@ class GroupService:
         error = runner.error
         return runner if error is ErrorCode.NONE else error
 
-    # Members
+    # Requests
 
-    def join(self, request: JoinGroupRequest, version: int, client: Client) -> Answer[JoinGroupResponse]:
-        error = refusal(self._limits, request)
+    def submit(self, kind: GroupRequest[Q, R], request: Q, caller: Caller = NOBODY) -> Answer[R]:
+        """Ask the coordinator of a group for something that may change the group."""
+        error = kind.refusal(self._config, request)
         if error is not ErrorCode.NONE:
-            return join_failed(error, request.member_id)
-        runner = self._find(request.group_id)
+            return kind.failed(request, error)
+        runner = self._find(kind.group_id(request))
         if isinstance(runner, ErrorCode):
-            return join_failed(runner, request.member_id)
-        token = runner.begin()
-        runner.shard.join(request, version, client, token, runner.now())
-        return runner.finish(token)
+            return kind.failed(request, runner)
+        return runner.submit(lambda shard, token: kind.operation(shard, request, caller, token))
 
-    def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
-        if not request.group_id:
-            return sync_failed(ErrorCode.INVALID_GROUP_ID)
-        runner = self._find(request.group_id)
-        if isinstance(runner, ErrorCode):
-            return sync_failed(runner)
-        token = runner.begin()
-        runner.shard.sync(request, token, runner.now())
-        return runner.finish(token)
-
-    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        runner = self._find(request.group_id)
-        if isinstance(runner, ErrorCode):
-            # While its group is loaded a member has nothing to fear.
-            return ErrorCode.NONE if runner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else runner
-        error = runner.shard.heartbeat(request, self._runtime.clock.monotonic_ms())
-        runner.report_deadline()
-        return error
-
-    def leave(self, group_id: str, leaving: list[MemberIdentity]) -> Answer[LeaveGroupResponse]:
-        if not group_id:
-            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        runner = self._find(group_id)
-        if isinstance(runner, ErrorCode):
-            return LeaveGroupResponse(error_code=runner)
-        token = runner.begin()
-        runner.shard.leave(group_id, leaving, token, runner.now())
-        return runner.finish(token)
-
-    # Offsets
-
-    def commit_offsets(self, request: OffsetCommitRequest, version: int) -> Answer[OffsetCommitResponse]:
-        runner = self._find(request.group_id)
-        if isinstance(runner, ErrorCode):
-            return commit_failed(request.topics, runner)
-        token = runner.begin()
-        runner.shard.commit_offsets(request, version, token, runner.now())
-        return runner.finish(token)
+    # Reading: what is committed, in steps
 
     def fetched_bytes(self, group_id: str) -> Generator[None, None, int]:
         """About how much memory all offsets of a group take in an answer."""
         runner = self._find(group_id)
-        return 0 if isinstance(runner, ErrorCode) else (yield from runner.shard.fetched_bytes(group_id))
+        return (
+            0 if isinstance(runner, ErrorCode) else (yield from fetches.fetched_bytes(runner.shard.offsets, group_id))
+        )
 
     def fetch_offsets(
         self, group_id: str, topics: list[OffsetFetchRequestTopics] | None, *, require_stable: bool
     ) -> Generator[None, None, Answer[OffsetFetchResponseGroup]]:
         runner = self._find(group_id)
         if isinstance(runner, ErrorCode):
-            return fetch_failed(group_id, runner)
+            return fetches.fetch_failed(group_id, runner)
         if not require_stable:
-            return (yield from runner.shard.fetch_offsets(group_id, topics))
-        token = runner.begin()
-        yield from runner.shard.fetch_stable_offsets(group_id, topics, token)
-        return runner.finish(token)
-
-    def delete_offsets(self, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
-        if not request.group_id:
-            return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
-        runner = self._find(request.group_id)
-        if isinstance(runner, ErrorCode):
-            return OffsetDeleteResponse(error_code=runner, topics=[])
-        token = runner.begin()
-        runner.shard.delete_offsets(request, token, runner.now())
-        return runner.finish(token)
-
-    # Groups
+            return (yield from fetches.fetch(runner.shard.offsets, group_id, topics))
+        # The latest offsets, which are told once they are committed.
+        runner.append_now()
+        response = yield from fetches.fetch_stable(runner.shard.offsets, group_id, topics)
+        if runner.error is not ErrorCode.NONE:
+            return fetches.fetch_failed(group_id, runner.error)
+        result = CoordinatorResult(response=response, after_writes=True)
+        if_failed = partial(fetches.stable_fetch_failed, group_id)
+        return runner.submit(lambda _, token: Operation(group_id, lambda _: result, token, if_failed, is_blind=True))
 
     @property
     def group_count(self) -> int:
@@ -287,24 +259,33 @@ class GroupService:
                 yield runner.error
                 return
             if runner.error is ErrorCode.NONE:
-                yield from runner.shard.list_groups(states, types)
+                yield from describe.list_groups(runner.shard.groups, states, types)
             yield None
 
     def described_bytes(self, group_id: str) -> int:
         """About how much a description of a group has to say."""
         runner = self._find(group_id)
-        return 0 if isinstance(runner, ErrorCode) else runner.shard.described_bytes(group_id)
+        return 0 if isinstance(runner, ErrorCode) else describe.described_bytes(runner.shard.groups, group_id)
 
     def describe_group(self, group_id: str, *, tells_missing: bool) -> Generator[None, None, DescribedGroup]:
         runner = self._find(group_id)
         if isinstance(runner, ErrorCode):
-            return describe_failed(group_id, runner)
-        return (yield from runner.shard.describe_group(group_id, tells_missing=tells_missing))
+            return describe.describe_failed(group_id, runner)
+        return (yield from describe.describe_group(runner.shard.groups, group_id, tells_missing=tells_missing))
 
-    def delete_group(self, group_id: str) -> Answer[DeletableGroupResult]:
-        runner = self._find(group_id)
-        if isinstance(runner, ErrorCode):
-            return DeletableGroupResult(group_id=group_id, error_code=runner)
-        token = runner.begin()
-        runner.shard.delete_group(group_id, token, runner.now())
-        return runner.finish(token)
+
+def _forget_topic(topic: str, shard: GroupCoordinatorShard) -> Operation:
+    return shard.forget_topic(topic)
+
+
+def config_of(settings: BrokerSettings) -> GroupCoordinatorConfig:
+    """The settings that groups live by."""
+    return GroupCoordinatorConfig(
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        max_size=settings.group_max_size,
+        offset_metadata_max_chars=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+        retention_check_interval_ms=settings.offsets_retention_check_interval_ms,
+    )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -25,11 +25,9 @@ from barnabas.broker.committed_offset import CommittedOffset
 from barnabas.broker.formatting import read_meta_properties
 from barnabas.broker.metadata_damage import Condition, MetadataDamagedError, judge, look_at
 from barnabas.broker.metadata_snapshots import (
-    CHECKPOINT_SUFFIX,
     DELETED_SUFFIX,
     PART_SUFFIX,
     LoadedSnapshot,
-    SnapshotId,
     find_snapshots,
     read_last_contained_ms,
     read_snapshot_file,
@@ -37,7 +35,8 @@ from barnabas.broker.metadata_snapshots import (
     write_snapshot_file,
 )
 from barnabas.broker.settings import BrokerSettings
-from barnabas.metadata.batches import ControlRecord, DecodedBatch, build_change, build_control, decode_batch
+from barnabas.metadata.batches import ControlRecord, LogBatch, build_batches, build_control, read_batch
+from barnabas.metadata.quorum import CHECKPOINT_SUFFIX, Snapshot, SnapshotId
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.storage.checkpoints import read_topic_id, write_topic_id
 from barnabas.storage.directories import METADATA_PARTITION
@@ -48,7 +47,6 @@ from barnabas.storage.recovery import load_log
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import PreparedAppend
 from barnabas.wire.json_form import from_json, to_json
-from barnabas.wire.stored.cluster_metadata import MetadataRecord
 from barnabas.wire.stored.quorum_state import QuorumStateData, Voter
 
 _log = logging.getLogger("barnabas.metadata")
@@ -172,7 +170,7 @@ class MetadataLog:
                 )
             return
         latest = self._snapshots[-1]
-        if latest.end_offset > self._log.next_offset:
+        if latest.end_offset > self._log.log_end_offset:
             # What the log held up to there is in the snapshot; what it may hold is older.
             _log.warning("%s: the log ends before snapshot %s; it goes on there", self.directory, latest.file_name)
             self._log.start_anew_at(latest.end_offset, self._runtime.clock.now_ms())
@@ -189,7 +187,7 @@ class MetadataLog:
     def _check_time_of(self, snapshot: SnapshotId) -> None:
         """A snapshot says when the last record was written that it holds; the log may have that record still."""
         last_offset = snapshot.end_offset - 1
-        if not self._log.log_start_offset <= last_offset < self._log.next_offset:
+        if not self._log.log_start_offset <= last_offset < self._log.log_end_offset:
             return
         batch = next((each for each in self._log.batches(last_offset) if each.last_offset >= last_offset), None)
         if isinstance(batch, BatchView) and batch.max_timestamp_ms != self._facts[snapshot].last_contained_ms:
@@ -216,7 +214,7 @@ class MetadataLog:
 
     @property
     def next_offset(self) -> int:
-        return self._log.next_offset
+        return self._log.log_end_offset
 
     @property
     def log_start_offset(self) -> int:
@@ -242,10 +240,10 @@ class MetadataLog:
     def read_snapshot(self, snapshot: SnapshotId) -> LoadedSnapshot:
         return read_snapshot_file(self._files, join(self.directory, snapshot.file_name))
 
-    def batches(self, from_offset: int) -> Iterator[DecodedBatch]:
+    def batches(self, from_offset: int) -> Iterator[LogBatch]:
         for batch in self._log.batches(from_offset):
             if batch.base_offset >= from_offset:
-                yield decode_batch(batch)
+                yield read_batch(batch)
 
     # Writing
 
@@ -254,31 +252,34 @@ class MetadataLog:
         write_quorum_state(self._files, self.directory, leader_id=leader_id, epoch=epoch)
         self.quorum_state = read_quorum_state(self._files, self.directory)
 
-    def append(self, records: Sequence[MetadataRecord], epoch: int, metadata_version: int) -> Written:
+    @property
+    def max_batch_bytes(self) -> int:
+        return self._settings.internal_metadata_max_batch_size_in_bytes
+
+    def append(self, values: Sequence[bytes], epoch: int) -> Written:
         """Write one change. It is in the file when this returns, and safe after the next sync."""
         now_ms = self._runtime.clock.now_ms()
-        batches = build_change(
-            records,
-            base_offset=self._log.next_offset,
+        batches = build_batches(
+            values,
+            base_offset=self._log.log_end_offset,
             epoch=epoch,
             timestamp_ms=now_ms,
-            metadata_version=metadata_version,
-            limit_bytes=self._settings.internal_metadata_max_batch_size_in_bytes,
+            limit_bytes=self.max_batch_bytes,
         )
-        return self._write(batches, now_ms)
+        return self._write(list(batches), now_ms)
 
     def append_control(self, records: Sequence[ControlRecord], epoch: int) -> Written:
         now_ms = self._runtime.clock.now_ms()
-        batch = build_control(records, base_offset=self._log.next_offset, epoch=epoch, timestamp_ms=now_ms)
+        batch = build_control(records, base_offset=self._log.log_end_offset, epoch=epoch, timestamp_ms=now_ms)
         return self._write([batch], now_ms)
 
     def _write(self, batches: list[bytearray], now_ms: int) -> Written:
         # One write for all: if it fails, the log takes back what landed of it.
         data = memoryview(batches[0] if len(batches) == 1 else bytearray().join(batches))
         views: list[BatchView] = list(iter_batches(data))
-        first_offset = self._log.next_offset
+        first_offset = self._log.log_end_offset
         self._log.append_as_follower(PreparedAppend(data, views, now_ms), now_ms=now_ms)
-        return Written(first_offset, self._log.next_offset - 1, now_ms, len(data))
+        return Written(first_offset, self._log.log_end_offset - 1, now_ms, len(data))
 
     def begin_sync(self) -> FlushJob | None:
         """What makes everything written so far safe, by `run_sync`; None if it is."""
@@ -302,22 +303,20 @@ class MetadataLog:
 
     # Snapshots and what they make superfluous
 
-    def begin_snapshot(
-        self, snapshot: SnapshotId, records: Iterable[MetadataRecord], last_contained_ms: int, metadata_version: int
-    ) -> Callable[[], int]:
+    def begin_snapshot(self, snapshot: Snapshot) -> Callable[[], int]:
         """What writes the file of a snapshot and returns its size. It blocks, may run anywhere, and changes nothing
         else: once it is done, `add_snapshot` takes note."""
-        stem = snapshot.file_name.removesuffix(CHECKPOINT_SUFFIX)
+        name = snapshot.snapshot_id.file_name
+        stem = name.removesuffix(CHECKPOINT_SUFFIX)
         chance = self._runtime.randomness.getrandbits(63)
         return partial(
             write_snapshot_file,
             self._files,
-            join(self.directory, snapshot.file_name),
-            records,
-            epoch=snapshot.epoch,
+            join(self.directory, name),
+            snapshot.values,
+            epoch=snapshot.snapshot_id.epoch,
             timestamp_ms=self._runtime.clock.now_ms(),
-            last_contained_ms=last_contained_ms,
-            metadata_version=metadata_version,
+            last_contained_ms=snapshot.last_contained_ms,
             part_name=f"{stem}-{chance}{CHECKPOINT_SUFFIX}{PART_SUFFIX}",
         )
 

@@ -8,41 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
-from barnabas.metadata.batches import ControlRecord, DecodedBatch, build_snapshot, decode_batch
-from barnabas.metadata.features import METADATA_VERSION_BUILT
+from barnabas.metadata.batches import ControlRecord, build_snapshot, read_batch
+from barnabas.metadata.quorum import SnapshotId
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.records.control import ControlType
 from barnabas.storage.files import FileSystem, directory_of, join
-from barnabas.wire.stored.cluster_metadata import MetadataRecord
 from barnabas.wire.stored.control_records import SnapshotHeaderRecord
 
-_NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _UNFINISHED: Final = re.compile(r"[0-9]{20}-[0-9]{10}.*\.checkpoint(\.part|\.deleted)")
-CHECKPOINT_SUFFIX: Final = ".checkpoint"
 # Enough for the first batch of a snapshot: a header and, with many voters, their addresses.
 _HEADER_BYTES: Final = 64 * 1024
 PART_SUFFIX: Final = ".part"
 DELETED_SUFFIX: Final = ".deleted"
-
-
-class SnapshotId(NamedTuple):
-    """Which state a snapshot holds. They sort by age."""
-
-    end_offset: int
-    epoch: int
-
-    @property
-    def file_name(self) -> str:
-        return f"{self.end_offset:020d}-{self.epoch:010d}{CHECKPOINT_SUFFIX}"
-
-    @classmethod
-    def parse(cls, name: str) -> Self | None:
-        """The id that a file's name tells, if it is a finished snapshot's."""
-        match = _NAME.fullmatch(name)
-        return cls(int(match[1]), int(match[2])) if match else None
 
 
 class LoadedSnapshot(NamedTuple):
@@ -50,11 +30,7 @@ class LoadedSnapshot(NamedTuple):
 
     last_contained_ms: int
     controls: tuple[ControlRecord, ...]
-    batches: tuple[DecodedBatch, ...]
-
-    def records(self) -> Iterator[MetadataRecord]:
-        for batch in self.batches:
-            yield from batch.records
+    values: tuple[bytes, ...]
 
 
 def find_snapshots(files: FileSystem, directory: str) -> list[SnapshotId]:
@@ -73,13 +49,12 @@ def remove_unfinished(files: FileSystem, directory: str) -> None:
 def write_snapshot_file(
     files: FileSystem,
     path: str,
-    records: Iterable[MetadataRecord],
+    values: Iterable[bytes],
     *,
     epoch: int,
     timestamp_ms: int,
     last_contained_ms: int,
     voters: Sequence[ControlRecord] = (),
-    metadata_version: int = METADATA_VERSION_BUILT,
     part_name: str = "",
     read_only: bool = True,
 ) -> int:
@@ -90,12 +65,11 @@ def write_snapshot_file(
     try:
         file.truncate(0)
         for batch in build_snapshot(
-            records,
+            values,
             epoch=epoch,
             timestamp_ms=timestamp_ms,
             last_contained_ms=last_contained_ms,
             voters=voters,
-            metadata_version=metadata_version,
         ):
             file.write_at(position, batch)
             position += len(batch)
@@ -113,11 +87,11 @@ def read_snapshot_file(files: FileSystem, path: str) -> LoadedSnapshot:
     """Read a snapshot and check that it is whole: from a header to a footer, with every CRC right."""
     header: SnapshotHeaderRecord | None = None
     controls: list[ControlRecord] = []
-    batches: list[DecodedBatch] = []
+    values: list[bytes] = []
     is_complete = False
     try:
         for batch in _batches(files, path):
-            decoded = decode_batch(batch)
+            decoded = read_batch(batch)
             if is_complete:
                 raise RemoteProtocolError("records follow its footer")
             if header is None:
@@ -127,13 +101,12 @@ def read_snapshot_file(files: FileSystem, path: str) -> LoadedSnapshot:
                 header = first.message
                 controls += decoded.controls[1:]
             is_complete = any(each.kind is ControlType.SNAPSHOT_FOOTER for each in decoded.controls)
-            if decoded.records:
-                batches.append(decoded)
+            values += decoded.values
     except RemoteProtocolError as problem:
         raise BarnabasError(f"the snapshot {path} cannot be used: {problem}") from None
     if header is None or not is_complete:
         raise BarnabasError(f"the snapshot {path} cannot be used: it has no footer, so it was not written to its end")
-    return LoadedSnapshot(header.last_contained_log_timestamp, tuple(controls), tuple(batches))
+    return LoadedSnapshot(header.last_contained_log_timestamp, tuple(controls), tuple(values))
 
 
 def read_last_contained_ms(files: FileSystem, path: str) -> int:
@@ -145,7 +118,7 @@ def read_last_contained_ms(files: FileSystem, path: str) -> int:
         file.close()
     try:
         first = next(iter(iter_batches(head)), None)
-        controls = decode_batch(first).controls if first is not None else ()
+        controls = read_batch(first).controls if first is not None else ()
     except RemoteProtocolError:
         return 0
     header = controls[0].message if controls else None

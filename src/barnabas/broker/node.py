@@ -12,38 +12,24 @@ import logging
 from contextlib import AsyncExitStack
 from typing import Final
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
-from barnabas.broker.change_lines import tell_changes
-from barnabas.broker.config_resources import controller_options, effective_settings
-from barnabas.broker.context import AllowEverything, NoQuotas
-from barnabas.broker.controller_gateway import ControllerGateway
-from barnabas.broker.fetching import WaitingFetches
-from barnabas.broker.formatting import NodeIdentity, read_identity, refuse_larger_quorums
-from barnabas.broker.groups import GroupService
-from barnabas.broker.handlers import all_handlers
-from barnabas.broker.limits import cleaner_options, listener_specs, log_options, server_limits
-from barnabas.broker.partitions import PartitionSet
-from barnabas.broker.periodic import Scheduler
-from barnabas.broker.producer_ids import ProducerIdPool
-from barnabas.broker.publisher import MetadataPublisher
+from barnabas.broker.broker_server import BrokerServer
+from barnabas.broker.controller_channel import DirectChannel
+from barnabas.broker.controller_server import ControllerServer
+from barnabas.broker.formatting import check_features, read_identity, refuse_larger_quorums
+from barnabas.broker.handlers import broker_handlers, controller_handlers
+from barnabas.broker.limits import listener_specs, server_limits
 from barnabas.broker.quorum_of_one import QuorumOfOne
-from barnabas.broker.registration import Registration, advertised_listeners
+from barnabas.broker.registration import advertised_listeners
 from barnabas.broker.router import Interceptor, Router, is_urgent
-from barnabas.broker.services import MetadataCache, Services
+from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
-from barnabas.broker.strays import NamedTopics, refuse_unknown
-from barnabas.broker.topic_settings import effective_topic_settings
-from barnabas.metadata.controller import Controller
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, ResourceType
-from barnabas.net import Server
-from barnabas.replication.fetch_sessions import FetchSessionCache
-from barnabas.storage.cleaner import LogCleaner
-from barnabas.storage.directories import LogDirectory
+from barnabas.broker.snapshot_generator import SnapshotGenerator
+from barnabas.broker.turns import Turns
+from barnabas.metadata.loader import MetadataLoader
+from barnabas.net import Connection, Server
 from barnabas.storage.files import FileSystem
-from barnabas.storage.manager import LogManager
-from barnabas.storage.settings import TopicSettings
 
 _log = logging.getLogger("barnabas.broker")
 
@@ -51,7 +37,7 @@ _DRAIN_TIMEOUT_MS: Final = 5000
 
 
 class Node:
-    """A broker and controller in one process, on one event loop.
+    """A broker and a controller in one process, on one event loop, over one replica of the metadata log.
 
     `start` raises one clear error or leaves a node that answers; `stop` may be called at any time, also during that.
     """
@@ -60,16 +46,20 @@ class Node:
         self._static_settings = settings
         self._files = files
         self._runtime = runtime
-        self._router = Router(all_handlers(), settings.controller_listeners)
-        self._server = Server(self._router.dispatch, is_urgent, server_limits(settings))
+        self._server = Server(self._dispatch, is_urgent, server_limits(settings))
+        turns = Turns()
+        self._broker_router = Router(broker_handlers(), turns)
+        self._controller_router = Router(controller_handlers(), turns)
+        self._controller_listeners = frozenset(settings.controller_listeners)
         self._started = AsyncExitStack()
         self._starting: asyncio.Task[None] | None = None
         self._stopping = asyncio.Lock()
         self._is_ready = False
         self._is_stopped = False
-        self._services: Services | None = None
+        self._quorum: QuorumOfOne | None = None
+        self._broker: BrokerServer | None = None
+        self._controller: ControllerServer | None = None
         self._failure: asyncio.Future[BarnabasError] | None = None
-        self._broker_epoch = -1
 
     @property
     def endpoints(self) -> dict[str, tuple[str, int]]:
@@ -84,18 +74,24 @@ class Node:
 
     @property
     def services(self) -> Services:
-        if self._services is None:
+        if self._broker is None:
             raise BarnabasError("the node is not started")
-        return self._services
+        return self._broker.services
+
+    @property
+    def quorum(self) -> QuorumOfOne:
+        if self._quorum is None:
+            raise BarnabasError("the node is not started")
+        return self._quorum
 
     @property
     def interceptor(self) -> Interceptor | None:
         """Sees each request before its handler, and may answer in its place; for fault injection."""
-        return self._router.interceptor
+        return self._broker_router.interceptor
 
     @interceptor.setter
     def interceptor(self, interceptor: Interceptor | None) -> None:
-        self._router.interceptor = interceptor
+        self._broker_router.interceptor = self._controller_router.interceptor = interceptor
 
     @property
     def failure(self) -> BarnabasError | None:
@@ -124,136 +120,78 @@ class Node:
     async def _start_or_clean_up(self) -> None:
         try:
             await self._start()
-        except BaseException:
+        except BaseException as failure:
             await self._started.aclose()
+            if isinstance(failure, BrokerError) and self.failure is not None:
+                # Who waited for the controller was told that it is gone; this is why.
+                raise self.failure from None
             raise
 
     async def _start(self) -> None:
-        settings, runtime = self._static_settings, self._runtime
+        settings, runtime, files = self._static_settings, self._runtime, self._files
         refuse_larger_quorums(settings)
         _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
         self._failure = asyncio.get_running_loop().create_future()
-        identity = read_identity(self._files, settings)
-        logs = LogManager(
-            self._files,
-            settings.data_dirs,
-            lambda topic: self._topic_settings(publisher.committed, topic),
-            runtime,
-            log_options(settings),
-            LogCleaner(runtime, cleaner_options(settings)),
+        identity = read_identity(files, settings)
+        loader = MetadataLoader()
+        quorum = self._quorum = QuorumOfOne(files, settings, identity, runtime, loader, self._fail)
+        broker = self._broker = BrokerServer(
+            settings,
+            identity,
+            loader,
+            files=files,
+            runtime=runtime,
+            router=self._broker_router,
+            response_room=self._server.room_for_responses,
+            on_settings=lambda changed: self._server.set_limits(server_limits(changed)),
+            on_failure=self._fail,
         )
-        publisher = MetadataPublisher(self._apply, self._fail)
-        quorum = QuorumOfOne(self._files, settings, identity, runtime)
-
-        logs.on_directory_failed = self._on_directory_failed
-        logs.open_directories()
-        self._started.push_async_callback(self._stop_logs, logs)
+        broker.open_directories()
+        self._started.push_async_callback(broker.close)
         # Before the slow part of the start, so that a port that is taken is told at once.
         await self._server.start(listener_specs(settings))
         self._started.push_async_callback(self._server.stop, 0)
-        await quorum.start(
-            publisher.on_snapshot,
-            publisher.on_commit,
-            state_records=publisher.state_records,
-            on_failure=self._fail,
-            before_leading=lambda: self._refuse_unknown_partitions(logs, publisher, quorum),
-            until_applied=publisher.until_applied,
-        )
+        await quorum.open()
         self._started.push_async_callback(quorum.stop)
-        self._started.push_async_callback(publisher.stop)
-        await logs.load_logs()
-        services = self._services = self._make_services(identity, publisher, quorum, logs)
-        # Before the image is applied: from then on a snapshot may forget that they were deleted.
-        services.partitions.set_aside_strays(publisher.committed)
-        await publisher.start()
-        await services.controller.activate()
-        self._started.callback(services.controller.close)
-        registration = Registration(services, identity, settings)
-        await registration.join()
-        self._started.push_async_callback(self._leave, registration)
-        self._started.callback(services.producer_ids.close)
-        scheduler = Scheduler(logs.tasks())
-        self._started.push_async_callback(scheduler.stop)
+        # All that may refuse the start comes before anything is written.
+        check_features(loader.image.features, quorum.log.directory)
+        await broker.refuse_unknown_partitions(quorum.read)
+        controller = self._controller = ControllerServer(
+            settings,
+            identity,
+            quorum,
+            loader,
+            files=files,
+            runtime=runtime,
+            router=self._controller_router,
+            endpoints=self.endpoints,
+            local_broker=identity.node_id,
+        )
+        controller.start()
+        self._started.push_async_callback(controller.stop)
+        snapshots = SnapshotGenerator(quorum, loader, settings, runtime, broker.until_applied)
+        loader.publish_to(snapshots)
+        self._started.push_async_callback(snapshots.stop)
+        await quorum.start()
+        await controller.controller.until_active()
+        self._started.push_async_callback(broker.stop)
+        await broker.start(DirectChannel(controller.controller, quorum, broker.until_applied), self.endpoints)
         if self.failure is not None:
             raise self.failure
-        services.groups.start()
-        self._router.open(services)
+        controller.open()
+        broker.open()
         # When the node stops: who waits for a group or for records is answered first, so that nobody waits for them.
         self._started.push_async_callback(self._server.stop, _DRAIN_TIMEOUT_MS)
-        self._started.callback(services.waiting_fetches.close)
-        self._started.push_async_callback(services.groups.stop)
+        self._started.push_async_callback(broker.stop_serving)
         self._is_ready = True
         _log.info("Node %d of cluster %s started, bootstrap %s", identity.node_id, identity.cluster_id, self.bootstrap)
 
-    async def _refuse_unknown_partitions(
-        self, logs: LogManager, publisher: MetadataPublisher, quorum: QuorumOfOne
-    ) -> None:
-        """Before logs are opened: the settings that they are opened by are in the metadata log, too."""
-        found = await logs.found_partitions()
-        refuse_unknown(found, publisher.committed, lambda: NamedTopics(*quorum.topics_named()))
-
-    def _make_services(
-        self, identity: NodeIdentity, publisher: MetadataPublisher, quorum: QuorumOfOne, logs: LogManager
-    ) -> Services:
-        settings, runtime = self._static_settings, self._runtime
-        effective = effective_settings(settings, publisher.committed, identity.node_id)
-        options = controller_options(settings, identity.cluster_id, publisher.committed)
-        gateway = ControllerGateway(Controller(publisher.committed, options, runtime.randomness), quorum, runtime.clock)
-        partitions = PartitionSet(identity.node_id, logs, self._topic_settings)
-        return Services(
-            settings=effective,
-            runtime=runtime,
-            node_id=identity.node_id,
-            cluster_id=identity.cluster_id,
-            metadata=MetadataCache(),
-            logs=logs,
-            authorizer=AllowEverything(),
-            quotas=NoQuotas(),
-            controller=gateway,
-            quorum=quorum,
-            partitions=partitions,
-            fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
-            waiting_fetches=WaitingFetches(),
-            groups=GroupService(effective, runtime, identity.node_id, partitions),
-            producer_ids=ProducerIdPool(gateway.allocate_producer_ids),
-            turns=self._router.turns,
-            endpoints=self.endpoints,
-            advertised=self._router.advertised,
-            response_room=self._server.room_for_responses,
-        )
-
-    def _topic_settings(self, image: ClusterImage, topic: str) -> TopicSettings:
-        settings = self._static_settings if self._services is None else self._services.settings
-        return effective_topic_settings(settings, image, topic)
-
     # While it runs
 
-    async def _apply(self, image: ClusterImage, delta: ClusterDelta) -> None:
-        """Bring all parts to an image; only then is it what requests are answered by."""
-        services = self.services
-        before = services.metadata.image
-        if any(each.type == ResourceType.BROKER for each in delta.configs_changed):
-            self._apply_settings(services, image)
-        await services.partitions.prepare(image, delta)
-        services.partitions.apply(image, delta)
-        services.metadata.image = image
-        services.groups.apply(image, delta)
-        tell_changes(before, image, delta)
-        services.controller.applied(image.offset)
-
-    def _apply_settings(self, services: Services, image: ClusterImage) -> None:
-        services.settings = effective_settings(self._static_settings, image, services.node_id)
-        services.controller.set_options(controller_options(self._static_settings, services.cluster_id, image))
-        services.groups.configure(services.settings)
-        services.logs.configure(log_options(services.settings), cleaner_options(services.settings))
-        self._server.set_limits(server_limits(services.settings))
-
-    def _on_directory_failed(self, directory: LogDirectory, is_last: bool) -> None:
-        """With one directory less the node serves what lies in the others, if it knows what to serve."""
-        if directory.path == self._static_settings.metadata_dir:
-            self._fail(BarnabasError(f"{directory.failure}; no node can do without the metadata log, which is there"))
-        elif is_last:
-            self._fail(BarnabasError(f"{directory.failure}; it was the last log directory that could be used"))
+    def _dispatch(self, connection: Connection, frame: bytearray) -> None:
+        """Each listener is served by the role that it belongs to."""
+        is_controllers = connection.listener in self._controller_listeners
+        (self._controller_router if is_controllers else self._broker_router).dispatch(connection, frame)
 
     def _fail(self, failure: BaseException) -> None:
         if self._failure is not None and not self._failure.done():
@@ -261,8 +199,8 @@ class Node:
             self._failure.set_result(known)
             trace = None if known is failure else failure
             _log.critical("the node cannot go on: %s", known, exc_info=trace)
-            if self._services is not None:
-                self._services.controller.close(f"the node cannot go on: {known}")
+            if self._controller is not None:
+                self._controller.controller.close(f"the node cannot go on: {known}")
 
     # Stop
 
@@ -280,15 +218,3 @@ class Node:
             if self._is_ready:
                 _log.info("Node %d: shut down completed", self._static_settings.node_id)
             self._is_ready = False
-
-    async def _leave(self, registration: Registration) -> None:
-        self._broker_epoch = registration.epoch
-        if not self._static_settings.controlled_shutdown_enable:
-            return
-        try:
-            await registration.leave()
-        except BarnabasError as failure:
-            _log.warning("the controller was not told that this broker stops: %s", failure)
-
-    async def _stop_logs(self, logs: LogManager) -> None:
-        await logs.stop(self._broker_epoch)

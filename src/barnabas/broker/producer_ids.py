@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable
+from typing import Final, cast
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.broker.controller_channel import ControllerChannel, broker_caller
+from barnabas.wire.apis import ApiKey, api
+from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 _log = logging.getLogger("barnabas.broker")
 
 #: A block is renewed when less than one in this many of its ids is left.
 _PREFETCH_DIVISOR: Final = 10
+_VERSION: Final = api(ApiKey.ALLOCATE_PRODUCER_IDS).served.high
 
 
 class ProducerIdPool:
-    """`allocate` asks the controller for a block: its first id, and how many ids it has."""
+    """The ids that this broker gives out. It asks as a member of the cluster: `broker_epoch` tells its epoch."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[tuple[int, int]]]) -> None:
-        self._allocate = allocate
+    def __init__(self, controller: ControllerChannel, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._controller = controller
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
         self._next_id = 0
         self._left = 0
         self._prefetch_at = 0
@@ -52,7 +59,12 @@ class ProducerIdPool:
 
     async def _fetch(self) -> None:
         try:
-            self._following = await self._allocate()
+            request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+            response = await self._controller.submit(request, _VERSION, broker_caller(self._broker_id))
+            block = cast(AllocateProducerIdsResponse, response)
+            if block.error_code != ErrorCode.NONE:
+                raise BrokerError(ErrorCode.of(block.error_code))
+            self._following = block.producer_id_start, block.producer_id_len
         except BarnabasError as failure:
             _log.warning("the controller gave no producer ids: %s", failure)
         finally:

@@ -1,7 +1,8 @@
 """One produce request on its way: check each batch, append it, wait if it must be committed first, answer.
 
 What is cheap to check is appended at once, in the order of the request. Large compressed batches are checked away from
-the loop and appended after the others.
+the loop and appended after the others. A request that waits for followers keeps offsets and its answer: its records,
+and with them the frame, are let go of once they are in the log.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.metadata.topic_names import is_internal
+from barnabas.net import Connection
 from barnabas.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
 from barnabas.records.compression import Codec, DecompressionLimitError
 from barnabas.replication.fetch_sessions import PartitionKey
-from barnabas.replication.partition import Partition, PartitionError
-from barnabas.replication.waiting import CommitWait
+from barnabas.replication.partition import Partition
+from barnabas.replication.purgatory import DelayedProduce
+from barnabas.replication.roles import LeaderState, PartitionError
 from barnabas.storage.errors import AppendRefusedError, LogError
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import Buffer, PreparedAppend, TakesLongError, prepare_from_client
@@ -32,7 +36,6 @@ from barnabas.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -82,10 +85,22 @@ class _Costly(NamedTuple):
     place: int
 
 
+class _Uncommitted(NamedTuple):
+    """What must be committed before the answer: all below an offset, by the leader that appended it."""
+
+    leader: LeaderState
+    required_offset: int
+    answer: PartitionProduceResponse
+
+
 class Produce:
     """One request on its way."""
 
     __slots__ = (
+        "_delayed",
+        "_done",
+        "_response",
+        "connection",
         "context",
         "costly",
         "endpoints",
@@ -98,19 +113,25 @@ class Produce:
         "waits_for_all",
     )
 
-    def __init__(self, services: Services, context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(
+        self, services: Services, context: RequestContext, request: ProduceRequest, connection: Connection
+    ) -> None:
         self.services = services
+        self.connection = connection
         self.context = context
         self.request = request
-        self.index = services.partitions.index
+        self.index = services.replica_manager.index
         self.waits_for_all = request.acks == _ALL
         self.now_ms = services.runtime.clock.now_ms()
         self.error_count = 0
         self.endpoints: dict[int, NodeEndpoint] = {}
         # Batches to be checked away from the loop.
         self.costly: list[_Costly] = []
-        # What must be committed before the answer.
-        self.uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        self.uncommitted: list[_Uncommitted] = []
+        # While it waits.
+        self._delayed: DelayedProduce
+        self._done: asyncio.Future[ProduceResponse | None]
+        self._response: ProduceResponse
 
     def run(self) -> ProduceAnswer | Steps[ProduceAnswer]:
         if not _is_small(self.request.topic_data):
@@ -137,14 +158,16 @@ class Produce:
             refusal = self._why_not(topic_key)
             yield 0
             for data in topic.partition_data:
+                # The request is kept until it is answered. Its records are not, or it would hold the frame.
+                records, data.records = data.records, None
                 if refusal is not None:
                     answers.append(self._error(data.index, *refusal))
                     yield 0
                     continue
                 put_off = len(self.costly)
-                answers.append(self._append(data, (topic_key, data.index), answers))
+                answers.append(self._append(data.index, records or b"", topic_key, answers))
                 was_put_off = len(self.costly) > put_off
-                yield _INLINE_LIMIT_BYTES // 4 if was_put_off else len(data.records or b"")
+                yield _INLINE_LIMIT_BYTES // 4 if was_put_off else len(records or b"")
 
     def _why_not(self, topic_key: str | Uuid) -> tuple[ErrorCode, str] | None:
         """Why nobody, or not this client, may write to a topic."""
@@ -163,27 +186,27 @@ class Produce:
     # One partition
 
     def _append(
-        self, data: PartitionProduceData, key: PartitionKey, answers: list[PartitionProduceResponse]
+        self, index: int, records: Buffer, topic_key: str | Uuid, answers: list[PartitionProduceResponse]
     ) -> PartitionProduceResponse:
+        key = (topic_key, index)
         partition = self.index.get(key)
         if partition is None:
-            code = self.services.partitions.why_missing(self.services.metadata.image, key)
-            return self._error(data.index, code, code.text, key)
-        records: Buffer = b"" if data.records is None else data.records
+            code = self.services.replica_manager.why_missing(self.services.metadata.image, key)
+            return self._error(index, code, code.text, key)
         try:
-            log = partition.log
-            if log is None or not partition.is_leader:
+            leader = partition.role
+            if not isinstance(leader, LeaderState):
                 raise partition.unusable()
-            settings = log.settings
+            settings = leader.log.settings
             if len(records) > _COSTLY_RECODED_BYTES and _is_costly(records, settings):
-                return self._put_off(partition, records, settings, data.index, answers)
+                return self._put_off(partition, records, settings, index, answers)
             prepared = prepare_from_client(records, settings, self.now_ms, limit_bytes=_INLINE_LIMIT_BYTES)
-            return self._append_prepared(partition, prepared, data.index)
+            return self._append_prepared(leader, prepared, index)
         except (DecompressionLimitError, TakesLongError):
             # Little that becomes much.
-            return self._put_off(partition, records, settings, data.index, answers)
+            return self._put_off(partition, records, settings, index, answers)
         except LogError as failure:
-            return self._refused(partition, data.index, failure)
+            return self._refused(partition, index, failure)
 
     def _put_off(
         self,
@@ -197,33 +220,37 @@ class Produce:
         self.costly.append(_Costly(partition, records, settings, index, answers, len(answers)))
         return PartitionProduceResponse(index=index, base_offset=_NONE)
 
-    def _append_prepared(self, partition: Partition, prepared: PreparedAppend, index: int) -> PartitionProduceResponse:
+    def _append_prepared(self, leader: LeaderState, prepared: PreparedAppend, index: int) -> PartitionProduceResponse:
         attributes = prepared.batches[0].attributes
         if attributes & TRANSACTIONAL_BIT:
             raise PartitionError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         if self.context.version < _FIRST_WITH_ZSTD and attributes & CODEC_MASK == Codec.ZSTD:
             raise PartitionError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later")
-        appended = partition.append(prepared, acks_all=self.waits_for_all, now_ms=self.now_ms)
+        appended = leader.append(prepared, acks_all=self.waits_for_all, now_ms=self.now_ms)
         answer = PartitionProduceResponse(
             index=index,
             base_offset=appended.first_offset,
             log_append_time_ms=appended.append_time_ms,
             log_start_offset=appended.log_start_offset,
         )
-        if self.waits_for_all and not partition.is_alone:
-            self.uncommitted.append((partition, appended.last_offset + 1, answer))
+        if self.waits_for_all and not leader.is_alone:
+            self.uncommitted.append(_Uncommitted(leader, appended.last_offset + 1, answer))
         return answer
 
     # What takes longer
 
     async def _finish_costly(self, response: ProduceResponse) -> ProduceResponse | None:
+        await self._append_costly()
+        outcome = self._settle(response)
+        return await outcome if isinstance(outcome, asyncio.Future) else outcome
+
+    async def _append_costly(self) -> None:
         """Check what is large elsewhere, then append it here. Nobody else gets a turn between the two."""
-        for some in chunks(self.costly, _CHECKS_AT_ONCE):
+        costly, self.costly = self.costly, []
+        for some in chunks(costly, _CHECKS_AT_ONCE):
             checks = [self._check_elsewhere(each) for each in some]
             for each, check in zip(some, checks, strict=True):
                 each.answers[each.place] = await self._append_checked(each, check)
-        outcome = self._settle(response)
-        return await outcome if isinstance(outcome, asyncio.Future) else outcome
 
     def _check_elsewhere(self, each: _Costly) -> asyncio.Future[PreparedAppend]:
         work = partial(prepare_from_client, each.records, each.settings, self.now_ms)
@@ -231,7 +258,8 @@ class Produce:
 
     async def _append_checked(self, each: _Costly, check: Awaitable[PreparedAppend]) -> PartitionProduceResponse:
         try:
-            return self._append_prepared(each.partition, await check, each.partition_index)
+            prepared = await check
+            return self._append_prepared(each.partition.leading(), prepared, each.partition_index)
         except LogError as failure:
             return self._refused(each.partition, each.partition_index, failure)
         except Exception:
@@ -241,45 +269,65 @@ class Produce:
             return self._error(each.partition_index, code, code.text)
 
     def _settle(self, response: ProduceResponse) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
-        return self._wait(response) if self.uncommitted else self._finish(response)
+        if not self.uncommitted:
+            return self._finish(response)
+        self._delayed = DelayedProduce(self._complete)
+        for leader, required_offset, _ in self.uncommitted:
+            self._delayed.add(leader, required_offset)
+        if self._delayed.is_over:
+            return self._committed(response)
+        if self.services.replica_manager.produce_purgatory.is_closed:
+            self._delayed.expire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return self._committed(response)
+        return self._park(response)
 
-    def _wait(self, response: ProduceResponse) -> asyncio.Future[ProduceResponse | None]:
-        """Until all is committed, or has failed, or the time is up."""
+    # Waiting for followers
+
+    def _park(self, response: ProduceResponse) -> asyncio.Future[ProduceResponse | None]:
+        """Until all is committed, or has failed, or the time is up. From here on nobody holds the frame."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[ProduceResponse | None] = loop.create_future()
-
-        def finish() -> None:
-            if not done.done():
-                wait.stop()
-                for partition, _, answer in self.uncommitted:
-                    outcome = wait.outcomes[partition]
-                    if outcome and not answer.error_code:
-                        outcome = self._code_for(partition, outcome)
-                        self.error_count += 1
-                        answer.error_code = outcome
-                        answer.error_message = f"{partition.name}: {outcome.text}"
-                done.set_result(self._finish(response))
-
-        wait = CommitWait(finish)
-        for partition, offset, _ in self.uncommitted:
-            wait.add(partition, offset)
-        if wait.is_over:
-            finish()
-            return done
-        timer = loop.call_later(max(self.request.timeout_ms, 0) / 1000, finish)
-
-        def on_client_gone() -> None:
-            done.cancel()
+        purgatory, connection = self.services.replica_manager.produce_purgatory, self.connection
+        # It is for others now to go on: whoever has as many partitions must not wait for that.
+        self.services.turns.finished(connection)
+        self._response = response
+        done = self._done = loop.create_future()
+        timer = loop.call_later(max(self.request.timeout_ms, 0) / 1000, self._expire)
+        forget_client = connection.on_close(done.cancel)
+        purgatory.add(self)
 
         def clean_up(_: object) -> None:
             timer.cancel()
-            wait.stop()
+            self._delayed.expire()
             forget_client()
-
-        forget_client = self.context.connection.on_close(on_client_gone)
+            purgatory.discard(self)
 
         done.add_done_callback(clean_up)
+        connection.release_frame()
         return done
+
+    def _expire(self) -> None:
+        self._delayed.expire()
+        self._complete()
+
+    def complete_now(self) -> None:
+        """The node stops. Another one will lead, and knows what of it was committed."""
+        self._delayed.expire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._complete()
+
+    def _complete(self) -> None:
+        if not self._done.done():
+            self._done.set_result(self._committed(self._response))
+
+    def _committed(self, response: ProduceResponse) -> ProduceResponse | None:
+        """The answer, now that the outcome of each partition is known."""
+        for leader, _, answer in self.uncommitted:
+            outcome = self._delayed.outcomes[leader]
+            if outcome and not answer.error_code:
+                outcome = self._code_for(leader.partition, outcome)
+                self.error_count += 1
+                answer.error_code = outcome
+                answer.error_message = f"{leader.partition.name}: {outcome.text}"
+        return self._finish(response)
 
     # Answers
 
@@ -287,7 +335,7 @@ class Produce:
         if not self.request.acks:
             if self.error_count:
                 # There is no other way to tell: the client finds the leader anew when it comes back.
-                self.context.connection.close(f"{self.error_count} partitions of a request with acks=0 failed")
+                self.connection.close(f"{self.error_count} partitions of a request with acks=0 failed")
             return None
         if self.endpoints:
             response.node_endpoints = list(self.endpoints.values())
@@ -303,7 +351,7 @@ class Produce:
         return self._finish(response)
 
     def _refused(self, partition: Partition, index: int, failure: LogError) -> PartitionProduceResponse:
-        self.services.partitions.log_failed(partition, failure)
+        self.services.replica_manager.log_failed(partition, failure)
         answer = self._error(index, self._code_for(partition, failure.code), str(failure), partition.name)
         is_unreadable = failure.code in _UNREADABLE
         if isinstance(failure, AppendRefusedError):

@@ -1,22 +1,26 @@
-"""How a broker joins its cluster and leaves it: register, be unfenced, hand over.
-
-The controller lives in the same process, so requests to it are calls; they are the same requests that a broker
-elsewhere will send.
-"""
+"""How a broker joins its cluster and leaves it: register, be unfenced, hand over."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
-from barnabas.broker.controller_gateway import ControllerGateway
+from barnabas.broker.controller_channel import broker_caller
 from barnabas.broker.formatting import NodeIdentity
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.features import SUPPORTED
+from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from barnabas.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
 
 _PLAINTEXT: Final = 0
 
@@ -26,14 +30,13 @@ class Registration:
 
     def __init__(self, services: Services, identity: NodeIdentity, settings: BrokerSettings) -> None:
         self._services = services
-        self._controller: ControllerGateway = services.controller
+        self._caller = broker_caller(identity.node_id)
         self._identity = identity
         self._settings = settings
         self.epoch = -1
 
     async def join(self) -> None:
         """Register under a new epoch; from then on clients are sent here, and the partitions have a leader again."""
-        now_ms = self._services.runtime.clock.monotonic_ms()
         request = BrokerRegistrationRequest(
             broker_id=self._identity.node_id,
             cluster_id=self._identity.cluster_id,
@@ -46,9 +49,11 @@ class Registration:
             rack=self._settings.broker_rack,
             log_dirs=[self._identity.directory_ids[path] for path in self._settings.data_dirs],
         )
-        # It held the lock of the directories that are locked here now.
-        self._controller.broker_is_gone(self._identity.node_id)
-        registered = await self._controller.submit(lambda controller: controller.register_broker(request, now_ms))
+        response = await self._services.controller.submit(
+            request, api(ApiKey.BROKER_REGISTRATION).served.high, self._caller
+        )
+        registered = cast(BrokerRegistrationResponse, response)
+        _check(registered.error_code, "registered")
         self.epoch = registered.broker_epoch
         await self._heartbeat(want_shut_down=False)
 
@@ -57,7 +62,7 @@ class Registration:
         if self.epoch >= 0:
             await self._heartbeat(want_shut_down=True)
 
-    async def _heartbeat(self, *, want_shut_down: bool) -> BrokerHeartbeatResponse:
+    async def _heartbeat(self, *, want_shut_down: bool) -> None:
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.node_id,
             broker_epoch=self.epoch,
@@ -65,8 +70,10 @@ class Registration:
             want_fence=False,
             want_shut_down=want_shut_down,
         )
-        now_ms = self._services.runtime.clock.monotonic_ms()
-        return await self._controller.submit(lambda controller: controller.heartbeat(request, now_ms))
+        response = await self._services.controller.submit(
+            request, api(ApiKey.BROKER_HEARTBEAT).served.high, self._caller
+        )
+        _check(cast(BrokerHeartbeatResponse, response).error_code, "heard")
 
 
 def advertised_listeners(settings: BrokerSettings, bound: Mapping[str, tuple[str, int]]) -> list[Listener]:
@@ -80,3 +87,8 @@ def advertised_listeners(settings: BrokerSettings, bound: Mapping[str, tuple[str
         )
         for each in settings.advertised_endpoints
     ]
+
+
+def _check(code: int, what: str) -> None:
+    if code != ErrorCode.NONE:
+        raise BrokerError(ErrorCode.of(code), f"the controller has not {what} this broker")

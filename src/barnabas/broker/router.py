@@ -4,39 +4,45 @@ Each connection has one request at a time here, so answers keep the order of the
 answer at once returns it; one that must wait returns an awaitable, and the connection stays silent until it is done. A
 handler whose work grows with what is asked is a generator, and yields after each item (`turns`): so are the decoding of
 all but small requests, and the encoding of answers that took longer.
+
+Handlers see values: who asks, and what. The few that wait for others, and are given up when their client is gone, name
+a fourth parameter, `connection`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from struct import Struct
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError
-from barnabas.broker.context import RequestContext
+from barnabas.broker.context import NoQuotas, Quotas, RequestContext
 from barnabas.broker.error_responses import error_response
-from barnabas.broker.services import Services
-from barnabas.broker.turns import HEAVY, Steps, Turns
+from barnabas.broker.services import CommonServices
+from barnabas.broker.turns import CROWDS, Steps, Turns, in_crowd, room_for
 from barnabas.net import Connection
 from barnabas.wire.apis import Api, ApiKey, api
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.decoder_source import MAX_ELEMENTS
 from barnabas.wire.headers import RequestHeader
-from barnabas.wire.message import Listeners, Request, Response
+from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.wire.messages.produce import ProduceRequest
+from barnabas.wire.source import ELEMENTS_PER_STEP
 
 _log = logging.getLogger("barnabas.broker")
 
 Answer = Response | None
 #: What a handler returns; in its place a generator may return all but another generator.
 Handled = Answer | Awaitable[Answer] | Steps[Answer | Awaitable[Answer]]
-Handler = Callable[[Services, RequestContext, Any], Handled]
+#: Of services, context, request and connection.
+Handler = Callable[[Any, RequestContext, Any, Connection], Handled]
 #: Sees each request before its handler; what it returns, unless that is None, takes the handler's place.
 Interceptor = Callable[[RequestContext, Request], Answer | Awaitable[Answer]]
 
@@ -53,8 +59,6 @@ URGENT_KEYS: Final = frozenset(
 )
 #: librdkafka looks for Produce 0 before it compresses, so it is advertised though nobody may send it.
 _ADVERTISED_LOWEST: Final = {ApiKey.PRODUCE: 0}
-#: On the controllers' listener this asks for the metadata log, which a quorum of one sends to nobody.
-_NOT_FOR_CONTROLLERS: Final = frozenset({ApiKey.FETCH})
 
 _KEY_AND_VERSION: Final = Struct(">hh")
 #: Key, version and correlation id, which every header has.
@@ -63,8 +67,12 @@ _SHORTEST_BYTES: Final = 8
 _NO_REQUEST: Final = (-1, -1)
 #: Frames up to this size are decoded at once: they hold a few thousand elements at most.
 _AT_ONCE_BYTES: Final = 8192
-#: After so many steps of decoding, some ten thousand elements, a request is a heavy one.
-_HEAVY_AFTER_STEPS: Final = 625
+#: And those up to this size hold too few to count.
+_FEW_ELEMENTS_BYTES: Final = 2048
+#: What an answer says of an element, beside what it repeats of the request: mostly why it was refused.
+_ANSWER_BYTES_PER_ELEMENT: Final = 128
+#: Answers that are expected to be smaller ask for no room.
+_SMALL_ANSWER_BYTES: Final = 64 * 1024
 
 
 def is_urgent(frame: Buffer) -> bool:
@@ -82,7 +90,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One API that this node serves."""
+    """One API that is served."""
 
     api: Api
     handle: Handler
@@ -90,6 +98,9 @@ class Route:
     forms: dict[int, Form]
     #: In the arrays of one request. Handlers that know that fewer make sense have a `MAX_ELEMENTS` of their own.
     max_elements: int
+    #: How much room is asked for before the handler is called. Handlers that ask themselves, or whose answers do not
+    #: grow with the request, have an `ANSWER_BYTES_PER_ELEMENT` of 0.
+    answer_bytes_per_element: int
 
     @classmethod
     def of(cls, module: ModuleType) -> Route:
@@ -100,7 +111,13 @@ class Route:
             )
             for version in served.served
         }
-        return cls(served, module.handle, forms, getattr(module, "MAX_ELEMENTS", MAX_ELEMENTS))
+        return cls(
+            served,
+            _with_connection(module.handle),
+            forms,
+            getattr(module, "MAX_ELEMENTS", MAX_ELEMENTS),
+            getattr(module, "ANSWER_BYTES_PER_ELEMENT", _ANSWER_BYTES_PER_ELEMENT),
+        )
 
     @property
     def advertised(self) -> ApiVersion:
@@ -109,51 +126,43 @@ class Route:
         return ApiVersion(api_key=self.api.key, min_version=lowest, max_version=served.high)
 
 
-class Router:
-    """The APIs of a node. Until it is opened, requests wait, each connection with its first one."""
+def _with_connection(handle: Callable[..., Handled]) -> Handler:
+    if "connection" in inspect.signature(handle).parameters:
+        return handle
+    return lambda services, context, request, _: handle(services, context, request)
 
-    def __init__(self, handlers: Iterable[ModuleType], controller_listeners: Iterable[str]) -> None:
-        self._routes: dict[int, Route] = {}
-        for module in handlers:
-            self._routes[module.API_KEY] = Route.of(module)
-        self._controller_listeners = frozenset(controller_listeners)
-        # By listener, the routes that are served there: looked up for every request.
-        self._served: dict[str, dict[int, Route]] = {}
-        self._services: Services | None = None
+
+class Router:
+    """The APIs of one role of a node. Until it is opened, requests wait, each connection with its first one.
+
+    `turns` is the node's: both roles share one loop.
+    """
+
+    def __init__(self, handlers: Iterable[ModuleType], turns: Turns) -> None:
+        self._routes: dict[int, Route] = {module.API_KEY: Route.of(module) for module in handlers}
+        self._services: CommonServices | None = None
+        self._quotas: Quotas = NoQuotas()
         self._waiting: list[tuple[Connection, bytearray]] = []
-        self.turns = Turns()
+        self.turns = turns
         self.interceptor: Interceptor | None = None
 
-    def open(self, services: Services) -> None:
-        self._services = services
+    def open(self, services: CommonServices) -> None:
+        self._services, self._quotas = services, services.quotas
         waiting, self._waiting = self._waiting, []
         for connection, frame in waiting:
             self.dispatch(connection, frame)
 
-    def advertised(self, listener: str) -> list[ApiVersion]:
-        """What ApiVersions tells on a listener, by key."""
-        return [route.advertised for _, route in sorted(self._routes_on(listener).items())]
-
-    def _routes_on(self, listener: str) -> dict[int, Route]:
-        served = self._served.get(listener)
-        if served is None:
-            served = {key: route for key, route in self._routes.items() if self._is_served_on(route.api, listener)}
-            self._served[listener] = served
-        return served
-
-    def _is_served_on(self, wanted: Api, listener: str) -> bool:
-        if listener in self._controller_listeners:
-            return bool(wanted.listeners & Listeners.CONTROLLER) and wanted.key not in _NOT_FOR_CONTROLLERS
-        return bool(wanted.listeners & Listeners.BROKER)
+    def advertised(self) -> list[ApiVersion]:
+        """What ApiVersions tells, by key."""
+        return [route.advertised for _, route in sorted(self._routes.items())]
 
     def dispatch(self, connection: Connection, frame: bytearray) -> None:
         """Take one request. The connection gets its answer, or is closed when the bytes make no sense."""
-        services = self._services
-        if services is None:
+        if self._services is None:
             self._waiting.append((connection, frame))
             return
         key, version = _KEY_AND_VERSION.unpack_from(frame) if len(frame) >= _SHORTEST_BYTES else _NO_REQUEST
-        route = self._routes_on(connection.listener).get(key)
+        route = self._routes.get(key)
         if route is None:
             connection.close(f"it asked for the API {key}, which is not served on {connection.listener}")
             return
@@ -161,8 +170,9 @@ class Router:
         if form is None:
             self._refuse_version(connection, route, version, frame)
             return
-        if len(frame) > _AT_ONCE_BYTES:
-            self._dispatch_large(services, route, form, version, connection, frame)
+        is_counted = len(frame) > _FEW_ELEMENTS_BYTES
+        if is_counted and (len(frame) > _AT_ONCE_BYTES or not self.turns.has_place(CROWDS[0])):
+            self._dispatch_large(route, form, version, connection, frame)
             return
         try:
             header, start = RequestHeader.decode_prefix(frame, form.request_header_version)
@@ -171,119 +181,137 @@ class Router:
         except RemoteProtocolError as error:
             connection.close(f"its {route.api.key.camel_name} request v{version} cannot be read: {error}")
             return
-        context = RequestContext(route.api.key, version, header.correlation_id, header.client_id, connection)
-        self._handle(services, route, context, request, is_long=False)
+        context = _context(route, version, header, connection)
+        self._handle(route, context, request, connection, is_long=False, is_counted=is_counted)
 
-    def _dispatch_large(
-        self, services: Services, route: Route, form: Form, version: int, connection: Connection, frame: bytearray
-    ) -> None:
-        def handle(decoded: tuple[RequestHeader, Request], was_long: bool) -> None:
-            header, request = decoded
-            context = RequestContext(route.api.key, version, header.correlation_id, header.client_id, connection)
-            self._handle(services, route, context, request, is_long=was_long)
+    def _dispatch_large(self, route: Route, form: Form, version: int, connection: Connection, frame: bytearray) -> None:
+        def handle(decoded: _Decoded, was_long: bool) -> None:
+            header, request, elements = decoded
+            context = _context(route, version, header, connection)
+            room_bytes = elements * route.answer_bytes_per_element
+            if room_bytes <= _SMALL_ANSWER_BYTES:
+                self._handle(route, context, request, connection, is_long=was_long)
+                return
+            self.turns.start(
+                connection,
+                room_for(room_bytes),
+                lambda _, __: self._handle(route, context, request, connection, is_long=True),
+                lambda failure: self._fail(context, request, connection, failure),
+                is_next=True,
+            )
 
         def refuse(failure: Exception) -> None:
             if not isinstance(failure, RemoteProtocolError):
                 _log.error("a %s request could not be decoded", route.api.key.camel_name, exc_info=failure)
             connection.close(f"its {route.api.key.camel_name} request v{version} cannot be read: {failure}")
 
-        self.turns.start(connection, _decode(route, form, version, frame), handle, refuse)
+        self.turns.start(connection, _decode(self.turns, route, form, version, frame), handle, refuse)
 
     def _handle(
-        self, services: Services, route: Route, context: RequestContext, request: Request, *, is_long: bool
+        self,
+        route: Route,
+        context: RequestContext,
+        request: Request,
+        connection: Connection,
+        *,
+        is_long: bool,
+        is_counted: bool = False,
     ) -> None:
+        """Have a request answered. `is_counted`: it may hold many elements, and has no place among others like it."""
         answer: Handled
         try:
             intercepted = self.interceptor(context, request) if self.interceptor is not None else None
             if intercepted is None:
-                answer = route.handle(services, context, request)
+                answer = route.handle(self._services, context, request, connection)
             elif isinstance(intercepted, Response):
                 answer = intercepted
             else:
-                answer = self._handled_after(intercepted, services, route, context, request)
+                answer = self._handled_after(intercepted, route, context, request, connection)
         except Exception as failure:
-            self._fail(services, context, request, failure)
+            self._fail(context, request, connection, failure)
             return
         if answer is None or isinstance(answer, Response):
-            self._answer(services, context, request, answer, is_long=is_long)
+            self._answer(context, request, connection, answer, is_long=is_long)
         elif isinstance(answer, Generator):
             self.turns.start(
-                context.connection,
-                answer,
-                lambda outcome, _: self._wait_for(services, context, request, outcome, is_long=True),
-                lambda failure: self._fail(services, context, request, failure),
+                connection,
+                in_crowd(CROWDS[0], answer) if is_counted else answer,
+                lambda outcome, _: self._wait_for(context, request, connection, outcome, is_long=True),
+                lambda failure: self._fail(context, request, connection, failure),
             )
         else:
-            self._wait_for(services, context, request, answer, is_long=is_long)
+            self._wait_for(context, request, connection, answer, is_long=is_long)
 
     def _wait_for(
         self,
-        services: Services,
         context: RequestContext,
         request: Request,
+        connection: Connection,
         answer: Answer | Awaitable[Answer],
         *,
         is_long: bool,
     ) -> None:
         if answer is None or isinstance(answer, Response):
-            self._answer(services, context, request, answer, is_long=is_long)
+            self._answer(context, request, connection, answer, is_long=is_long)
             return
+        if connection.is_parked:
+            # Others decide when it goes on, and must not have to wait for its place meanwhile.
+            self.turns.finished(connection)
         waiting = asyncio.ensure_future(answer)
-        waiting.add_done_callback(lambda done: self._finish(services, context, request, done, is_long))
+        waiting.add_done_callback(lambda done: self._finish(context, request, connection, done, is_long))
 
     def _finish(
         self,
-        services: Services,
         context: RequestContext,
         request: Request,
+        connection: Connection,
         done: asyncio.Future[Answer],
         is_long: bool,
     ) -> None:
         if done.cancelled():
-            self._close(context.connection, "the request was given up")
+            self._close(connection, "the request was given up")
             return
         failure = done.exception()
         if failure is None:
-            self._answer(services, context, request, done.result(), is_long=is_long)
+            self._answer(context, request, connection, done.result(), is_long=is_long)
         elif isinstance(failure, Exception):
-            self._fail(services, context, request, failure)
+            self._fail(context, request, connection, failure)
         else:
-            self._close(context.connection, "the node is stopping")
+            self._close(connection, "the node is stopping")
 
     def _answer(
-        self, services: Services, context: RequestContext, request: Request, response: Answer, *, is_long: bool
+        self, context: RequestContext, request: Request, connection: Connection, response: Answer, *, is_long: bool
     ) -> None:
         """Send a response, or take note that there is none. `is_long`: it may have very many elements."""
-        connection = context.connection
         if response is None:
             self.turns.finished(connection)
             connection.finish_without_response()
             return
         try:
-            throttle_ms = services.quotas.throttle_ms(context, request, response)
+            throttle_ms = self._quotas.throttle_ms(context, request, response)
             if throttle_ms:
                 response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
                 connection.mute_for(throttle_ms)
             if not is_long:
-                self._respond(context, context.version, response.encode_parts(context.version))
+                self._respond(connection, context, context.version, response.encode_parts(context.version))
                 return
         except Exception as failure:
-            self._fail(services, context, request, failure)
+            self._fail(context, request, connection, failure)
             return
         self.turns.start(
             connection,
             response.encode_in_slices(context.version),
-            lambda parts, _: self._respond(context, context.version, parts),
-            lambda failure: self._fail(services, context, request, failure),
+            lambda parts, _: self._respond(connection, context, context.version, parts),
+            lambda failure: self._fail(context, request, connection, failure),
         )
 
-    def _respond(self, context: RequestContext, version: int, body: list[Buffer]) -> None:
+    def _respond(self, connection: Connection, context: RequestContext, version: int, body: list[Buffer]) -> None:
         header_end = self._routes[context.api_key].forms[version].response_header_end
         header = context.correlation_id.to_bytes(4, "big", signed=True) + header_end
-        self.turns.finished(context.connection)
-        context.connection.respond([header, *body])
+        self.turns.finished(connection)
+        connection.respond([header, *body])
 
-    def _fail(self, services: Services, context: RequestContext, request: Request, failure: Exception) -> None:
+    def _fail(self, context: RequestContext, request: Request, connection: Connection, failure: Exception) -> None:
         """An answer with an error wherever the response has room for one."""
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
         if isinstance(failure, BrokerError):
@@ -292,18 +320,18 @@ class Router:
             _log.error("a %s request v%d failed", context.api_key.camel_name, context.version, exc_info=failure)
         if isinstance(request, ProduceRequest) and not request.acks:
             # It gets no answer, so the end of the connection is the only way to tell.
-            self._close(context.connection, "its request with acks=0 failed")
+            self._close(connection, "its request with acks=0 failed")
             return
 
         def give_up(problem: Exception) -> None:
             name = context.api_key.camel_name
             _log.error("the failure of a %s request could not be told", name, exc_info=problem)
-            self._close(context.connection, "its request failed")
+            self._close(connection, "its request failed")
 
         self.turns.start(
-            context.connection,
+            connection,
             _encoded(error_response(context, request, code, message), context.version),
-            lambda body, _: self._respond(context, context.version, body),
+            lambda body, _: self._respond(connection, context, context.version, body),
             give_up,
         )
 
@@ -318,38 +346,76 @@ class Router:
         # Whatever follows the correlation id is unknown. The client reads version 0 and asks again with what it says.
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
         refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[route.advertised])
-        context = RequestContext(route.api.key, 0, correlation_id, None, connection)
-        self._respond(context, 0, refusal.encode_parts(0))
+        header = RequestHeader(request_api_key=route.api.key, request_api_version=0, correlation_id=correlation_id)
+        self._respond(connection, _context(route, 0, header, connection), 0, refusal.encode_parts(0))
 
     async def _handled_after(
         self,
         intercepted: Awaitable[Answer],
-        services: Services,
         route: Route,
         context: RequestContext,
         request: Request,
+        connection: Connection,
     ) -> Answer:
         """What an interceptor took its time for; the handler's answer if it came to nothing."""
         answer = await intercepted
-        handled: Handled = route.handle(services, context, request) if answer is None else answer
+        handled: Handled = answer
+        if answer is None:
+            handled = route.handle(self._services, context, request, connection)
         if isinstance(handled, Generator):
-            handled = await self.turns.future(context.connection, handled)
+            handled = await self.turns.future(connection, handled)
         return handled if handled is None or isinstance(handled, Response) else await handled
 
 
-def _decode(route: Route, form: Form, version: int, frame: bytearray) -> Steps[tuple[RequestHeader, Request]]:
+def _context(route: Route, version: int, header: RequestHeader, connection: Connection) -> RequestContext:
+    return RequestContext(
+        route.api.key,
+        version,
+        header.correlation_id,
+        header.client_id,
+        connection.listener,
+        connection.principal,
+        connection.peer_host,
+    )
+
+
+class _Decoded(NamedTuple):
+    header: RequestHeader
+    request: Request
+    #: About how many.
+    elements: int
+
+
+def _decode(turns: Turns, route: Route, form: Form, version: int, frame: bytearray) -> Steps[_Decoded]:
+    """Decode a request, with a place in the crowd that it turns out to belong to."""
+    crowd = 0
+    while True:
+        decoding = _decode_in_slices(route, form, version, frame)
+        elements = 0
+        while crowd == len(CROWDS) or elements <= CROWDS[crowd].more_than or turns.has_place(CROWDS[crowd]):
+            if crowd < len(CROWDS) and elements > CROWDS[crowd].more_than:
+                yield CROWDS[crowd]
+                crowd += 1
+            try:
+                next(decoding)
+            except StopIteration as end:
+                header, request = end.value
+                return _Decoded(header, request, elements)
+            elements += ELEMENTS_PER_STEP
+            yield None
+        # Who waits keeps nothing but its frame. What was decoded is decoded again then.
+        decoding.close()
+        yield CROWDS[crowd]
+        crowd += 1
+
+
+def _decode_in_slices(
+    route: Route, form: Form, version: int, frame: bytearray
+) -> Generator[None, None, tuple[RequestHeader, Request]]:
     view = memoryview(frame)
     header, start = yield from RequestHeader.decode_in_slices(view, form.request_header_version, 0, route.max_elements)
-    steps = route.api.request.decode_in_slices(view, version, start, route.max_elements)
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            request, _ = end.value
-            return header, request
-        count += 1
-        yield HEAVY if count == _HEAVY_AFTER_STEPS else None
+    request, _ = yield from route.api.request.decode_in_slices(view, version, start, route.max_elements)
+    return header, request
 
 
 def _encoded(making: Steps[Response], version: int) -> Steps[list[Buffer]]:

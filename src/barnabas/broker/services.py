@@ -1,4 +1,4 @@
-"""What handlers work with: the parts of a running node."""
+"""What handlers work with: the parts of a running node, by role."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.base.runtime import Runtime
-from barnabas.broker.context import Authorizer, Quotas
+from barnabas.broker.context import Quotas
 from barnabas.broker.refused_transactions import RefusedTransactions
 from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.authorizer import Authorizer
 from barnabas.metadata.image import ClusterImage
 from barnabas.storage.manager import LogManager
 from barnabas.wire.messages.api_versions import ApiVersion
 
 if TYPE_CHECKING:
-    from barnabas.broker.controller_gateway import ControllerGateway
-    from barnabas.broker.fetching import WaitingFetches
-    from barnabas.broker.groups import GroupService
-    from barnabas.broker.partitions import PartitionSet
+    from barnabas.broker.auto_topic_creation import AutoTopicCreationManager
+    from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.groups import GroupCoordinatorService
     from barnabas.broker.producer_ids import ProducerIdPool
-    from barnabas.broker.quorum_of_one import QuorumOfOne
+    from barnabas.broker.replica_manager import ReplicaManager
     from barnabas.broker.turns import Turns
     from barnabas.replication.fetch_sessions import FetchSessionCache
 
 
 class MetadataCache:
-    """The image that this node has applied: its partitions exist, its settings hold."""
+    """The image that a role has applied: of a broker, its partitions exist, its settings hold."""
 
     __slots__ = ("image",)
 
@@ -35,30 +35,35 @@ class MetadataCache:
 
 
 @dataclass(slots=True, kw_only=True)
-class Services:
-    """One node's parts. The node makes them in order of their dependencies."""
+class CommonServices:
+    """What brokers and controllers have: whoever is asked on their listeners works with this."""
 
     settings: BrokerSettings
     runtime: Runtime
     node_id: int
     cluster_id: str
     metadata: MetadataCache
-    logs: LogManager
     authorizer: Authorizer
     quotas: Quotas
-    controller: ControllerGateway
-    quorum: QuorumOfOne
-    partitions: PartitionSet
-    fetch_sessions: FetchSessionCache
-    waiting_fetches: WaitingFetches
-    groups: GroupService
-    producer_ids: ProducerIdPool
+    controller: ControllerChannel
     #: Work on requests that takes longer than a turn.
     turns: Turns
     #: Where each listener is bound.
     endpoints: dict[str, tuple[str, int]]
-    #: What ApiVersions tells on a listener.
-    advertised: Callable[[str], list[ApiVersion]]
+    #: What ApiVersions tells.
+    advertised: Callable[[], list[ApiVersion]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Services(CommonServices):
+    """A broker's parts, made in order of their dependencies."""
+
+    logs: LogManager
+    replica_manager: ReplicaManager
+    fetch_sessions: FetchSessionCache
+    groups: GroupCoordinatorService
+    producer_ids: ProducerIdPool
+    auto_topic_creation: AutoTopicCreationManager
     #: How many bytes may still be put into answers, over all connections.
     response_room: Callable[[], int]
     refused_transactions: RefusedTransactions = field(default_factory=RefusedTransactions)

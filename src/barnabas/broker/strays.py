@@ -8,13 +8,16 @@ partition belongs to another cluster. Whoever starts then would hide records tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
+from barnabas.metadata.batches import decode_values
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.quorum import CommittedBatch
 from barnabas.storage.directories import FoundPartition
+from barnabas.wire.stored.cluster_metadata import RemoveTopicRecord, TopicRecord
 
 _SHOWN: Final = 5
 
@@ -22,8 +25,20 @@ _SHOWN: Final = 5
 class NamedTopics(NamedTuple):
     """What the log says beyond the image: which topics it created, with their names, and which it deleted."""
 
-    created: Mapping[Uuid, str]
+    created: dict[Uuid, str]
     deleted: set[Uuid]
+
+
+def named_topics(log: Iterable[CommittedBatch]) -> NamedTopics:
+    """What the log, as far back as it reaches, created and deleted."""
+    named = NamedTopics({}, set())
+    for batch in log:
+        for record in decode_values(batch.values, batch.base_offset):
+            if isinstance(record, TopicRecord):
+                named.created[record.topic_id] = record.name
+            elif isinstance(record, RemoveTopicRecord):
+                named.deleted.add(record.topic_id)
+    return named
 
 
 class UnknownPartitionsError(BarnabasError):

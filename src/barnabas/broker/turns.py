@@ -5,8 +5,9 @@ returns its answer. What it yields is None, or what it must have before it goes 
 
 - a future: what others do for it.
 - `Room(size_bytes)`: memory for an answer that may be much larger than its question; once, before it is built.
-- `HEAVY`: the request holds so many elements that only one like it is worked on at a time. A few bytes of a request
-  become hundreds in memory; so the node holds one such heap, whoever sends how many of them.
+- a `Crowd`: the request holds so many elements that only a few like it are worked on at a time. A few bytes of a
+  request become hundreds in memory; so the node holds that many such heaps, whoever sends how many of them. The more
+  elements, the fewer at a time, each crowd with a line of its own: the many do not wait for the huge.
 
 The number of items in a slice is fixed, and no clock is asked: a simulated node does the same in every run.
 """
@@ -14,7 +15,7 @@ The number of items in a slice is fixed, and no clock is asked: a simulated node
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
@@ -30,8 +31,9 @@ H = TypeVar("H", bound=Hashable)
 #: What the controller decides without a break: items, and settings or partitions of them.
 _ITEMS_PER_PART: Final = 64
 _COST_OF_PART: Final = 512
-#: An item takes a handler up to some 50 µs, so a slice stays below 10 ms.
-STEPS_PER_TURN: Final = 128
+#: An item takes a handler up to some 50 µs, and 16 elements as long to be decoded. So a slice takes a few milliseconds,
+#: and a turn, which may begin one request and go on with another, less than 10.
+STEPS_PER_TURN: Final = 64
 
 
 class Room(NamedTuple):
@@ -40,22 +42,32 @@ class Room(NamedTuple):
     size_bytes: int
 
 
-class Heavy:
-    """Yielded to become the one heavy request that is worked on."""
+class Crowd(NamedTuple):
+    """Yielded to be one of the requests with more than so many elements that are worked on."""
+
+    more_than: int
+    places: int
 
 
-HEAVY: Final = Heavy()
+#: The smaller ones hold some hundred thousand elements together, the last a million.
+CROWDS: Final = (Crowd(128, 32), Crowd(1000, 8), Crowd(10_000, 1))
 
-Steps = Generator[Room | Heavy | asyncio.Future[Any] | None, None, T]
+Steps = Generator[Room | Crowd | asyncio.Future[Any] | None, None, T]
+
+
+def crowd_of(elements: int) -> Crowd | None:
+    """Which crowd a request belongs to; None if it is small."""
+    return next((crowd for crowd in reversed(CROWDS) if elements > crowd.more_than), None)
 
 
 class Turns:
     """Drives the work on requests. `then` gets what came out, and whether it took more than one turn."""
 
     def __init__(self) -> None:
-        self._heavy: Connection | None = None
-        self._forget_heavy: Callable[[], None] = _nothing
-        self._heavy_waiting: deque[_Work] = deque()
+        #: Who has a place in a crowd, and how the end of its connection is forgotten.
+        self._placed: dict[Connection, tuple[Crowd, Callable[[], None]]] = {}
+        self._taken: Counter[Crowd] = Counter()
+        self._lines: dict[Crowd, deque[_Work]] = {crowd: deque() for crowd in CROWDS}
 
     def start(
         self,
@@ -63,12 +75,18 @@ class Turns:
         steps: Steps[T],
         then: Callable[[T, bool], None],
         failed: Callable[[Exception], None],
+        *,
+        is_next: bool = False,
     ) -> None:
         """Do the first slice now, and the others in turns to come. If the peer is gone before, the rest is left undone.
 
-        Neither of the callbacks may raise.
+        `is_next`: the first one in the next turn, since a slice was done in this. Neither of the callbacks may raise.
         """
-        _Work(self, connection, steps, then, failed).go_on()
+        work = _Work(self, connection, steps, then, failed)
+        if is_next:
+            work.go_on_later()
+        else:
+            work.go_on()
 
     def future(self, connection: Connection, steps: Steps[T]) -> asyncio.Future[T]:
         """The same for those who wait."""
@@ -86,27 +104,32 @@ class Turns:
         return done
 
     def finished(self, connection: Connection) -> None:
-        """The request in process was answered, or is given up."""
-        if self._heavy is connection:
-            self._heavy = None
-            self._forget_heavy()
-            while self._heavy_waiting and self._heavy is None:
-                self._heavy_waiting.popleft().go_on_if_heavy()
+        """The request in process was answered, is given up, or waits for others: its place is for the next in line."""
+        placed = self._placed.pop(connection, None)
+        if placed is not None:
+            crowd, forget = placed
+            forget()
+            self._taken[crowd] -= 1
+            line = self._lines[crowd]
+            while line and self.has_place(crowd):
+                line.popleft().go_on_if_placed(crowd)
 
-    def become_heavy(self, work: _Work) -> bool:
+    def has_place(self, crowd: Crowd) -> bool:
+        return self._taken[crowd] < crowd.places
+
+    def take_place(self, work: _Work, crowd: Crowd) -> bool:
+        """Have a place in this crowd, in place of one in a smaller one; if there is none, wait for it without any."""
         connection = work.connection
-        if self._heavy is connection:
+        placed = self._placed.get(connection)
+        if placed is not None and placed[0] >= crowd:
             return True
-        if self._heavy is not None:
-            self._heavy_waiting.append(work)
+        self.finished(connection)
+        if not self.has_place(crowd):
+            self._lines[crowd].append(work)
             return False
-        self._heavy = connection
-        self._forget_heavy = connection.on_close(lambda: self.finished(connection))
+        self._taken[crowd] += 1
+        self._placed[connection] = crowd, connection.on_close(lambda: self.finished(connection))
         return True
-
-
-def _nothing() -> None:
-    pass
 
 
 class _Work:
@@ -146,29 +169,30 @@ class _Work:
         except Exception as failure:
             self._failed(failure)
         else:
-            self._go_on_later()
+            self.go_on_later()
 
-    def go_on_if_heavy(self) -> None:
-        """It is its turn to be the heavy one, if its peer is still there."""
+    def go_on_if_placed(self, crowd: Crowd) -> None:
+        """There is a place for it, if its peer is still there."""
         if self.connection.is_closed:
             self._give_up()
-        elif self._turns.become_heavy(self):
-            self._go_on_later()
+        elif self._turns.take_place(self, crowd):
+            self.go_on_later()
 
-    def _go_on_later(self) -> None:
+    def go_on_later(self) -> None:
+        """One slice, when others had their turn."""
         self._is_long = True
         self.connection.go_on_later(self.go_on)
 
-    def _gets(self, asked: Room | Heavy | asyncio.Future[Any]) -> bool:
+    def _gets(self, asked: Room | Crowd | asyncio.Future[Any]) -> bool:
         """Whether what it asks for is there. If not, the work goes on when it is."""
         if isinstance(asked, asyncio.Future):
             if not asked.done():
-                asked.add_done_callback(lambda _: self._go_on_later())
+                asked.add_done_callback(lambda _: self.go_on_later())
             return asked.done()
-        if isinstance(asked, Heavy):
-            return self._turns.become_heavy(self)
+        if isinstance(asked, Crowd):
+            return self._turns.take_place(self, asked)
         try:
-            return self.connection.ask_room(asked.size_bytes, self._go_on_later)
+            return self.connection.ask_room(asked.size_bytes, self.go_on_later)
         except AnswerTooLargeError as refusal:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{refusal}: ask for less at a time") from None
 
@@ -216,7 +240,7 @@ def parts_for_the_controller(
     for equal in by_key.values():
         yield None
         room -= sum(map(cost, equal))
-        if room < 0 or len(parts[-1]) >= _ITEMS_PER_PART:
+        if not parts or room < 0 or len(parts[-1]) >= _ITEMS_PER_PART:
             parts.append([])
             room = _COST_OF_PART - sum(map(cost, equal))
         parts[-1] += equal
@@ -244,10 +268,28 @@ def settled(answer: Any) -> Steps[Any]:
 def awaited(answer: Awaitable[T]) -> Steps[T]:
     """What others do, once it is done."""
     deciding = asyncio.ensure_future(answer)
+    # If whoever asked is gone by then, nobody else hears of a failure, and nobody need.
+    deciding.add_done_callback(_heard)
     yield deciding
     if deciding.cancelled():
         raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, "what the request waited for was given up")
     return deciding.result()
+
+
+def room_for(size_bytes: int) -> Steps[None]:
+    """Nothing but the room."""
+    yield Room(size_bytes)
+
+
+def in_crowd(crowd: Crowd, steps: Steps[T]) -> Steps[T]:
+    """The steps, once there is a place for them."""
+    yield crowd
+    return (yield from steps)
+
+
+def _heard(answer: asyncio.Future[Any]) -> None:
+    if not answer.cancelled():
+        answer.exception()
 
 
 def spent(items: int) -> Steps[None]:

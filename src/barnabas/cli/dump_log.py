@@ -227,7 +227,7 @@ def _dump_log(path: Path, options: Options) -> None:
 
 def _heading(path: Path) -> str:
     from barnabas.broker.formatting import BOOTSTRAP_FILE
-    from barnabas.broker.metadata_snapshots import SnapshotId
+    from barnabas.metadata.quorum import SnapshotId
 
     if path.suffix == ".log":
         return f"Log starting offset: {base_offset_of(path)}"

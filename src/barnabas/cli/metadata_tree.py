@@ -13,16 +13,18 @@ from typing import Any, Final
 from barnabas._version import package_version
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.formatting import RELEASES
-from barnabas.broker.metadata_snapshots import SnapshotId, find_snapshots
+from barnabas.broker.metadata_snapshots import find_snapshots
 from barnabas.cli.dump_log import entries
-from barnabas.metadata.batches import DecodedBatch, TransactionReader, decode_batch
+from barnabas.metadata.access_images import ClientQuotasImage, ScramImage
+from barnabas.metadata.batches import LogBatch, decode_values, read_batch
 from barnabas.metadata.features import METADATA_VERSION
 from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionImage, ResourceType, TopicImage
+from barnabas.metadata.quorum import SnapshotId
 from barnabas.metadata.replay import ImageBuilder
+from barnabas.metadata.snapshot import acl_record, controller_record, token_record
 from barnabas.records.batch import BatchView
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.wire.json_form import to_json
-from barnabas.wire.stored import cluster_metadata as log
 
 Tree = dict[str, Any]
 
@@ -49,10 +51,10 @@ def load_image(files: list[Path]) -> tuple[ClusterImage, int]:
     position = (-1, -1, 0)
     for path in files:
         snapshot = SnapshotId.parse(path.name)
-        for change in _changes(path, position[0] + 1 if snapshot is None and position[0] >= 0 else 0):
-            for record in change.records:
+        for change in _batches(path, position[0] + 1 if snapshot is None and position[0] >= 0 else 0):
+            for record in decode_values(change.values, None if snapshot else change.base_offset):
                 builder.replay(record)
-            if change.records or snapshot is None:
+            if (change.values or snapshot is None) and not builder.in_transaction:
                 position = (change.last_offset, change.epoch, change.append_time_ms)
         if snapshot is not None:
             position = (snapshot.end_offset - 1, snapshot.epoch, position[2])
@@ -74,35 +76,34 @@ def files_of(directory: Path) -> list[Path]:
     return [directory / snapshots[-1].file_name, *segments[following[-1] if following else 0 :]]
 
 
-def _changes(path: Path, from_offset: int) -> Iterator[DecodedBatch]:
-    reader = TransactionReader()
+def _batches(path: Path, from_offset: int) -> Iterator[LogBatch]:
     for _, entry in entries(path):
         if isinstance(entry, BatchView) and entry.base_offset >= from_offset:
-            change = reader.feed(decode_batch(entry))
-            if change is not None:
-                yield change
+            yield read_batch(entry)
 
 
 def image_tree(image: ClusterImage, time_ms: int) -> Tree:
-    kept: dict[type[Any], list[Any]] = {}
-    for record in image.kept.values():
-        kept.setdefault(type(record), []).append(record)
     time = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return {
-        "acls": {"byId": {str(each.id): Leaf(to_json(each, 0)) for each in kept.get(log.AccessControlEntryRecord, ())}},
-        "clientQuotas": _quotas(kept.get(log.ClientQuotaRecord, [])),
+        "acls": {
+            "byId": {str(acl_id): Leaf(to_json(acl_record(acl_id, acl), 0)) for acl_id, acl in image.acls.items()}
+        },
+        "clientQuotas": _quotas(image.client_quotas),
         "cluster": {
             "brokers": {str(number): _broker(broker) for number, broker in sorted(image.brokers.items())},
             "controllers": {
-                str(each.controller_id): Leaf(to_json(each, 0)) for each in kept.get(log.RegisterControllerRecord, ())
+                str(number): Leaf(to_json(controller_record(each), 0)) for number, each in image.controllers.items()
             },
         },
         "configs": _configs(image),
-        "delegationToken": {each.token_id: Leaf(to_json(each, 0)) for each in kept.get(log.DelegationTokenRecord, ())},
+        "delegationToken": {
+            token_id: Leaf(to_json(token_record(token_id, token), 0))
+            for token_id, token in image.delegation_tokens.items()
+        },
         "features": _features(image.features),
         "producerIds": {"nextProducerId": image.next_producer_id} if image.next_producer_id > 0 else {},
         "provenance": f"offset {image.offset}, epoch {image.epoch}, time {time}",
-        "scram": _scram(kept.get(log.UserScramCredentialRecord, [])),
+        "scram": _scram(image.scram),
         "topics": {
             "byName": {name: _topic(topic) for name, topic in sorted(image.topics.items())},
             "byId": {str(topic.topic_id): _topic(topic) for _, topic in sorted(image.topics.items())},
@@ -164,22 +165,20 @@ def _broker(broker: BrokerImage) -> Leaf:
     )
 
 
-def _quotas(records: list[log.ClientQuotaRecord]) -> Tree:
-    shown: Tree = {}
-    for record in records:
-        entity = "_".join(
-            f"{'clientId' if each.entity_type == 'client-id' else each.entity_type}({each.entity_name or ''})"
-            for each in record.entity
+def _quotas(quotas: ClientQuotasImage) -> Tree:
+    return {
+        "_".join(f"{'clientId' if kind == 'client-id' else kind}({name or ''})" for kind, name in entity.names): dict(
+            values
         )
-        shown.setdefault(entity, {})[record.key] = record.value
-    return shown
+        for entity, values in quotas.items()
+    }
 
 
-def _scram(records: list[log.UserScramCredentialRecord]) -> Tree:
+def _scram(credentials: ScramImage) -> Tree:
     shown: Tree = {}
-    for record in records:
-        mechanism = _MECHANISMS.get(record.mechanism, str(record.mechanism))
-        shown.setdefault(mechanism, {})[record.name] = Leaf(
-            salt=_REDACTED, storedKey=_REDACTED, serverKey=_REDACTED, iterations=record.iterations
+    for user, credential in credentials.items():
+        mechanism = _MECHANISMS.get(user.mechanism, str(user.mechanism))
+        shown.setdefault(mechanism, {})[user.name] = Leaf(
+            salt=_REDACTED, storedKey=_REDACTED, serverKey=_REDACTED, iterations=credential.iterations
         )
     return shown

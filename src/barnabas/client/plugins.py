@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -188,6 +189,20 @@ def load_plugins(
         close_all(loaded)
         raise
     return loaded
+
+
+@contextmanager
+def closed_on_failure() -> Iterator[list[object]]:
+    """For the constructors of clients: what is put into the list is closed if a later part cannot be made.
+
+    The program has no client then that it could close, and what it plugged in may hold connections or files.
+    """
+    built: list[object] = []
+    try:
+        yield built
+    except BaseException:
+        close_all(built)
+        raise
 
 
 def close_all(plugins: Iterable[object]) -> None:

@@ -1,10 +1,9 @@
-"""Coordinators: the groups of consumers and how far they have read.
+"""Coordinators: groups of consumers and how far they have read; one runtime for whatever else is coordinated.
 
-A *shard* (`shard.GroupShard`) is one partition of `__consumer_offsets` and all groups whose ids hash to it. It is plain
-synchronous Python. Each request goes the same way: *write → records → answer at commit*. An operation stages a `Write`
-(records, and the replies that wait for them); whoever runs the shard appends the records and tells it what became of
-them. What cannot be answered yet is parked under a token that the runner gave; every token is answered exactly once.
-Time is handed in, and `next_deadline_ms` says when the shard wants to be called again.
+`runtime` is generic: operations return records and an answer, the records are appended, replayed, and the answer is
+given when they are committed. `shard.GroupCoordinatorShard` is one partition of `__consumer_offsets` on it, and all
+groups whose ids hash to it; `requests` has what it can be asked. It is plain synchronous Python. What cannot be
+answered yet is parked under a token that whoever runs the shard gave; every token is answered exactly once.
 
-Start with `states` (how a group moves), then `rebalance` (the join barrier and its timers), then one file per request.
+Start with `runtime`, then `group_metadata_manager` (which state is replayed and which is soft), then `classic`.
 """

@@ -2,108 +2,136 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+from math import ceil
+from typing import Final
+
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.coordinator.commits import deletion
-from barnabas.coordinator.effects import Awaited, Now, Token, Write
-from barnabas.coordinator.group import Group
-from barnabas.coordinator.offsets import NO_EXPIRY_MS, CommittedOffset
-from barnabas.coordinator.rebalance import session_key
-from barnabas.coordinator.records import group_tombstone
-from barnabas.coordinator.state import ShardState
-from barnabas.coordinator.states import GroupState
-from barnabas.coordinator.timers import Key
+from barnabas.coordinator.classic.group import ClassicGroup
+from barnabas.coordinator.classic.records import group_tombstone
+from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.group_metadata_manager import GroupMetadataManager
+from barnabas.coordinator.offsets.manager import NO_EXPIRY_MS, CommittedOffset, OffsetMetadataManager
+from barnabas.coordinator.offsets.records import offset_tombstone
+from barnabas.coordinator.results import NO_RECORDS, CoordinatorResult, Now, Operation, Records, WriteCallback
+from barnabas.coordinator.timer import Key
 from barnabas.wire.messages.delete_groups import DeletableGroupResult
 
-_SWEEP: Key = ("sweep",)
+_SWEEP: Final[Key] = ("sweep",)
 #: So many tombstones go into one write at most; nobody waits for them.
-_TOMBSTONES_PER_WRITE = 1_000
+_TOMBSTONES_PER_WRITE: Final = 1_000
 
 
-def delete_group(shard: ShardState, group_id: str, token: Token, now: Now) -> None:
+def delete_group(manager: GroupMetadataManager, offsets: OffsetMetadataManager, group_id: str) -> CoordinatorResult:
     """Delete a group that has no members, with its offsets."""
-    error = _deletion_error(shard, group_id)
-    if error is not ErrorCode.NONE:
-        shard.reply(token, DeletableGroupResult(group_id=group_id, error_code=error))
-        return
-    write = deletion(shard, group_id, shard.offsets.known_partitions(group_id))
-    _remove_group(shard, shard.groups[group_id], write)
-    write.awaited.append(
-        Awaited(
-            token,
-            DeletableGroupResult(group_id=group_id),
-            lambda failure: DeletableGroupResult(group_id=group_id, error_code=failure),
-        )
-    )
-    shard.stage(write, now)
-
-
-def _deletion_error(shard: ShardState, group_id: str) -> ErrorCode:
-    group = shard.groups.get(group_id)
+    group = manager.find(group_id)
     if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+        return CoordinatorResult(response=delete_failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
+    if group.state is not GroupState.EMPTY:
+        return CoordinatorResult(response=delete_failed(group_id, ErrorCode.NON_EMPTY_GROUP))
+    records = [*_tombstones(group_id, offsets.known_partitions(group_id)), group_tombstone(group_id)]
+    return CoordinatorResult(records, DeletableGroupResult(group_id=group_id), _GroupDeleted(manager, group_id))
 
 
-def _remove_group(shard: ShardState, group: Group, write: Write) -> None:
-    """Take an empty group out and add its tombstone to a write; if that is not written, the group is back."""
-    write.records.append(group_tombstone(group.group_id))
-    del shard.groups[group.group_id]
-    for member_id in list(group.pending_join):
-        shard.timers.cancel(session_key(group.group_id, member_id))
-    group.pending_join.clear()
-
-    def fail(_error: ErrorCode, is_in_log: bool, _now: Now) -> None:
-        if not is_in_log:
-            shard.groups.setdefault(group.group_id, group)
-
-    write.on_failure = fail
+def delete_failed(group_id: str, error: ErrorCode) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error)
 
 
-def forget_topic(shard: ShardState, topic: str, now: Now) -> None:
-    """A topic is deleted: one that comes after it under its name must not begin where others left it."""
-    for group_id, partitions in list(shard.offsets.groups_with(topic)):
-        _stage_tombstones(shard, group_id, partitions, now)
+class _GroupDeleted(WriteCallback):
+    """Who was told to come back to the group finds it gone."""
+
+    __slots__ = ("_group_id", "_manager")
+
+    def __init__(self, manager: GroupMetadataManager, group_id: str) -> None:
+        self._manager = manager
+        self._group_id = group_id
+
+    def appended(self, now: Now) -> Records:
+        self._manager.drop(self._group_id)
+        return NO_RECORDS
 
 
-def _stage_tombstones(shard: ShardState, group_id: str, partitions: list[TopicPartition], now: Now) -> None:
-    for start in range(0, len(partitions), _TOMBSTONES_PER_WRITE):
-        shard.stage(deletion(shard, group_id, partitions[start : start + _TOMBSTONES_PER_WRITE]), now)
+def _tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> Records:
+    return [offset_tombstone(group_id, partition) for partition in partitions]
+
+
+def forget_topic(offsets: OffsetMetadataManager, topic: str, _: Now) -> CoordinatorResult:
+    """Forget what groups have read of a topic."""
+    operations = [
+        Operation(
+            group_id, partial(_forget, group_id, partitions[start : start + _TOMBSTONES_PER_WRITE]), is_blind=True
+        )
+        for group_id, partitions in offsets.groups_with(topic)
+        for start in range(0, len(partitions), _TOMBSTONES_PER_WRITE)
+    ]
+    return CoordinatorResult(then=operations)
+
+
+def _forget(group_id: str, partitions: list[TopicPartition], _: Now) -> CoordinatorResult:
+    return CoordinatorResult(_tombstones(group_id, partitions))
 
 
 # By age
 
 
-def schedule_sweep(shard: ShardState, now: Now) -> None:
+def schedule_sweep(manager: GroupMetadataManager, offsets: OffsetMetadataManager, now: Now) -> None:
     """Look for old offsets from time to time."""
-
-    def fire(then: Now) -> None:
-        sweep(shard, then)
-        schedule_sweep(shard, then)
-
-    shard.timers.schedule(_SWEEP, now.monotonic_ms + shard.limits.retention_check_interval_ms, fire)
+    deadline_ms = now.monotonic_ms + manager.config.retention_check_interval_ms
+    manager.timer.schedule(_SWEEP, deadline_ms, Operation(None, partial(_sweep, manager, offsets)))
 
 
-def sweep(shard: ShardState, now: Now) -> None:
+def _sweep(manager: GroupMetadataManager, offsets: OffsetMetadataManager, now: Now) -> CoordinatorResult:
     """Forget what nobody has used for long, and groups of which nothing is left."""
-    for group in list(shard.groups.values()):
-        offsets = shard.offsets.latest(group.group_id)
-        expired = [
-            partition
-            for partition, value in offsets.items()
-            if _is_expired(shard, group, partition, value, now.wall_ms)
-        ]
-        if expired:
-            _stage_tombstones(shard, group.group_id, expired, now)
-        is_over = group.state is GroupState.EMPTY and not group.pending_join and len(expired) == len(offsets)
-        if is_over and not shard.offsets.has_transaction(group.group_id):
-            write = Write([])
-            _remove_group(shard, group, write)
-            shard.stage(write, now)
+    schedule_sweep(manager, offsets, now)
+    operations = []
+    for group_id in manager.ids():
+        group = manager.peek(group_id)
+        expired = 0 if group is None else len(_expired(manager, offsets, group, now.wall_ms))
+        if expired or not offsets.latest(group_id):
+            expire = Operation(group_id, partial(_expire, manager, offsets, group_id))
+            operations += [expire] * max(1, ceil(expired / _TOMBSTONES_PER_WRITE))
+    return CoordinatorResult(then=operations)
+
+
+def _expire(
+    manager: GroupMetadataManager, offsets: OffsetMetadataManager, group_id: str, now: Now
+) -> CoordinatorResult:
+    """Forget old offsets of a group, so many as go into one write, and the group if nothing else is left of it."""
+    group = manager.peek(group_id)
+    if group is None:
+        return CoordinatorResult()
+    expired = _expired(manager, offsets, group, now.wall_ms)[:_TOMBSTONES_PER_WRITE]
+    records = _tombstones(group_id, expired)
+    is_over = (
+        group.state is GroupState.EMPTY
+        and not group.pending_join
+        and len(expired) == len(offsets.latest(group_id))
+        and not offsets.has_transaction(group_id)
+    )
+    if not is_over:
+        return CoordinatorResult(records)
+    return CoordinatorResult([*records, group_tombstone(group_id)], callback=_GroupDeleted(manager, group_id))
+
+
+def _expired(
+    manager: GroupMetadataManager, offsets: OffsetMetadataManager, group: ClassicGroup, now_ms: int
+) -> list[TopicPartition]:
+    return [
+        partition
+        for partition, value in offsets.latest(group.group_id).items()
+        if _is_expired(manager, offsets, group, partition, value, now_ms)
+    ]
 
 
 def _is_expired(
-    shard: ShardState, group: Group, partition: TopicPartition, value: CommittedOffset, now_ms: int
+    manager: GroupMetadataManager,
+    offsets: OffsetMetadataManager,
+    group: ClassicGroup,
+    partition: TopicPartition,
+    value: CommittedOffset,
+    now_ms: int,
 ) -> bool:
     unused_since_ms = _unused_since_ms(group, value)
     if unused_since_ms is None or group.is_subscribed_to(partition.topic):
@@ -111,11 +139,11 @@ def _is_expired(
     if value.expire_timestamp_ms != NO_EXPIRY_MS:
         is_old = now_ms >= value.expire_timestamp_ms
     else:
-        is_old = now_ms - unused_since_ms >= shard.limits.offsets_retention_ms
-    return is_old and not shard.offsets.has_transaction(group.group_id, partition)
+        is_old = now_ms - unused_since_ms >= manager.config.offsets_retention_ms
+    return is_old and not offsets.has_transaction(group.group_id, partition)
 
 
-def _unused_since_ms(group: Group, value: CommittedOffset) -> int | None:
+def _unused_since_ms(group: ClassicGroup, value: CommittedOffset) -> int | None:
     """From when on an offset counts as unused; None while the group may use it."""
     if group.protocol_type is None:
         return value.commit_timestamp_ms

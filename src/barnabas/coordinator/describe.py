@@ -1,4 +1,8 @@
-"""ListGroups and DescribeGroups: what a shard tells about its groups."""
+"""ListGroups and DescribeGroups: what a shard tells about its groups.
+
+Only of groups that are committed. What a record says of them is told as it is committed; what goes on in a rebalance is
+in no record, and told as it is.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,10 @@ from collections.abc import Collection, Generator, Iterator
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.coordinator.group import Group
-from barnabas.coordinator.members import Member
-from barnabas.coordinator.state import ShardState
-from barnabas.coordinator.states import GroupState
+from barnabas.coordinator.classic.group import ClassicGroup
+from barnabas.coordinator.classic.members import Member
+from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.group_metadata_manager import GroupMetadataManager
 from barnabas.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from barnabas.wire.messages.list_groups import ListedGroup
 
@@ -22,7 +26,20 @@ _MISSING_BYTES: Final = 192
 _MEMBER_BYTES: Final = 512
 
 
-def list_groups(shard: ShardState, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup | None]:
+def _shown(manager: GroupMetadataManager, group_id: str) -> ClassicGroup | None:
+    """A group as others may see it; None if it may vanish again."""
+    stored = manager.stored.committed.get(group_id)
+    if stored is None:
+        return None
+    group = manager.active.get(group_id)
+    if group is None or group.state is GroupState.STABLE:
+        return ClassicGroup.restored(group_id, stored)
+    return group
+
+
+def list_groups(
+    manager: GroupMetadataManager, states: Collection[str], types: Collection[str]
+) -> Iterator[ListedGroup | None]:
     """The groups in one of these states and of one of these types; no filter passes all, an unknown one none.
 
     For a group that is passed over there is None, so that whoever lists very many knows what it costs.
@@ -30,8 +47,9 @@ def list_groups(shard: ShardState, states: Collection[str], types: Collection[st
     if types and CLASSIC not in [each.lower() for each in types]:
         return
     wanted = {each.strip().lower() for each in states}
-    for group in list(shard.groups.values()):
-        if not group.is_committed or (wanted and group.state.value.lower() not in wanted):
+    for group_id in list(manager.stored.committed):
+        group = _shown(manager, group_id)
+        if group is None or (wanted and group.state.value.lower() not in wanted):
             yield None
             continue
         yield ListedGroup(
@@ -42,9 +60,9 @@ def list_groups(shard: ShardState, states: Collection[str], types: Collection[st
         )
 
 
-def described_bytes(shard: ShardState, group_id: str) -> int:
+def described_bytes(manager: GroupMetadataManager, group_id: str) -> int:
     """About how much memory a description takes while it is sent."""
-    group = shard.groups.get(group_id)
+    group = _shown(manager, group_id)
     if group is None:
         return _MISSING_BYTES + len(group_id)
     return _MEMBER_BYTES + sum(
@@ -53,11 +71,13 @@ def described_bytes(shard: ShardState, group_id: str) -> int:
     )
 
 
-def describe_group(shard: ShardState, group_id: str, *, tells_missing: bool) -> Generator[None, None, DescribedGroup]:
+def describe_group(
+    manager: GroupMetadataManager, group_id: str, *, tells_missing: bool
+) -> Generator[None, None, DescribedGroup]:
     """One group with its members, a member a step. Older clients take a missing group for a dead one, which is no error
     to them."""
-    group = shard.groups.get(group_id)
-    if group is None or not group.is_committed:
+    group = _shown(manager, group_id)
+    if group is None:
         return describe_failed(
             group_id,
             ErrorCode.GROUP_ID_NOT_FOUND if tells_missing else ErrorCode.NONE,
@@ -90,7 +110,7 @@ def describe_failed(group_id: str, error: ErrorCode, message: str | None = None,
     )
 
 
-def _described(group: Group, member: Member, is_stable: bool) -> DescribedGroupMember:
+def _described(group: ClassicGroup, member: Member, is_stable: bool) -> DescribedGroupMember:
     # Until a generation is stable, members may speak of different protocols.
     return DescribedGroupMember(
         member_id=member.member_id,

@@ -1,164 +1,123 @@
-"""One partition of `__consumer_offsets`, and all groups that belong to it: the coordinator's face to the broker.
-
-Whoever runs a shard
-- calls an operation for each request, with a token for the answer;
-- after each call, and after `tick`, takes `take_replies()` and `take_writes()`;
-- appends the records of the writes, in order, and says what became of them: `placed` and later `committed`, or
-  `rejected` if they are not in the log, or `waited_in_vain` (and perhaps `committed` after that);
-- calls `tick` at `next_deadline_ms`.
-"""
+"""One partition of `__consumer_offsets`, and all groups that belong to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.coordinator import commits, deletion, describe, fetches, join, loading, membership, responses, sync
-from barnabas.coordinator.effects import Now, Reply, Token, Write
-from barnabas.coordinator.group import Group
-from barnabas.coordinator.members import Client
-from barnabas.coordinator.rebalance import answer_join, answer_sync
-from barnabas.coordinator.state import GroupLimits, ShardState
-from barnabas.wire.compiler import Buffer
-from barnabas.wire.messages.describe_groups import DescribedGroup
-from barnabas.wire.messages.heartbeat import HeartbeatRequest
-from barnabas.wire.messages.join_group import JoinGroupRequest
-from barnabas.wire.messages.leave_group import MemberIdentity
-from barnabas.wire.messages.list_groups import ListedGroup
-from barnabas.wire.messages.offset_commit import OffsetCommitRequest
-from barnabas.wire.messages.offset_delete import OffsetDeleteRequest
-from barnabas.wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
-from barnabas.wire.messages.sync_group import SyncGroupRequest
+from barnabas.base.errors import RemoteProtocolError
+from barnabas.base.ids import TopicPartition
+from barnabas.coordinator import deletion
+from barnabas.coordinator.classic.rebalance import prepare_rebalance, restart_session
+from barnabas.coordinator.config import GroupCoordinatorConfig
+from barnabas.coordinator.group_metadata_manager import GroupMetadataManager
+from barnabas.coordinator.offsets.manager import OffsetMetadataManager
+from barnabas.coordinator.results import CoordinatorResult, Now, Operation, Reply
+from barnabas.coordinator.skipped import Oddity, SkippedRecordError
+from barnabas.coordinator.timeline import SnapshotRegistry
+from barnabas.coordinator.timer import CoordinatorTimer
+from barnabas.records.batch import NO_PRODUCER_ID
+from barnabas.wire.schema import Struct
+from barnabas.wire.stored.consumer_offsets import (
+    GroupKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 
 
-class GroupShard:
-    """The groups of one partition. `new_uuid` gives the random part of member ids."""
+class GroupCoordinatorShard:
+    """The groups of one partition, for `CoordinatorRuntime`. `requests` has what can be asked of it."""
 
-    __slots__ = ("state",)
+    def __init__(self, config: GroupCoordinatorConfig, new_uuid: Callable[[], str]) -> None:
+        self.snapshots = SnapshotRegistry()
+        self.timer = CoordinatorTimer()
+        self.groups = GroupMetadataManager(config, new_uuid, self.snapshots, self.timer)
+        self.offsets = OffsetMetadataManager(self.snapshots)
 
-    def __init__(self, limits: GroupLimits, new_uuid: Callable[[], str]) -> None:
-        self.state = ShardState(limits, new_uuid)
+    def __str__(self) -> str:
+        return f"{len(self.groups)} groups"
 
     @property
-    def limits(self) -> GroupLimits:
-        return self.state.limits
+    def replies(self) -> list[Reply]:
+        return self.groups.replies
 
-    @limits.setter
-    def limits(self, limits: GroupLimits) -> None:
-        self.state.limits = limits
+    # Replay
 
-    @property
-    def groups(self) -> dict[str, Group]:
-        return self.state.groups
+    def deserialize(self, key: bytes, value: bytes | None) -> tuple[Struct, Struct | None]:
+        try:
+            decoded = GroupKey.decode_key(key)
+        except RemoteProtocolError as reason:
+            raise SkippedRecordError(Oddity.KEY, reason) from None
+        if decoded is None:
+            raise SkippedRecordError(Oddity.TYPE, f"type {int.from_bytes(key[:2], 'big', signed=True)}")
+        if not isinstance(decoded, OffsetCommitKey | LegacyOffsetCommitKey | GroupMetadataKey):
+            raise SkippedRecordError(Oddity.KIND_OF_GROUP, type(decoded).__name__)
+        if value is None:
+            return decoded, None
+        try:
+            if isinstance(decoded, GroupMetadataKey):
+                stored = GroupValue.decode_value(GroupMetadataKey.TYPE, value)
+                _check_members(stored)
+                return decoded, stored
+            return decoded, GroupValue.decode_value(OffsetCommitKey.TYPE, value)
+        except RemoteProtocolError as reason:
+            raise SkippedRecordError(Oddity.VALUE, f"group {decoded.group!r:.40}: {reason}") from None
 
-    # Loading and unloading
+    def replay(self, key: Struct, value: Struct | None, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            if value is not None:
+                self.groups.replay_offset(key.group)
+            partition = TopicPartition(key.topic, key.partition)
+            self.offsets.replay(key.group, partition, value, offset, producer_id)
+        else:
+            assert isinstance(key, GroupMetadataKey)
+            assert value is None or isinstance(value, GroupMetadataValue)
+            self.groups.replay(key.group, value)
 
-    def load_batches(self, data: Buffer, now_ms: int) -> int | None:
-        return loading.load_batches(self.state, data, now_ms)
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        self.offsets.replay_end_transaction(producer_id, committed=committed)
 
-    def finish_loading(self, now: Now) -> None:
-        loading.finish_loading(self.state, now)
-        deletion.schedule_sweep(self.state, now)
+    # Soft state
 
-    def unload(self) -> list[Reply]:
-        """Another broker coordinates these groups from now on: whoever waits here is sent away."""
-        state = self.state
-        error = ErrorCode.NOT_COORDINATOR
-        for write in state.unfinished:
-            for awaited in write.awaited:
-                state.reply(awaited.token, awaited.if_failed(error))
-        for group in state.groups.values():
+    def loaded(self, now: Now) -> list[Operation]:
+        """Members have their session timeout to show that they live."""
+        too_large = []
+        for group_id, stored in self.groups.stored.latest().items():
+            if not stored.members:
+                continue
+            group = self.groups.find(group_id)
+            assert group is not None
             for member in group.members.values():
-                answer_join(state, member, responses.join_failed(error, member.member_id))
-                answer_sync(state, member, responses.sync_failed(error))
-        replies = self.take_replies()
-        self.state = ShardState(state.limits, state.new_uuid)
-        return replies
+                restart_session(self.groups, group, member, now)
+            if len(group.members) > self.groups.config.max_size:
+                too_large.append(Operation(group_id, partial(self._rebalance, group_id)))
+        deletion.schedule_sweep(self.groups, self.offsets, now)
+        return too_large
 
-    # Effects
+    def _rebalance(self, group_id: str, now: Now) -> CoordinatorResult:
+        """The limit was lowered. The members come back to the barrier, and the last ones find no room."""
+        group = self.groups.find(group_id)
+        return CoordinatorResult() if group is None else CoordinatorResult(prepare_rebalance(self.groups, group, now))
 
-    def take_replies(self) -> list[Reply]:
-        replies, self.state.replies = self.state.replies, []
-        return replies
+    def unloaded(self, error: ErrorCode) -> None:
+        self.groups.unloaded(error)
 
-    def take_writes(self) -> list[Write]:
-        writes, self.state.writes = self.state.writes, []
-        return writes
+    # What follows from the metadata of the cluster
 
-    def placed(self, writes: list[Write], first_offset: int) -> None:
-        self.state.placed(writes, first_offset)
+    def forget_topic(self, topic: str) -> Operation:
+        """A topic is deleted: one that comes after it under its name must not begin where others left it."""
+        return Operation(None, partial(deletion.forget_topic, self.offsets, topic))
 
-    def committed(self, writes: list[Write], now: Now) -> None:
-        self.state.committed(writes, now)
 
-    def rejected(self, writes: list[Write], error: ErrorCode, now: Now) -> None:
-        self.state.rejected(writes, error, now)
-
-    def waited_in_vain(self, writes: list[Write], error: ErrorCode, now: Now) -> None:
-        self.state.waited_in_vain(writes, error, now)
-
-    # Time
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do, by the monotonic clock. It may be too early, never too late."""
-        return self.state.timers.next_deadline_ms()
-
-    def tick(self, now: Now) -> None:
-        for action in self.state.timers.due(now.monotonic_ms):
-            action(now)
-
-    # Requests
-
-    def join(self, request: JoinGroupRequest, version: int, client: Client, token: Token, now: Now) -> None:
-        join.join(self.state, request, version, client, token, now)
-
-    def sync(self, request: SyncGroupRequest, token: Token, now: Now) -> None:
-        sync.sync(self.state, request, token, now)
-
-    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
-        return membership.heartbeat(
-            self.state,
-            request.group_id,
-            request.generation_id,
-            request.member_id,
-            request.group_instance_id,
-            now_ms,
-        )
-
-    def leave(self, group_id: str, leaving: list[MemberIdentity], token: Token, now: Now) -> None:
-        membership.leave(self.state, group_id, leaving, token, now)
-
-    def commit_offsets(self, request: OffsetCommitRequest, version: int, token: Token, now: Now) -> None:
-        commits.commit(self.state, request, version, token, now)
-
-    def delete_offsets(self, request: OffsetDeleteRequest, token: Token, now: Now) -> None:
-        commits.delete(self.state, request, token, now)
-
-    def fetched_bytes(self, group_id: str) -> Generator[None, None, int]:
-        return fetches.fetched_bytes(self.state, group_id)
-
-    def fetch_offsets(
-        self, group_id: str, topics: list[OffsetFetchRequestTopics] | None
-    ) -> Generator[None, None, OffsetFetchResponseGroup]:
-        return fetches.fetch(self.state, group_id, topics)
-
-    def fetch_stable_offsets(
-        self, group_id: str, topics: list[OffsetFetchRequestTopics] | None, token: Token
-    ) -> Generator[None, None, None]:
-        return fetches.fetch_stable(self.state, group_id, topics, token)
-
-    def list_groups(self, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup | None]:
-        return describe.list_groups(self.state, states, types)
-
-    def described_bytes(self, group_id: str) -> int:
-        return describe.described_bytes(self.state, group_id)
-
-    def describe_group(self, group_id: str, *, tells_missing: bool) -> Generator[None, None, DescribedGroup]:
-        return describe.describe_group(self.state, group_id, tells_missing=tells_missing)
-
-    def delete_group(self, group_id: str, token: Token, now: Now) -> None:
-        deletion.delete_group(self.state, group_id, token, now)
-
-    def forget_topic(self, topic: str, now: Now) -> None:
-        deletion.forget_topic(self.state, topic, now)
+def _check_members(stored: GroupMetadataValue) -> None:
+    known: set[str] = set()
+    for each in stored.members:
+        if each.member_id in known:
+            raise RemoteProtocolError(f"it has the member {each.member_id!r:.40} twice")
+        known.add(each.member_id)

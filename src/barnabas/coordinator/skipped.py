@@ -20,6 +20,15 @@ class Oddity(Enum):
     BATCH = "the records of their batch cannot be read"
 
 
+class SkippedRecordError(Exception):
+    """A record is not understood."""
+
+    def __init__(self, why: Oddity, example: object = "") -> None:
+        super().__init__(why, example)
+        self.why = why
+        self.example = example
+
+
 class _Found:
     __slots__ = ("count", "example", "offsets")
 

@@ -2,7 +2,7 @@
 
 The records of one change are one batch: it is there as a whole or not at all. A change that does not fit into a batch
 becomes a *metadata transaction*: a BeginTransaction record, as many batches as needed, an EndTransaction record.
-Readers that use `TransactionReader` see only whole changes, in either form.
+Whoever replays them (`ImageBuilder`) lets a transaction count when it ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.control import ControlType, control_key, control_type
 from barnabas.wire.message import Message
 from barnabas.wire.stored.cluster_metadata import (
-    AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     MetadataRecord,
@@ -54,67 +53,58 @@ class ControlRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedBatch:
-    """One batch of the log or of a snapshot: either `records` or `controls`, never both."""
+class LogBatch:
+    """One batch of the log or of a snapshot: either `values` or `controls`, never both."""
 
     base_offset: int
     last_offset: int
     epoch: int
     append_time_ms: int
     size_bytes: int
-    records: tuple[MetadataRecord, ...] = ()
+    values: tuple[bytes, ...] = ()
     controls: tuple[ControlRecord, ...] = ()
 
 
-def build_change(
+# Records and their bytes
+
+
+def encode_change(
     records: Sequence[MetadataRecord],
-    *,
-    base_offset: int,
-    epoch: int,
-    timestamp_ms: int,
     metadata_version: int = METADATA_VERSION_BUILT,
     limit_bytes: int = MAX_BATCH_BYTES,
-) -> list[bytearray]:
-    """The batches of one change: one if its records fit, otherwise a transaction."""
+) -> tuple[Sequence[MetadataRecord], list[bytes]]:
+    """The records of one change and their values: as they are if they fit into a batch, else as a transaction."""
     values = [encode_record(record, metadata_version) for record in records]
-    batches = list(_build(values, base_offset, epoch, timestamp_ms, limit_bytes))
-    if len(batches) == 1 or isinstance(records[0], BeginTransactionRecord):
-        return batches
-    values = [BeginTransactionRecord().encode_framed(0), *values, EndTransactionRecord().encode_framed(0)]
-    return list(_build(values, base_offset, epoch, timestamp_ms, limit_bytes))
+    if _fit_into_one(values, limit_bytes) or isinstance(records[0], BeginTransactionRecord):
+        return records, values
+    begin, end = BeginTransactionRecord(), EndTransactionRecord()
+    return [begin, *records, end], [begin.encode_framed(0), *values, end.encode_framed(0)]
 
 
-def build_snapshot(
-    records: Iterable[MetadataRecord],
-    *,
-    epoch: int,
-    timestamp_ms: int,
-    last_contained_ms: int,
-    voters: Sequence[ControlRecord] = (),
-    metadata_version: int = METADATA_VERSION_BUILT,
-    limit_bytes: int = MAX_BATCH_BYTES,
+def _fit_into_one(values: Sequence[bytes], limit_bytes: int) -> bool:
+    if sum(map(len, values)) > limit_bytes:
+        return False
+    batches = build_batches(values, base_offset=0, epoch=0, timestamp_ms=0, limit_bytes=limit_bytes)
+    return next(batches, None) is None or next(batches, None) is None
+
+
+def decode_values(values: Iterable[bytes], base_offset: int | None = None) -> Iterator[MetadataRecord]:
+    """The records behind the values. Raises `RemoteProtocolError` for what is not known."""
+    try:
+        for value in values:
+            yield MetadataRecord.decode_framed(value)[0]
+    except RemoteProtocolError as problem:
+        where = "a snapshot of the metadata" if base_offset is None else f"the metadata log at offset {base_offset}"
+        raise RemoteProtocolError(f"{where}: {problem}") from None
+
+
+# Batches
+
+
+def build_batches(
+    values: Iterable[bytes], *, base_offset: int, epoch: int, timestamp_ms: int, limit_bytes: int = MAX_BATCH_BYTES
 ) -> Iterator[bytearray]:
-    """The batches of a snapshot, from header to footer, one at a time. Its offsets are its own: they count from 0."""
-    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_ms)
-    batch = build_control(
-        [ControlRecord(ControlType.SNAPSHOT_HEADER, header), *voters],
-        base_offset=0,
-        epoch=epoch,
-        timestamp_ms=timestamp_ms,
-    )
-    next_offset = BatchView(batch).next_offset
-    yield batch
-    values = (encode_record(record, metadata_version) for record in records)
-    for batch in _build(values, next_offset, epoch, timestamp_ms, limit_bytes):
-        next_offset = BatchView(batch).next_offset
-        yield batch
-    footer = ControlRecord(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(version=0))
-    yield build_control([footer], base_offset=next_offset, epoch=epoch, timestamp_ms=timestamp_ms)
-
-
-def _build(
-    values: Iterable[bytes], base_offset: int, epoch: int, timestamp_ms: int, limit_bytes: int
-) -> Iterator[bytearray]:
+    """Values in as few batches as they fit into."""
     builder: BatchBuilder | None = None
     for value in values:
         if builder is not None and builder.append(value, None, timestamp_ms) is None:
@@ -128,6 +118,34 @@ def _build(
         yield builder.build()
 
 
+def build_snapshot(
+    values: Iterable[bytes],
+    *,
+    epoch: int,
+    timestamp_ms: int,
+    last_contained_ms: int,
+    voters: Sequence[ControlRecord] = (),
+    limit_bytes: int = MAX_BATCH_BYTES,
+) -> Iterator[bytearray]:
+    """The batches of a snapshot, from header to footer, one at a time. Its offsets are its own: they count from 0."""
+    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_ms)
+    batch = build_control(
+        [ControlRecord(ControlType.SNAPSHOT_HEADER, header), *voters],
+        base_offset=0,
+        epoch=epoch,
+        timestamp_ms=timestamp_ms,
+    )
+    next_offset = BatchView(batch).next_offset
+    yield batch
+    for batch in build_batches(
+        values, base_offset=next_offset, epoch=epoch, timestamp_ms=timestamp_ms, limit_bytes=limit_bytes
+    ):
+        next_offset = BatchView(batch).next_offset
+        yield batch
+    footer = ControlRecord(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(version=0))
+    yield build_control([footer], base_offset=next_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
 def build_control(records: Sequence[ControlRecord], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytearray:
     """A batch of what the quorum writes for itself."""
     builder = BatchBuilder(MAX_BATCH_BYTES, control=True, base_offset=base_offset, leader_epoch=epoch)
@@ -139,26 +157,25 @@ def build_control(records: Sequence[ControlRecord], *, base_offset: int, epoch: 
     return builder.build()
 
 
-def decode_batch(batch: BatchView) -> DecodedBatch:
-    """What a batch says. Raises `RemoteProtocolError` for what is damaged or not known."""
+def read_batch(batch: BatchView) -> LogBatch:
+    """What a batch holds. Raises `RemoteProtocolError` for what is damaged, and for control records not known."""
     batch.check_crc()
-    where = f"the metadata log at offset {batch.base_offset}"
-    records: tuple[MetadataRecord, ...] = ()
+    values: tuple[bytes, ...] = ()
     controls: tuple[ControlRecord, ...] = ()
     try:
         if batch.is_control:
             controls = tuple(_decode_control(record) for record in batch)
         else:
-            records = tuple(MetadataRecord.decode_framed(record.value or b"")[0] for record in batch)
+            values = tuple(record.value or b"" for record in batch)
     except RemoteProtocolError as problem:
-        raise RemoteProtocolError(f"{where}: {problem}") from None
-    return DecodedBatch(
+        raise RemoteProtocolError(f"the metadata log at offset {batch.base_offset}: {problem}") from None
+    return LogBatch(
         batch.base_offset,
         batch.last_offset,
         batch.leader_epoch,
         batch.max_timestamp_ms,
         batch.size_bytes,
-        records,
+        values,
         controls,
     )
 
@@ -173,38 +190,3 @@ def _decode_control(record: Record) -> ControlRecord:
     if version not in message_class.VERSIONS:
         raise RemoteProtocolError(f"{message_class.__name__}: version {version} is not known")
     return ControlRecord(kind, message_class.decode(value, version))
-
-
-class TransactionReader:
-    """Holds the batches of a metadata transaction back until its end is there, and drops those of an aborted one."""
-
-    def __init__(self) -> None:
-        self._held: list[DecodedBatch] = []
-
-    @property
-    def in_transaction(self) -> bool:
-        return bool(self._held)
-
-    def feed(self, batch: DecodedBatch) -> DecodedBatch | None:
-        """The next whole change: the batch itself, or a transaction's batches as one; None while one is open.
-
-        Begin and end stay among the records, so that the offset of each is still the base offset plus its place.
-        A transaction begins with a batch and ends with one, as every writer has it.
-        """
-        if batch.records and isinstance(batch.records[0], BeginTransactionRecord):
-            self._held.clear()
-        elif not self._held:
-            return batch
-        self._held.append(batch)
-        if not batch.records or not isinstance(batch.records[-1], EndTransactionRecord | AbortTransactionRecord):
-            return None
-        held, self._held = self._held, []
-        is_aborted = isinstance(batch.records[-1], AbortTransactionRecord)
-        return DecodedBatch(
-            held[0].base_offset,
-            batch.last_offset,
-            batch.epoch,
-            batch.append_time_ms,
-            sum(each.size_bytes for each in held),
-            () if is_aborted else tuple(record for each in held for record in each.records),
-        )

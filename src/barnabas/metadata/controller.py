@@ -17,7 +17,6 @@ from barnabas.metadata import brokers, configs, producer_ids, topic_deletion, to
 from barnabas.metadata.configs import AllowsResource, BrokerConfigRules, every_resource
 from barnabas.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSION_BUILT
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.internal_topics import creatable_topic
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.outcome import Outcome
 from barnabas.metadata.replay import ImageBuilder
@@ -111,7 +110,8 @@ class Controller:
         records: list[MetadataRecord] = []
         if image.pending is not None:
             records.append(AbortTransactionRecord(reason="the controller that began it is gone"))
-        if METADATA_VERSION not in image.features:
+        version = image.features.metadata_version
+        if version is None:
             if not any(isinstance(each, FeatureLevelRecord) and each.name == METADATA_VERSION for each in bootstrap):
                 raise BrokerError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -119,10 +119,10 @@ class Controller:
                     "format the directory first",
                 )
             records += bootstrap
-        elif not LOWEST_METADATA_VERSION <= image.features[METADATA_VERSION] <= METADATA_VERSION_BUILT:
+        elif not LOWEST_METADATA_VERSION <= version <= METADATA_VERSION_BUILT:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"the cluster is at metadata.version {image.features[METADATA_VERSION]}; "
+                f"the cluster is at metadata.version {version}; "
                 f"{LOWEST_METADATA_VERSION} to {METADATA_VERSION_BUILT} are supported",
             )
         return Outcome(None, records)
@@ -154,11 +154,6 @@ class Controller:
             may_create=may_create,
             may_see_configs=may_see_configs,
         )
-
-    def create_missing_topics(self, names: Sequence[str]) -> Outcome[CreateTopicsResponse]:
-        """Create topics on first use: internal ones as they must be, others as the defaults say."""
-        wanted = [creatable_topic(name, self.options) for name in names]
-        return self.create_topics(CreateTopicsRequest(topics=wanted))
 
     def create_partitions(
         self, request: CreatePartitionsRequest, *, may_alter: Allows = everything
@@ -218,6 +213,7 @@ class Controller:
 
     # Producer ids
 
-    def allocate_producer_ids(self, broker_id: int = -1, broker_epoch: int = -1) -> Outcome[tuple[int, int]]:
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Outcome[tuple[int, int]]:
         """A block of ids that no producer has had: the first, and how many."""
+        brokers.registered_broker(self.image, broker_id, broker_epoch)
         return producer_ids.allocate_producer_ids(self.image, broker_id, broker_epoch)

@@ -10,7 +10,7 @@ from barnabas.metadata.image import ClusterImage, ConfigResource, TopicImage
 
 @dataclass(frozen=True, slots=True)
 class ClusterDelta:
-    """The differences, each in the order in which the records brought them.
+    """The differences, each in the order in which the records brought them; partitions topic by topic.
 
     A topic that was deleted and created again under its name is in both lists: it has another id, so its old logs must
     go before the new ones are made. Deletions come first for whoever applies a delta.

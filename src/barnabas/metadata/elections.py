@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from barnabas.base.ids import Uuid
 from barnabas.metadata.assignments import active_brokers
-from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, ResourceType
+from barnabas.metadata.image import NO_LEADER, ClusterImage, ResourceType
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.topic_configs import topic_default_value
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, PartitionChangeRecord
@@ -23,11 +20,9 @@ def changes_when_broker_leaves(image: ClusterImage, broker_id: int) -> list[Meta
     """
     active = active_brokers(image) - {broker_id}
     changes: list[MetadataRecord] = []
-    for topic_id, number, partition in _partitions(image):
-        if broker_id not in partition.isr and partition.leader != broker_id:
-            continue
+    for topic, number, partition in image.topics.hosted_by(broker_id):
         remaining = [replica for replica in partition.isr if replica != broker_id]
-        change = PartitionChangeRecord(partition_id=number, topic_id=topic_id)
+        change = PartitionChangeRecord(partition_id=number, topic_id=topic.topic_id)
         if remaining and len(remaining) < len(partition.isr):
             change.isr = remaining
         if partition.leader == broker_id:
@@ -41,16 +36,14 @@ def changes_when_broker_leaves(image: ClusterImage, broker_id: int) -> list[Meta
 def changes_when_broker_comes(image: ClusterImage, options: ControllerOptions, broker_id: int) -> list[MetadataRecord]:
     """A broker is unfenced: it leads what has no leader, if it is in sync or the topic would rather lose data."""
     changes: list[MetadataRecord] = []
-    for topic_id, number, partition in _partitions(image):
-        if partition.leader != NO_LEADER or broker_id not in partition.replicas:
-            continue
+    for topic, number, partition in image.topics.without_leader_on(broker_id):
         if broker_id in partition.isr:
-            changes.append(PartitionChangeRecord(partition_id=number, topic_id=topic_id, leader=broker_id))
-        elif _allows_unclean(image, options, topic_id):
+            changes.append(PartitionChangeRecord(partition_id=number, topic_id=topic.topic_id, leader=broker_id))
+        elif _allows_unclean(image, options, topic.name):
             changes.append(
                 PartitionChangeRecord(
                     partition_id=number,
-                    topic_id=topic_id,
+                    topic_id=topic.topic_id,
                     isr=[broker_id],
                     leader=broker_id,
                     leader_recovery_state=_RECOVERING,
@@ -60,15 +53,9 @@ def changes_when_broker_comes(image: ClusterImage, options: ControllerOptions, b
 
 
 def leads_anything(image: ClusterImage, broker_id: int) -> bool:
-    return any(partition.leader == broker_id for _, _, partition in _partitions(image))
+    return image.topics.leaders.has_any(broker_id)
 
 
-def _allows_unclean(image: ClusterImage, options: ControllerOptions, topic_id: Uuid) -> bool:
-    own = image.config(ResourceType.TOPIC, image.topic_names[topic_id]).get(_UNCLEAN)
+def _allows_unclean(image: ClusterImage, options: ControllerOptions, topic: str) -> bool:
+    own = image.config(ResourceType.TOPIC, topic).get(_UNCLEAN)
     return (topic_default_value(_UNCLEAN, options) if own is None else own) == "true"
-
-
-def _partitions(image: ClusterImage) -> Iterator[tuple[Uuid, int, PartitionImage]]:
-    for topic in image.topics.values():
-        for number, partition in enumerate(topic.partitions):
-            yield topic.topic_id, number, partition

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 
-def creatable_topic(name: str, options: ControllerOptions) -> CreatableTopic:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalTopicOptions:
+    """Settings of a broker for its coordinators' topics, by their names there."""
+
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    offsets_topic_segment_bytes: int = 104_857_600
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 3
+    transaction_state_log_segment_bytes: int = 104_857_600
+    transaction_state_log_min_isr: int = 2
+
+
+def creatable_topic(name: str, options: InternalTopicOptions) -> CreatableTopic:
     """The topic as it is to be created on first use."""
     if name == CONSUMER_OFFSETS:
         return _topic(

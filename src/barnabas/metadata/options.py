@@ -42,10 +42,3 @@ class ControllerOptions:
     delete_topic_enable: bool = True
     topic_defaults: Mapping[str, TopicDefault] = field(default_factory=lambda: MappingProxyType({}))
     broker_session_timeout_ms: int = 9_000
-    offsets_topic_num_partitions: int = 50
-    offsets_topic_replication_factor: int = 3
-    offsets_topic_segment_bytes: int = 104_857_600
-    transaction_state_log_num_partitions: int = 50
-    transaction_state_log_replication_factor: int = 3
-    transaction_state_log_segment_bytes: int = 104_857_600
-    transaction_state_log_min_isr: int = 2

@@ -6,8 +6,15 @@ from collections.abc import Iterator
 
 from barnabas.base.errors import check
 from barnabas.base.ids import Uuid
+from barnabas.metadata.access_images import (
+    ClientQuotasImage,
+    DelegationTokenData,
+    ScramCredentialData,
+    ScramUser,
+    StandardAcl,
+)
 from barnabas.metadata.features import METADATA_VERSION
-from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionImage
+from barnabas.metadata.image import BrokerImage, ClusterImage, ControllerImage, FeaturesImage, PartitionImage
 from barnabas.wire.stored import cluster_metadata as log
 
 
@@ -18,10 +25,9 @@ def image_records(image: ClusterImage) -> Iterator[log.MetadataRecord]:
     transaction: its records must stay in the log until it ends (`image.pending is None` tells when one can be taken).
     """
     check(image.pending is None, "a snapshot cannot be taken while a metadata transaction is open")
-    yield from _features(image)
-    for broker in image.brokers.values():
-        yield _broker_record(broker)
-    yield from _kept(image, log.RegisterControllerRecord)
+    yield from _features(image.features)
+    yield from map(_broker_record, image.brokers.values())
+    yield from map(controller_record, image.controllers.values())
     for topic in image.topics.values():
         yield log.TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for number, partition in enumerate(topic.partitions):
@@ -29,12 +35,12 @@ def image_records(image: ClusterImage) -> Iterator[log.MetadataRecord]:
     for resource, settings in image.configs.items():
         for name, value in settings.items():
             yield log.ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
-    yield from _kept(image, log.ClientQuotaRecord)
+    yield from _client_quotas(image.client_quotas)
     if image.next_producer_id > 0:
         yield log.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
-    yield from _kept(image, log.AccessControlEntryRecord)
-    yield from _kept(image, log.UserScramCredentialRecord)
-    yield from _kept(image, log.DelegationTokenRecord)
+    yield from (acl_record(acl_id, acl) for acl_id, acl in image.acls.items())
+    yield from (_scram_record(user, credential) for user, credential in image.scram.items())
+    yield from (token_record(token_id, token) for token_id, token in image.delegation_tokens.items())
 
 
 def partition_record(topic_id: Uuid, number: int, partition: PartitionImage) -> log.PartitionRecord:
@@ -56,10 +62,10 @@ def partition_record(topic_id: Uuid, number: int, partition: PartitionImage) -> 
     )
 
 
-def _features(image: ClusterImage) -> Iterator[log.MetadataRecord]:
-    if METADATA_VERSION in image.features:
-        yield log.FeatureLevelRecord(name=METADATA_VERSION, feature_level=image.features[METADATA_VERSION])
-    for name, level in image.features.items():
+def _features(features: FeaturesImage) -> Iterator[log.MetadataRecord]:
+    if features.metadata_version is not None:
+        yield log.FeatureLevelRecord(name=METADATA_VERSION, feature_level=features.metadata_version)
+    for name, level in features.items():
         if name != METADATA_VERSION:
             yield log.FeatureLevelRecord(name=name, feature_level=level)
 
@@ -87,5 +93,62 @@ def _broker_record(broker: BrokerImage) -> log.RegisterBrokerRecord:
     )
 
 
-def _kept(image: ClusterImage, kind: type[log.MetadataRecord]) -> Iterator[log.MetadataRecord]:
-    return (record for key, record in image.kept.items() if key[0] == kind.TYPE)
+def controller_record(controller: ControllerImage) -> log.RegisterControllerRecord:
+    return log.RegisterControllerRecord(
+        controller_id=controller.controller_id,
+        incarnation_id=controller.incarnation_id,
+        zk_migration_ready=controller.zk_migration_ready,
+        end_points=[
+            log.ControllerEndpoint(
+                name=each.listener, host=each.host, port=each.port, security_protocol=each.security_protocol
+            )
+            for each in controller.endpoints
+        ],
+        features=[
+            log.ControllerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in controller.features.items()
+        ],
+    )
+
+
+def _client_quotas(quotas: ClientQuotasImage) -> Iterator[log.ClientQuotaRecord]:
+    for entity, values in quotas.items():
+        for key, value in values.items():
+            named = [log.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.names]
+            yield log.ClientQuotaRecord(entity=named, key=key, value=value, remove=False)
+
+
+def acl_record(acl_id: Uuid, acl: StandardAcl) -> log.AccessControlEntryRecord:
+    return log.AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )
+
+
+def _scram_record(user: ScramUser, credential: ScramCredentialData) -> log.UserScramCredentialRecord:
+    return log.UserScramCredentialRecord(
+        name=user.name,
+        mechanism=user.mechanism,
+        salt=credential.salt,
+        stored_key=credential.stored_key,
+        server_key=credential.server_key,
+        iterations=credential.iterations,
+    )
+
+
+def token_record(token_id: str, token: DelegationTokenData) -> log.DelegationTokenRecord:
+    return log.DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=list(token.renewers),
+        issue_timestamp=token.issue_timestamp_ms,
+        max_timestamp=token.max_timestamp_ms,
+        expiration_timestamp=token.expiration_timestamp_ms,
+        token_id=token_id,
+    )

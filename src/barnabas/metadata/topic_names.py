@@ -39,6 +39,11 @@ def what_is_wrong_with_name(name: str) -> str | None:
     return None
 
 
+def may_collide(name: str) -> bool:
+    """Whether another name can have the same collision key."""
+    return "." in name or "_" in name
+
+
 def collision_key(name: str) -> str:
     """Names with the same key cannot be told apart in the names of metrics, where '.' becomes '_'."""
     return name.replace(".", "_")

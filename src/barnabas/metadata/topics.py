@@ -113,7 +113,6 @@ class _Creation:
         self.randomness = randomness
         self.may_see_configs = may_see_configs
         self.records: list[MetadataRecord] = []
-        self._taken: dict[str, str] | None = None
 
     def create(self, topic: CreatableTopic) -> CreatableTopicResult:
         self._check_name(topic.name)
@@ -155,15 +154,12 @@ class _Creation:
         problem = what_is_wrong_with_name(name)
         if problem is not None:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if "." not in name and "_" not in name:
-            return
-        if self._taken is None:
-            self._taken = {collision_key(each): each for each in self.image.topics if "." in each or "_" in each}
-        other = self._taken.get(collision_key(name))
-        if other is not None:
+        others = self.image.topics.colliding.get(collision_key(name))
+        if others:
             raise BrokerError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"the name {name} collides with the topic {other}: metrics write '.' as '_', so it would be one name",
+                f"the name {name} collides with the topic {others[0]}: "
+                "metrics write '.' as '_', so it would be one name",
             )
 
     def _configs(self, topic: CreatableTopic) -> dict[str, str]:

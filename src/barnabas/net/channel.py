@@ -29,6 +29,7 @@ from barnabas.net.errors import (
 )
 from barnabas.net.limits import ChannelLimits
 from barnabas.net.outgoing import Asked, ChannelEvents, Form, Outcome, Wire
+from barnabas.net.sockets import SocketBuffers
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
@@ -503,7 +504,8 @@ class Channel:
             self._randomness,
         )
         make = partial(Wire, self, self.address, limits.max_response_bytes, limits.trusted_response_bytes)
-        wire = await connect(make, self.host, self.port, self.address, timeout_ms)
+        buffers = SocketBuffers(limits.send_buffer_bytes, limits.receive_buffer_bytes)
+        wire = await connect(make, self.host, self.port, self.address, timeout_ms, buffers)
         answer = await negotiate(wire, self.address, self._client_id, limits.request_timeout_ms, self._sent)
         offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         complaint = self._check_peer(offered) if self._check_peer is not None else None

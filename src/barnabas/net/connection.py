@@ -217,6 +217,15 @@ class Connection(asyncio.BufferedProtocol):
         check(self._mutes & _IN_PROCESS and self._answer is None, "a request was finished that is not in process")
         self._finish()
 
+    def release_frame(self) -> None:
+        """The answer to the request in process takes longer, but its frame is not needed for that any more.
+
+        What the frame took of the memory for requests is free for others. The caller holds no view into it.
+        """
+        size_bytes, self._frame_bytes = self._frame_bytes, 0
+        if size_bytes:
+            self.memory.give_back(self, self.memory.share_of(size_bytes), size_bytes)
+
     def expect_response(self, size_bytes: int) -> None:
         """A large response to the request in process is being made: it counts as sent, so that others make less."""
         if self._mutes & _IN_PROCESS and size_bytes:
@@ -319,6 +328,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_in_process(self) -> bool:
         """Whether a request waits for its turn or its answer."""
         return bool(self._mutes & _IN_PROCESS)
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the request in process waits for what others do."""
+        return self._is_parked
 
     def held_of(self, share: Share) -> int:
         """What its requests hold of one share."""
@@ -577,9 +591,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _release_request(self) -> None:
         """The request in process is done with."""
-        size_bytes, self._frame_bytes = self._frame_bytes, 0
-        if size_bytes:
-            self.memory.give_back(self, self.memory.share_of(size_bytes), size_bytes)
+        self.release_frame()
         if self._has_room:
             self._has_room = False
             self._answers.made(self)

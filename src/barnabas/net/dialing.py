@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
@@ -11,14 +12,16 @@ from barnabas._version import package_version
 from barnabas.base.error_codes import ErrorCode
 from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, RequestTimeoutError
 from barnabas.net.outgoing import Asked, Form, Wire
-from barnabas.net.sockets import SOCK_STREAM
+from barnabas.net.sockets import SOCK_STREAM, SocketBuffers, open_socket
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 _SOFTWARE: Final = "barnabas"
 
 
-async def connect(make: Callable[[], Wire], host: str, port: int, address: str, timeout_ms: float) -> Wire:
+async def connect(
+    make: Callable[[], Wire], host: str, port: int, address: str, timeout_ms: float, buffers: SocketBuffers
+) -> Wire:
     """Connect to the first address of the host that takes us; each has the whole timeout, or one that is silent would
     keep us from the others. Raises `ConnectError`."""
     loop = asyncio.get_running_loop()
@@ -36,7 +39,11 @@ async def connect(make: Callable[[], Wire], host: str, port: int, address: str, 
     for each in hosts:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                _, wire = await loop.create_connection(make, each, port)
+                opened = await open_socket(loop, each, port, buffers)
+                if opened is None:
+                    _, wire = await loop.create_connection(make, each, port)
+                else:
+                    _, wire = await loop.create_connection(make, sock=opened)
             return wire
         except TimeoutError:
             failures.append(f"{each}: no answer within {timeout_ms / 1000:.1f} s")
@@ -47,10 +54,10 @@ async def connect(make: Callable[[], Wire], host: str, port: int, address: str, 
 
 
 def _reason(failure: OSError) -> str:
-    # Loops have words of their own for the commonest one.
+    # Loops have words of their own for it, which name the address again and not the reason.
     if isinstance(failure, ConnectionRefusedError):
         return "Connection refused"
-    return failure.strerror or str(failure)
+    return os.strerror(failure.errno) if failure.errno else str(failure)
 
 
 def _is_address(host: str) -> bool:

@@ -91,7 +91,8 @@ class ChannelLimits:
     """Under Kafka's names, with the defaults of its clients, and two of our own.
 
     Responses up to `trusted_response_bytes` get their memory at once when they are announced; of larger ones only a
-    mebibyte more than what arrived. `connections_max_idle_ms` below 0 means that silence is never too long.
+    mebibyte more than what arrived. `connections_max_idle_ms` below 0 means that silence is never too long; buffers of
+    -1 bytes are what the system makes them.
     """
 
     request_timeout_ms: int = 30_000
@@ -101,6 +102,8 @@ class ChannelLimits:
     socket_connection_setup_timeout_ms: int = 10_000
     socket_connection_setup_timeout_max_ms: int = 30_000
     connections_max_idle_ms: int = -1
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
     max_response_bytes: int = MAX_FRAME_BYTES
     trusted_response_bytes: int = 0
 

@@ -4,10 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Final
+from typing import Final, NamedTuple
 
 #: So that each address of a host comes once.
 SOCK_STREAM: Final = socket.SOCK_STREAM
+
+
+class SocketBuffers(NamedTuple):
+    """Sizes for the kernel; -1 leaves one to the system, which lets it grow as needed."""
+
+    send_bytes: int = -1
+    receive_bytes: int = -1
+
+
+async def open_socket(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, buffers: SocketBuffers
+) -> socket.socket | None:
+    """A socket that is connected to an address and has such buffers; None where the loop may open one as it likes.
+
+    The sizes are set before it connects: what window a peer may use is agreed on then.
+    """
+    if max(buffers) < 0 or not getattr(loop, "has_sockets", True):
+        return None
+    family, kind, protocol, _, place = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )[0]
+    opened = socket.socket(family, kind, protocol)
+    try:
+        opened.setblocking(False)
+        if buffers.send_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffers.send_bytes)
+        if buffers.receive_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffers.receive_bytes)
+        await loop.sock_connect(opened, place)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def tune(transport: asyncio.BaseTransport) -> None:

@@ -193,7 +193,7 @@ def plan_for(log: PartitionLog, checkpoint_offset: int | None, now_ms: int) -> C
         segment_facts(log),
         checkpoint_offset=checkpoint_offset,
         log_start_offset=log.log_start_offset,
-        log_end_offset=log.next_offset,
+        log_end_offset=log.log_end_offset,
         last_stable_offset=log.last_stable_offset,
         now_ms=now_ms,
         min_compaction_lag_ms=log.settings.min_compaction_lag_ms,

@@ -94,8 +94,16 @@ def inspect_log(
 
 def _missing(names: list[str]) -> set[int]:
     """The segments that have indexes and no data, though no deletion or cleaning has taken it."""
-    explained = data_offsets(names) | data_offsets(names, DELETED_SUFFIX) | data_offsets(names, SWAP_SUFFIX)
-    orphans = {offset_of(each) for each in names if each.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))} - explained
+    present, deleted = set(names), data_offsets(names, DELETED_SUFFIX)
+    orphans = {
+        offset
+        for name in names
+        if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        # A deletion gives this name to the data first. If the index has both, that was an earlier one, of a segment
+        # that a cleaning has put another in the place of.
+        and ((offset := offset_of(name)) not in deleted or name + DELETED_SUFFIX in present)
+    }
+    orphans -= data_offsets(names) | data_offsets(names, SWAP_SUFFIX)
     # Indexes of a finished cleaning whose data has neither the one name nor the other.
     swaps = (INDEX_SUFFIX + SWAP_SUFFIX, TIME_INDEX_SUFFIX + SWAP_SUFFIX)
     placed = data_offsets(names) | data_offsets(names, SWAP_SUFFIX)

@@ -1,7 +1,7 @@
 """The log of one partition: segments that follow each other, and what is known of its producers and leader epochs.
 
 Guarantees:
-- An offset holds one record for ever: `next_offset` only rises, except through truncation.
+- An offset holds one record for ever: `log_end_offset` only rises, except through truncation.
 - What `append` returned for is in the file. It is safe against a crash of the machine below `recovery_point`.
 - Readers see whole batches, from `log_start_offset` up to the bound that they ask for.
 - A failed write leaves the log as it was.
@@ -59,7 +59,7 @@ class LogRead(NamedTuple):
     range: FileRange | None
     high_watermark: int
     log_start_offset: int
-    next_offset: int
+    log_end_offset: int
 
 
 def aborted_entry(ended: CompletedTransaction) -> AbortedTransaction:
@@ -124,7 +124,7 @@ class PartitionLog:
         snapshots: ProducerSnapshots,
         epochs: LeaderEpochs,
         log_start_offset: int,
-        next_offset: int,
+        log_end_offset: int,
         recovery_point: int,
         producer_expiration_ms: int,
         randomness: Random,
@@ -141,7 +141,7 @@ class PartitionLog:
         self.epochs = epochs
         self._epoch_file: Checkpoint[list[EpochEntry]] = Checkpoint(self._write_epochs)
         self.log_start_offset = log_start_offset
-        self.next_offset = next_offset
+        self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.high_watermark = log_start_offset
         self.producer_expiration_ms = producer_expiration_ms
@@ -161,7 +161,7 @@ class PartitionLog:
         self.trouble: PassingTrouble | None = None
 
     def __repr__(self) -> str:
-        return f"<log of {self.partition}, offsets {self.log_start_offset} to {self.next_offset}>"
+        return f"<log of {self.partition}, offsets {self.log_start_offset} to {self.log_end_offset}>"
 
     # What is there
 
@@ -192,13 +192,13 @@ class PartitionLog:
 
     def set_high_watermark(self, offset: int) -> None:
         """Tell the log up to where its records are committed. Never beyond the end, never before the start."""
-        self.high_watermark = max(self.log_start_offset, min(offset, self.next_offset))
+        self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
         self.producers.on_high_watermark(self.high_watermark)
 
     def commit_all(self) -> None:
         """Everything is committed, as where nobody else has a replica."""
-        self.high_watermark = self.next_offset
-        self.producers.on_high_watermark(self.next_offset)
+        self.high_watermark = self.log_end_offset
+        self.producers.on_high_watermark(self.log_end_offset)
 
     # Appending
 
@@ -209,7 +209,7 @@ class PartitionLog:
             self.producers.check_from_coordinator(batch)
         elif batch.producer_id >= 0 and (duplicate := self.producers.check(batch)) is not None:
             return Appended(*duplicate, self.log_start_offset, is_duplicate=True)
-        batch.stamp(base_offset=self.next_offset, leader_epoch=leader_epoch)
+        batch.stamp(base_offset=self.log_end_offset, leader_epoch=leader_epoch)
         self._write(prepared, now_ms)
         return Appended(batch.base_offset, batch.last_offset, prepared.append_time_ms, self.log_start_offset)
 
@@ -218,10 +218,10 @@ class PartitionLog:
         if not prepared.batches:
             return None
         first, last = prepared.batches[0], prepared.batches[-1]
-        if first.base_offset < self.next_offset:
+        if first.base_offset < self.log_end_offset:
             raise LogError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.partition}: offset {first.base_offset} was fetched, but the log ends at {self.next_offset}",
+                f"{self.partition}: offset {first.base_offset} was fetched, but the log ends at {self.log_end_offset}",
             )
         self._write(prepared, now_ms)
         return Appended(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
@@ -248,15 +248,15 @@ class PartitionLog:
                             segment.aborted.append(aborted_entry(ended))
             except (OSError, BarnabasError):
                 # An abort that its index could not take must not be in the log: readers would be shown its records.
-                segment.cut_at(position, self.next_offset)
+                segment.cut_at(position, self.log_end_offset)
                 self.reload_producers(now_ms)
                 raise
         except OSError as failure:
             raise self.failed(failure) from failure
-        self.next_offset = last_offset + 1
+        self.log_end_offset = last_offset + 1
         if self.trouble is not None and self.trouble.is_there:
             self.trouble.passed()
-        if self.next_offset - self.recovery_point >= self.settings.flush_messages:
+        if self.log_end_offset - self.recovery_point >= self.settings.flush_messages:
             self.flush()
 
     def _note_epochs(self, batches: list[BatchView]) -> None:
@@ -318,11 +318,11 @@ class PartitionLog:
     def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
         """Close the last segment and begin another at the next offset, or at `base_offset` if that is higher."""
         old = self._segments[-1]
-        base_offset = max(base_offset, self.next_offset)
+        base_offset = max(base_offset, self.log_end_offset)
         if old.base_offset == base_offset and not old.size_bytes:
             return old
         old.finish()
-        if self.recovery_point >= self.next_offset:
+        if self.recovery_point >= self.log_end_offset:
             # Neither a later flush nor recovery will look at this segment again.
             old.write_indexes(sync=True)
         self.snapshots.take(self.producers, base_offset, sync=False)
@@ -364,23 +364,23 @@ class PartitionLog:
 
         `max_bytes` is kept to, but with `at_least_one` the first batch comes whole, however large.
         """
-        if not self.log_start_offset <= offset <= self.next_offset:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
             raise LogError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.partition}: offset {offset} is not between {self.log_start_offset} and {self.next_offset}",
+                f"{self.partition}: offset {offset} is not between {self.log_start_offset} and {self.log_end_offset}",
             )
         try:
             found = self._find_range(offset, max_bytes, end_offset, at_least_one) if offset < end_offset else None
         except OSError as failure:
             raise self.failed(failure) from failure
-        return LogRead(found, self.high_watermark, self.log_start_offset, self.next_offset)
+        return LogRead(found, self.high_watermark, self.log_start_offset, self.log_end_offset)
 
     def _find_range(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> FileRange | None:
         for place in range(self._segment_index(offset), len(self._segments)):
             segment = self._segments[place]
             if segment.base_offset >= end_offset:
                 break
-            end = segment.size_bytes if end_offset >= self.next_offset else self._end_position(segment, end_offset)
+            end = segment.size_bytes if end_offset >= self.log_end_offset else self._end_position(segment, end_offset)
             found = segment.read(offset, max_bytes, end, at_least_one=at_least_one)
             if found is not None:
                 return found if found.size_bytes else None
@@ -426,7 +426,7 @@ class PartitionLog:
         if beyond is not None and segment.bears_out(beyond):
             return beyond.offset
         is_last = place == len(self._segments) - 1
-        return self.next_offset if is_last else self._segments[place + 1].base_offset
+        return self.log_end_offset if is_last else self._segments[place + 1].base_offset
 
     def batches(self, from_offset: int) -> Iterator[BatchView]:
         """All batches that reach `from_offset`, for those who must read everything, such as coordinators."""
@@ -506,7 +506,7 @@ class PartitionLog:
 
         The second, the job's `run`, blocks and may happen in another thread. The third is `finish_flush`, on the loop.
         """
-        target = self.next_offset if to_offset is None else to_offset
+        target = self.log_end_offset if to_offset is None else to_offset
         if target <= self.recovery_point:
             return None
         # From the segment that ends there on: it may have been closed since, and its indexes got their last entries.
@@ -532,7 +532,7 @@ class PartitionLog:
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Whether the settings ask for a flush by now. By number of records, appending flushes by itself."""
-        is_due = self.next_offset > self.recovery_point and now_ms - self._last_flush_ms >= self.settings.flush_ms
+        is_due = self.log_end_offset > self.recovery_point and now_ms - self._last_flush_ms >= self.settings.flush_ms
         if is_due:
             self._last_flush_ms = now_ms
         return is_due
@@ -541,7 +541,7 @@ class PartitionLog:
         """Bring everything to disk and close the files, so that the next start need not recover."""
         try:
             self.active_segment.finish()
-            self.snapshots.take(self.producers, self.next_offset)
+            self.snapshots.take(self.producers, self.log_end_offset)
             self.flush()
             self._save_epochs()
         except OSError as failure:
@@ -574,7 +574,7 @@ class PartitionLog:
     def delete_old_segments(self, now_ms: int, *, at_most: int | None = None) -> int:
         """Delete what the topic's settings do not keep any longer; how many segments went."""
         wanted = count_expired(
-            self._segments, self.settings, self.log_start_offset, self.high_watermark, self.next_offset, now_ms
+            self._segments, self.settings, self.log_start_offset, self.high_watermark, self.log_end_offset, now_ms
         )
         if at_most is not None:
             wanted = min(wanted, at_most)
@@ -641,7 +641,7 @@ class PartitionLog:
         The checkpoint of recovery points must not name a higher offset any more: see `LogManager.truncate`. Segments go
         from the last backwards, so that a killed process leaves no hole.
         """
-        if offset >= self.next_offset:
+        if offset >= self.log_end_offset:
             return
         if offset < self._segments[0].base_offset:
             self.start_anew_at(offset, now_ms)
@@ -666,7 +666,7 @@ class PartitionLog:
 
     def _after_truncation(self, offset: int, now_ms: int) -> None:
         self._truncation_count += 1
-        self.next_offset = offset
+        self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.recovery_point = min(self.recovery_point, offset)
@@ -677,12 +677,12 @@ class PartitionLog:
 
     def reload_producers(self, now_ms: int) -> None:
         """Learn anew what the log says of its producers: from the newest snapshot, and the batches after it."""
-        known_until = self.snapshots.restore(self.producers, self.log_start_offset, self.next_offset)
+        known_until = self.snapshots.restore(self.producers, self.log_start_offset, self.log_end_offset)
         self.producers.expire(now_ms, self.producer_expiration_ms)
-        if known_until < self.next_offset:
+        if known_until < self.log_end_offset:
             # Also of a batch that begins before the log does: its transaction may be open.
             for batch in self.batches(known_until):
-                if batch.base_offset < self.next_offset:
+                if batch.base_offset < self.log_end_offset:
                     self.producers.apply(batch)
         self.producers.on_high_watermark(self.high_watermark)
 

@@ -289,18 +289,18 @@ class LogManager:
             report=report,
         )
         high_watermark = directory.high_watermarks.get(partition, log.log_start_offset)
-        if high_watermark > log.next_offset:
+        if high_watermark > log.log_end_offset:
             _log.warning(
                 "%s ends at offset %d, but its high watermark was %d: records that were not flushed are lost",
                 partition,
-                log.next_offset,
+                log.log_end_offset,
                 high_watermark,
             )
-        if directory.was_clean and 0 < directory.recovery_points.get(partition, 0) < log.next_offset:
+        if directory.was_clean and 0 < directory.recovery_points.get(partition, 0) < log.log_end_offset:
             _log.warning(
                 "%s ends at offset %d, but at the clean stop its end was noted as %d",
                 partition,
-                log.next_offset,
+                log.log_end_offset,
                 directory.recovery_points[partition],
             )
         log.set_high_watermark(high_watermark)
@@ -483,7 +483,7 @@ class LogManager:
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log at `offset`. What the checkpoints say of it is lowered first: recovery goes by them."""
         log = self.get(partition)
-        if log is None or offset >= log.next_offset:
+        if log is None or offset >= log.log_end_offset:
             return
         directory = self.directory_of(log)
         if offset < log.recovery_point:

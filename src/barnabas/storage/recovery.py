@@ -154,7 +154,7 @@ def load_log(
         snapshots=snapshots,
         epochs=epochs,
         log_start_offset=log_start_offset,
-        next_offset=next_offset,
+        log_end_offset=next_offset,
         recovery_point=next_offset if was_clean else min(recovery_point, next_offset),
         producer_expiration_ms=producer_expiration_ms,
         randomness=randomness,

@@ -630,6 +630,11 @@ class Segment:
         """
         old = {kind: self.path(kind) for kind in SUFFIXES}
         self._suffix = suffix
+        for kind in SUFFIXES:
+            # Left by an earlier segment of this name: if it stayed beside the index that has not got its new name yet,
+            # what we do would look like a loss of the data.
+            if kind != LOG_SUFFIX and self._files.exists(self.path(kind)):
+                self._files.remove(self.path(kind))
         for kind, path in old.items():
             if self._files.exists(path):
                 self._files.rename(path, self.path(kind))

@@ -164,17 +164,17 @@ class World:
 
     def deliver_next(self) -> None:
         player, what = self.outbox.pop(0)
-        shard, now = self.bench.shard, self.bench.now
+        bench = self.bench
         match what:
             case Heartbeat():
-                code = shard.heartbeat(what.request, self.now_ms)
+                code = bench.heartbeat(what.request)
                 player.membership.heartbeat_answered(what, code, self.now_ms)
             case LeaveGroupRequest():
-                shard.leave(GROUP, what.members, self._ask(None), now)
+                bench.leave(GROUP, what.members, self._ask(None))
             case Join():
-                shard.join(what.request, 9, self.bench.client(player.name), self._ask((player, what)), now)
+                bench.join(what.request, 9, bench.client(player.name), self._ask((player, what)))
             case Sync():
-                shard.sync(what.request, self._ask((player, what)), now)
+                bench.sync(what.request, self._ask((player, what)))
         self.hear(self.bench.settle())
 
     def _ask(self, asker: tuple[Player, Join | Sync] | None) -> int:
@@ -228,7 +228,7 @@ class World:
     # What must hold
 
     def members(self) -> dict[str, object]:
-        group = self.bench.shard.groups.get(GROUP)
+        group = self.bench.groups.get(GROUP)
         return dict(group.members) if group is not None else {}
 
     def check_taken(self, player: Player, step: Take) -> None:
@@ -250,7 +250,7 @@ class World:
         alive = [each for each in self.players if each.is_alive and each.membership.failure is None]
         if not alive:
             return
-        group = self.bench.shard.groups[GROUP]
+        group = self.bench.groups[GROUP]
         for each in alive:
             assert each.membership.phase is Phase.STABLE, (each.name, each.membership.phase)
             assert each.membership.generation == group.generation

@@ -139,6 +139,21 @@ def test_our_own_node_answers(run_real: Run) -> None:
     run_real(story)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (-1, -1)),
+        ({"send_buffer_bytes": 131_072}, (131_072, -1)),
+        ({"receive_buffer_bytes": 70_000, "send_buffer_bytes": -1}, (-1, 70_000)),
+    ],
+)
+def test_buffers_of_sockets_are_left_to_the_system_unless_they_are_given(
+    given: dict[str, Any], expected: tuple[int, int]
+) -> None:
+    limits = client("127.0.0.1:9092", **given)._nodes._limits
+    assert (limits.send_buffer_bytes, limits.receive_buffer_bytes) == expected
+
+
 def test_nobody_at_any_address_is_told_with_each_address_and_its_cause(run_real: Run) -> None:
     async def story() -> None:
         cluster = Cluster()

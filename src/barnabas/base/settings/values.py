@@ -8,9 +8,11 @@ and a class may be given itself instead of its name.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -244,6 +246,24 @@ def format_value(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float):
+        return _java_double(value)
     if isinstance(value, tuple):
         return ",".join(map(format_value, value))
     return str(value)
+
+
+def _java_double(value: float) -> str:
+    """A number as Java writes it, and so as Kafka's tools show it: 0.5, 1.0E7, 1.7976931348623157E308."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if not value or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    # The shortest digits that stand for it, two at least.
+    sign, digits, power = Decimal(repr(value)).normalize().as_tuple()
+    if len(digits) == 1:
+        mantissa, _, exponent = f"{value:.1e}".partition("e")
+        return f"{mantissa}E{int(exponent)}"
+    assert isinstance(power, int)
+    first, *others = map(str, digits)
+    return f"{'-' if sign else ''}{first}.{''.join(others)}E{power + len(digits) - 1}"

@@ -1,6 +1,7 @@
 """What the node answers, one module per API: validate, call the part that knows, map the outcome.
 
-Each has its `API_KEY` and `handle(services, context, request)`. An API is advertised because its module is named here.
+Each has its `API_KEY` and `handle(services, context, request)`. A broker or a controller advertises an API because its
+module is named here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-NAMES: Final = (
+BROKER: Final = (
     "alter_configs",
     "api_versions",
     "consumer_group_describe",
@@ -55,5 +56,36 @@ NAMES: Final = (
 )
 
 
-def all_handlers() -> list[ModuleType]:
-    return [import_module(f"barnabas.broker.handlers.{name}") for name in NAMES]
+#: On the controllers' listener.
+CONTROLLER: Final = (
+    "alter_configs",
+    "api_versions",
+    "create_acls",
+    "create_delegation_token",
+    "create_partitions",
+    "create_topics",
+    "delete_acls",
+    "delete_topics",
+    "describe_acls",
+    "describe_cluster",
+    "describe_configs",
+    "describe_delegation_token",
+    "describe_quorum",
+    "expire_delegation_token",
+    "incremental_alter_configs",
+    "list_partition_reassignments",
+    "renew_delegation_token",
+    "unregister_broker",
+)
+
+
+def broker_handlers() -> list[ModuleType]:
+    return [_handler(name) for name in BROKER]
+
+
+def controller_handlers() -> list[ModuleType]:
+    return [_handler(name) for name in CONTROLLER]
+
+
+def _handler(name: str) -> ModuleType:
+    return import_module(f"barnabas.broker.handlers.{name}")

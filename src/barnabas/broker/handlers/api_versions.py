@@ -11,8 +11,9 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
-from barnabas.broker.services import Services
+from barnabas.broker.services import CommonServices
 from barnabas.metadata.features import SUPPORTED
+from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.api_versions import (
     ApiVersionsRequest,
@@ -26,16 +27,18 @@ API_KEY = ApiKey.API_VERSIONS
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(services: Services, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(
+    services: CommonServices, context: RequestContext, request: ApiVersionsRequest, connection: Connection
+) -> ApiVersionsResponse:
     software = (request.client_software_name, request.client_software_version)
     if context.version >= 3:
         if not all(map(_SOFTWARE.fullmatch, software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-        context.connection.client_software = software
+        connection.client_software = software
     image = services.metadata.image
     finalized = {name: level for name, level in image.features.items() if level > 0}
     return ApiVersionsResponse(
-        api_keys=services.advertised(context.listener),
+        api_keys=services.advertised(),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED.items()

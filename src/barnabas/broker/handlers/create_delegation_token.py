@@ -7,7 +7,7 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
-from barnabas.broker.services import Services
+from barnabas.broker.services import CommonServices
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
@@ -18,7 +18,7 @@ _FIRST_WITH_REQUESTER: Final = 3
 
 
 def handle(
-    services: Services, context: RequestContext, request: CreateDelegationTokenRequest
+    services: CommonServices, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     kind, _, name = context.principal.partition(":")
     refusal = CreateDelegationTokenResponse(

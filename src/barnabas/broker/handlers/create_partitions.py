@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
-from barnabas.broker.context import Operation, RequestContext, Resource
-from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, awaited, parts_for_the_controller
-from barnabas.metadata.controller import Controller, Outcome
+from barnabas.broker.context import RequestContext
+from barnabas.broker.forwarding import forwarded
+from barnabas.broker.services import CommonServices
+from barnabas.broker.turns import Steps
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
+from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 
 API_KEY = ApiKey.CREATE_PARTITIONS
 #: Enough for as many partitions as one request may create, with replicas on many brokers each.
@@ -22,23 +17,6 @@ MAX_ELEMENTS: Final = 200_000
 
 
 def handle(
-    services: Services, context: RequestContext, request: CreatePartitionsRequest
+    services: CommonServices, context: RequestContext, request: CreatePartitionsRequest
 ) -> Steps[CreatePartitionsResponse]:
-    def may_alter(name: str) -> bool:
-        return services.authorizer.is_allowed(context, Operation.ALTER, Resource.TOPIC, name)
-
-    def create(part: list[CreatePartitionsTopic], controller: Controller) -> Outcome[CreatePartitionsResponse]:
-        partial_request = CreatePartitionsRequest(
-            topics=part, timeout_ms=request.timeout_ms, validate_only=request.validate_only
-        )
-        return controller.create_partitions(partial_request, may_alter=may_alter)
-
-    response = CreatePartitionsResponse(results=[])
-    for part in (yield from parts_for_the_controller(request.topics, lambda topic: topic.name, _cost)):
-        deciding = services.controller.submit(partial(create, part), timeout_ms=request.timeout_ms)
-        response.results += (yield from awaited(deciding)).results
-    return response
-
-
-def _cost(topic: CreatePartitionsTopic) -> int:
-    return max(1, len(topic.assignments or ()))
+    return forwarded(services, context, request, CreatePartitionsResponse)

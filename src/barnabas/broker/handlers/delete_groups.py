@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, once_each, settled
+from barnabas.coordinator.requests import DELETE_GROUP
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -19,7 +21,7 @@ def handle(services: Services, context: RequestContext, request: DeleteGroupsReq
     refused: list[DeletableGroupResult] = []
     for group_id in (yield from once_each(request.groups_names)):
         if services.authorizer.is_allowed(context, Operation.DELETE, Resource.GROUP, group_id):
-            deleting.append(services.groups.delete_group(group_id))
+            deleting.append(services.groups.submit(DELETE_GROUP, group_id))
         else:
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED
             refused.append(DeletableGroupResult(group_id=group_id, error_code=error))

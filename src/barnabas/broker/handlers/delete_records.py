@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.metadata.topic_names import is_internal
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
@@ -48,13 +49,13 @@ def _why_not(services: Services, context: RequestContext, topic: str) -> ErrorCo
 
 def _delete(services: Services, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     key = (topic, asked.partition_index)
-    partition = services.partitions.index.get(key)
+    partition = services.replica_manager.index.get(key)
     if partition is None:
-        return _error(asked, services.partitions.why_missing(services.metadata.image, key))
+        return _error(asked, services.replica_manager.why_missing(services.metadata.image, key))
     try:
         low_watermark = partition.delete_records(asked.offset)
     except LogError as failure:
-        services.partitions.log_failed(partition, failure)
+        services.replica_manager.log_failed(partition, failure)
         return _error(asked, failure.code)
     return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)
 

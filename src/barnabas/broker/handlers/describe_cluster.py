@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import CLUSTER_NAME, NOT_ASKED, RequestContext, Resource, authorized_operations
-from barnabas.broker.services import Services
+from barnabas.broker.context import NOT_ASKED, RequestContext
+from barnabas.broker.services import CommonServices
+from barnabas.metadata.authorizer import CLUSTER_NAME, Resource, authorized_operations
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -23,7 +24,9 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def handle(services: Services, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(
+    services: CommonServices, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
     is_controller_listener = context.listener in services.settings.controller_listeners
     expected = _CONTROLLERS if is_controller_listener else _BROKERS
     if request.endpoint_type != expected:
@@ -49,7 +52,7 @@ def handle(services: Services, context: RequestContext, request: DescribeCluster
 
 
 def _brokers(
-    services: Services, context: RequestContext, request: DescribeClusterRequest
+    services: CommonServices, context: RequestContext, request: DescribeClusterRequest
 ) -> list[DescribeClusterBroker]:
     return [
         DescribeClusterBroker(
@@ -65,7 +68,7 @@ def _brokers(
     ]
 
 
-def _controllers(services: Services) -> list[DescribeClusterBroker]:
+def _controllers(services: CommonServices) -> list[DescribeClusterBroker]:
     first = services.settings.controller_listeners[0]
     host, port = services.endpoints[first]
     return [DescribeClusterBroker(broker_id=services.node_id, host=host, port=port)]

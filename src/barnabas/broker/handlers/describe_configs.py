@@ -22,10 +22,11 @@ from barnabas.broker.config_resources import (
     resolved_topic_defaults,
     told_synonyms,
 )
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
-from barnabas.broker.services import Services
+from barnabas.broker.context import RequestContext
+from barnabas.broker.services import CommonServices
 from barnabas.broker.settings import BROKER_SETTINGS
 from barnabas.broker.turns import Room, Steps, each_of
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
 from barnabas.metadata.image import ResourceType
 from barnabas.metadata.options import ConfigSource
 from barnabas.metadata.topic_names import what_is_wrong_with_name
@@ -41,6 +42,8 @@ from barnabas.wire.messages.describe_configs import (
 )
 
 API_KEY = ApiKey.DESCRIBE_CONFIGS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _TYPES: Final = {
     Type.BOOLEAN: 1,
@@ -58,10 +61,12 @@ _UNKNOWN_TYPE: Final = 0
 _SETTING_BYTES: Final = 192
 _DOCUMENTED_BYTES: Final = 384
 _REFUSAL_BYTES: Final = 256
+#: What groups and client metrics have.
+_FEW_SETTINGS: Final = 32
 
 
 def handle(
-    services: Services, context: RequestContext, request: DescribeConfigsRequest
+    services: CommonServices, context: RequestContext, request: DescribeConfigsRequest
 ) -> Steps[DescribeConfigsResponse]:
     description = _Description(services, request)
     resources = yield from _once_each(request.resources)
@@ -98,7 +103,7 @@ def _once_each(resources: list[DescribeConfigsResource]) -> Steps[list[DescribeC
     return list(found.values())
 
 
-def _check_allowed(services: Services, context: RequestContext, asked: DescribeConfigsResource) -> None:
+def _check_allowed(services: CommonServices, context: RequestContext, asked: DescribeConfigsResource) -> None:
     is_topic = asked.resource_type == ResourceType.TOPIC
     resource, name = (Resource.TOPIC, asked.resource_name) if is_topic else (Resource.CLUSTER, CLUSTER_NAME)
     if not services.authorizer.is_allowed(context, Operation.DESCRIBE_CONFIGS, resource, name):
@@ -109,7 +114,7 @@ def _check_allowed(services: Services, context: RequestContext, asked: DescribeC
 class _Description:
     """What one request wants to know."""
 
-    def __init__(self, services: Services, request: DescribeConfigsRequest) -> None:
+    def __init__(self, services: CommonServices, request: DescribeConfigsRequest) -> None:
         self.static = services.settings.as_loaded
         self.image = services.metadata.image
         self.node_id = services.node_id
@@ -117,10 +122,16 @@ class _Description:
 
     def expected_bytes(self, asked: DescribeConfigsResource) -> int:
         """About how much is to be said of a resource."""
-        if asked.resource_type == ResourceType.TOPIC and asked.resource_name not in self.image.topics:
-            return _REFUSAL_BYTES + len(asked.resource_name)
-        count = len(TOPIC_SETTINGS if asked.resource_type == ResourceType.TOPIC else BROKER_SETTINGS)
-        return count * (_DOCUMENTED_BYTES if self.request.include_documentation else _SETTING_BYTES)
+        name = asked.resource_name
+        match asked.resource_type:
+            case ResourceType.TOPIC:
+                count = len(TOPIC_SETTINGS) if name in self.image.topics else 0
+            case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+                count = _FEW_SETTINGS
+            case _:
+                count = len(BROKER_SETTINGS) if name in ("", str(self.node_id)) else 0
+        setting_bytes = _DOCUMENTED_BYTES if self.request.include_documentation else _SETTING_BYTES
+        return count * setting_bytes + _REFUSAL_BYTES + len(name)
 
     def of(self, asked: DescribeConfigsResource) -> Steps[list[DescribeConfigsResourceResult]]:
         match asked.resource_type:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
-from barnabas.broker.services import Services
+from barnabas.broker.services import CommonServices
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
@@ -15,6 +15,6 @@ API_KEY = ApiKey.DESCRIBE_DELEGATION_TOKEN
 
 
 def handle(
-    services: Services, context: RequestContext, request: DescribeDelegationTokenRequest
+    services: CommonServices, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, tokens=[])

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource, authorized_operations
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of, once_each
 from barnabas.coordinator.describe import describe_failed
+from barnabas.metadata.authorizer import Operation, Resource, authorized_operations
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 API_KEY = ApiKey.DESCRIBE_GROUPS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _FIRST_THAT_TELLS_MISSING = 6
 

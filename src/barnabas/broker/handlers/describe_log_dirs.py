@@ -9,9 +9,10 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
 from barnabas.storage.directories import LogDirectory
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_log_dirs import (
@@ -23,6 +24,8 @@ from barnabas.wire.messages.describe_log_dirs import (
 )
 
 API_KEY = ApiKey.DESCRIBE_LOG_DIRS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 #: Of memory for a partition in the answer.
 _PARTITION_BYTES: Final = 320
@@ -60,7 +63,7 @@ def _describe(directory: LogDirectory, asked: set[TopicPartition] | None) -> Ste
                 DescribeLogDirsPartition(
                     partition_index=partition.partition,
                     partition_size=log.size_bytes,
-                    offset_lag=max(log.high_watermark - log.next_offset, 0),
+                    offset_lag=max(log.high_watermark - log.log_end_offset, 0),
                     is_future_key=False,
                 )
             )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.metadata.topic_names import what_is_wrong_with_name
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
@@ -21,6 +22,8 @@ from barnabas.wire.messages.describe_producers import (
 from barnabas.wire.stored.producer_snapshot import ProducerEntry
 
 API_KEY = ApiKey.DESCRIBE_PRODUCERS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 #: Of memory for a producer, or an error, in the answer.
 _PRODUCER_BYTES: Final = 256
@@ -44,7 +47,7 @@ def handle(
             yield None
             if number not in numbers:
                 numbers[number] = None
-                partition = services.partitions.index.get((topic.name, number))
+                partition = services.replica_manager.index.get((topic.name, number))
                 log = partition.log if partition is not None else None
                 room_bytes += _PRODUCER_BYTES * (1 + (len(log.producers) if log is not None else 0))
     yield Room(room_bytes)
@@ -76,9 +79,9 @@ def _partition(services: Services, topic: str, number: int, refusal: _Refusal | 
     if refusal is not None:
         return _error(number, refusal.code, refusal.message)
     key = (topic, number)
-    partition = services.partitions.index.get(key)
+    partition = services.replica_manager.index.get(key)
     if partition is None:
-        return _error(number, services.partitions.why_missing(services.metadata.image, key))
+        return _error(number, services.replica_manager.why_missing(services.metadata.image, key))
     try:
         entries = partition.led_log().producers.entries()
     except LogError as failure:

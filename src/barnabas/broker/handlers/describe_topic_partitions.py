@@ -10,9 +10,10 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
-from barnabas.broker.context import NOT_ASKED, Operation, RequestContext, Resource, authorized_operations
+from barnabas.broker.context import NOT_ASKED, RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
+from barnabas.metadata.authorizer import Operation, Resource, authorized_operations
 from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.topic_names import is_internal, what_is_wrong_with_name
 from barnabas.wire.apis import ApiKey
@@ -25,6 +26,8 @@ from barnabas.wire.messages.describe_topic_partitions import (
 )
 
 API_KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+#: A page has a bound.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 #: How many topics an answer names at most, whether they exist or not.
 _TOPICS_PER_PAGE: Final = 2000

@@ -11,20 +11,26 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.steps import at_once
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.fetching import FEW_PARTITIONS, Fetch, FetchAnswer
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
+from barnabas.net import Connection
 from barnabas.replication.fetch_sessions import NO_SESSION, SessionFetch, replica_of
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
 
 API_KEY = ApiKey.FETCH
+#: It takes what room there is.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _FIRST_BY_ID: Final = 13
 
 
-def handle(services: Services, context: RequestContext, request: FetchRequest) -> FetchAnswer | Steps[FetchAnswer]:
+def handle(
+    services: Services, context: RequestContext, request: FetchRequest, connection: Connection
+) -> FetchAnswer | Steps[FetchAnswer]:
     if replica_of(request) >= 0 and not services.authorizer.is_allowed(
         context, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
     ):
@@ -33,18 +39,22 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
         request, uses_ids=context.version >= _FIRST_BY_ID, now_ms=services.runtime.clock.monotonic_ms()
     )
     if not _is_small(request):
-        return _answer_in_steps(services, context, request, steps)
+        return _answer_in_steps(services, context, request, connection, steps)
     session = at_once(steps)
-    return _refused(session) if session.error else Fetch(services, context, request, session).answer()
+    return _refused(session) if session.error else Fetch(services, context, request, connection, session).answer()
 
 
 def _answer_in_steps(
-    services: Services, context: RequestContext, request: FetchRequest, beginning: Steps[SessionFetch]
+    services: Services,
+    context: RequestContext,
+    request: FetchRequest,
+    connection: Connection,
+    beginning: Steps[SessionFetch],
 ) -> Steps[FetchAnswer]:
     session = yield from beginning
     if session.error:
         return _refused(session)
-    answer = Fetch(services, context, request, session).answer()
+    answer = Fetch(services, context, request, connection, session).answer()
     return (yield from answer) if isinstance(answer, Generator) else answer
 
 

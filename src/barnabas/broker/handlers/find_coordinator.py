@@ -6,10 +6,11 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, once_each
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -81,7 +82,7 @@ def _find(services: Services, context: RequestContext, key_type: int, key: str) 
         return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     image = services.metadata.image
     if CONSUMER_OFFSETS not in image.topics:
-        services.controller.create_missing_topics([CONSUMER_OFFSETS])
+        services.auto_topic_creation.create_topics([CONSUMER_OFFSETS], context)
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = image.partition(CONSUMER_OFFSETS, services.groups.partition_for(key))
     broker = image.brokers.get(partition.leader) if partition is not None else None

@@ -6,17 +6,18 @@ Levels of loggers belong to this process alone: they are changed here and forgot
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from copy import copy
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.broker import logger_levels
-from barnabas.broker.config_resources import BrokerRules, may_alter_configs, warn_of_no_effect
+from barnabas.broker.config_resources import warn_of_no_effect, why_not_here
 from barnabas.broker.context import RequestContext
-from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, awaited, parts_for_the_controller
+from barnabas.broker.forwarding import forwarded
+from barnabas.broker.services import CommonServices
+from barnabas.broker.turns import Steps
 from barnabas.metadata.configs import MAX_CONFIGS_PER_RESOURCE, ConfigOperation
-from barnabas.metadata.controller import Controller, Outcome
+from barnabas.metadata.controller_apis import may_alter_configs
 from barnabas.metadata.image import ConfigResource, ResourceType
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.incremental_alter_configs import (
@@ -30,53 +31,60 @@ API_KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
 
 
 def handle(
-    services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
+    services: CommonServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Steps[IncrementalAlterConfigsResponse]:
-    rules = BrokerRules(services.settings.as_loaded, services.node_id)
-    may_alter = may_alter_configs(services.authorizer, context)
     loggers: list[AlterConfigsResource] = []
-    others: list[AlterConfigsResource] = []
+    to_forward: list[AlterConfigsResource] = []
+    answered_here: list[AlterConfigsResourceResponse] = []
     for resource in request.resources:
-        (loggers if resource.resource_type == ResourceType.BROKER_LOGGER else others).append(resource)
+        reason = why_not_here(services, context, ConfigResource(*_key(resource)))
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            loggers.append(resource)
+        elif reason is None:
+            to_forward.append(resource)
+        else:
+            answered_here.append(_answer(resource, BrokerError(ErrorCode.INVALID_REQUEST, reason)))
         yield None
-    of_loggers = []
     for resource in loggers:
         yield None
-        answer = AlterConfigsResourceResponse(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
         try:
             if len(loggers) > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "the request names the loggers of a broker more than once")
-            if not may_alter(ConfigResource(resource.resource_type, resource.resource_name)):
+            if not may_alter_configs(services.authorizer, context, ConfigResource(*_key(resource))):
                 raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not allowed to change log levels")
             _alter_loggers(services, resource, request.validate_only)
         except BrokerError as failure:
-            answer.error_code = failure.code
-            answer.error_message = failure.message
-        of_loggers.append(answer)
-
-    def alter(part: list[AlterConfigsResource], controller: Controller) -> Outcome[IncrementalAlterConfigsResponse]:
-        partial_request = IncrementalAlterConfigsRequest(resources=part, validate_only=request.validate_only)
-        return controller.incremental_alter_configs(partial_request, rules, may_alter=may_alter)
-
-    response = IncrementalAlterConfigsResponse(responses=[])
-    for part in (yield from parts_for_the_controller(others, _key, lambda each: len(each.configs))):
-        answers = (yield from awaited(services.controller.submit(partial(alter, part)))).responses
-        response.responses += answers
-        for asked, told in zip(part, answers, strict=True):
-            if told.error_code == ErrorCode.NONE and not request.validate_only:
-                changed = [each.name for each in asked.configs if each.config_operation != ConfigOperation.DELETE]
-                warn_of_no_effect(ConfigResource(asked.resource_type, asked.resource_name), changed)
-    response.responses += of_loggers
+            answered_here.append(_answer(resource, failure))
+        else:
+            answered_here.append(_answer(resource))
+    forwarding = copy(request)
+    forwarding.resources = to_forward
+    response = yield from forwarded(services, context, forwarding, IncrementalAlterConfigsResponse)
+    if not request.validate_only:
+        changed = {_key(each) for each in response.responses if each.error_code == ErrorCode.NONE}
+        for resource in to_forward:
+            if _key(resource) in changed:
+                names = [each.name for each in resource.configs if each.config_operation != ConfigOperation.DELETE]
+                warn_of_no_effect(ConfigResource(*_key(resource)), names)
+            yield None
+    response.responses += answered_here
     return response
 
 
-def _key(resource: AlterConfigsResource) -> tuple[int, str]:
+def _answer(resource: AlterConfigsResource, failure: BrokerError | None = None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if failure is None else failure.code,
+        error_message=None if failure is None else failure.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _key(resource: AlterConfigsResource | AlterConfigsResourceResponse) -> tuple[int, str]:
     return resource.resource_type, resource.resource_name
 
 
-def _alter_loggers(services: Services, resource: AlterConfigsResource, validate_only: bool) -> None:
+def _alter_loggers(services: CommonServices, resource: AlterConfigsResource, validate_only: bool) -> None:
     if resource.resource_name != str(services.node_id):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,

@@ -11,8 +11,9 @@ from collections.abc import Awaitable
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

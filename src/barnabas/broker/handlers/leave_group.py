@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, settled, spent
+from barnabas.coordinator.requests import LEAVE_GROUP
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -32,7 +34,8 @@ def _leave(services: Services, group_id: str, members: list[MemberIdentity]) -> 
     answers = []
     # At least once, since the group may be the error.
     for part in chunks(members, _MEMBERS_AT_ONCE) if members else [members]:
-        response = yield from settled(services.groups.leave(group_id, part))
+        request = LeaveGroupRequest(group_id=group_id, members=part)
+        response = yield from settled(services.groups.submit(LEAVE_GROUP, request))
         yield from spent(len(part))
         if response.error_code:
             return response

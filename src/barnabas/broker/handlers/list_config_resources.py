@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
-from barnabas.broker.services import Services
+from barnabas.broker.context import RequestContext
+from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Room, Steps
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
 from barnabas.metadata.image import ClusterImage, ResourceType
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_config_resources import (
@@ -21,6 +22,8 @@ from barnabas.wire.messages.list_config_resources import (
 )
 
 API_KEY = ApiKey.LIST_CONFIG_RESOURCES
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 #: There are a handful of types to ask for.
 MAX_ELEMENTS: Final = 1000
 
@@ -37,7 +40,7 @@ _LISTED: Final = (
 
 
 def handle(
-    services: Services, context: RequestContext, request: ListConfigResourcesRequest
+    services: CommonServices, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Steps[ListConfigResourcesResponse]:
     if not services.authorizer.is_allowed(context, Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, config_resources=[])

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 API_KEY = ApiKey.LIST_GROUPS
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 #: Groups have a handful of states and types to ask for.
 MAX_ELEMENTS: Final = 1000
 #: Of memory for one group that is listed.

@@ -10,16 +10,12 @@ from collections import Counter
 from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, awaited
-from barnabas.replication.partition import (
-    EARLIEST_LOCAL,
-    EARLIEST_PENDING_UPLOAD,
-    LATEST_TIERED,
-    MAX_TIMESTAMP,
-    Isolation,
-)
+from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.replication.partition import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP
+from barnabas.replication.roles import Isolation
 from barnabas.storage.errors import LogError
 from barnabas.storage.log import TimestampAndOffset
 from barnabas.storage.searching import Search
@@ -79,14 +75,14 @@ def _look_up(
     if timestamp_ms < EARLIEST_PENDING_UPLOAD or context.version < _FIRST_VERSIONS.get(timestamp_ms, 0):
         return _error(asked, ErrorCode.UNSUPPORTED_VERSION)
     key = (topic, asked.partition_index)
-    partition = services.partitions.index.get(key)
+    partition = services.replica_manager.index.get(key)
     if partition is None:
-        return _error(asked, services.partitions.why_missing(services.metadata.image, key))
+        return _error(asked, services.replica_manager.why_missing(services.metadata.image, key))
     try:
         search = partition.search_timestamp(timestamp_ms, isolation, asked.current_leader_epoch)
         found = yield from _with_help(services, search)
     except LogError as failure:
-        services.partitions.log_failed(partition, failure)
+        services.replica_manager.log_failed(partition, failure)
         code = failure.code
         if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _FIRST_WITH_NOT_AVAILABLE:
             code = ErrorCode.LEADER_NOT_AVAILABLE

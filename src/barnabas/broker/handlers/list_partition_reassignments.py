@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import CLUSTER_NAME, Operation, RequestContext, Resource
-from barnabas.broker.services import Services
+from barnabas.broker.context import RequestContext
+from barnabas.broker.services import CommonServices
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -15,7 +16,7 @@ API_KEY = ApiKey.LIST_PARTITION_REASSIGNMENTS
 
 
 def handle(
-    services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest
+    services: CommonServices, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

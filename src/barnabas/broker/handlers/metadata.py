@@ -13,16 +13,10 @@ from typing import Final, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
-from barnabas.broker.context import (
-    CLUSTER_NAME,
-    NOT_ASKED,
-    Operation,
-    RequestContext,
-    Resource,
-    authorized_operations,
-)
+from barnabas.broker.context import NOT_ASKED, RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of
+from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource, authorized_operations
 from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.topic_names import is_internal, what_is_wrong_with_name
 from barnabas.wire.apis import ApiKey
@@ -35,6 +29,8 @@ from barnabas.wire.messages.metadata import (
 )
 
 API_KEY = ApiKey.METADATA
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _FIRST_WITH_LISTENER_ERROR: Final = 6
 _FIRST_BY_ID: Final = 12
@@ -52,7 +48,7 @@ def handle(services: Services, context: RequestContext, request: MetadataRequest
     asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
     topics = yield from answer.all_topics() if asks_for_all else answer.asked_topics()
     if answer.to_create:
-        services.controller.create_missing_topics(answer.to_create)
+        services.auto_topic_creation.create_topics(answer.to_create, context)
     cluster_operations = NOT_ASKED
     if request.include_cluster_authorized_operations:
         cluster_operations = authorized_operations(services.authorizer, context, Resource.CLUSTER, CLUSTER_NAME)

@@ -6,15 +6,19 @@ in between, and the rest is then refused.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from copy import copy
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, settled, spent
+from barnabas.coordinator.classic.members import Client
+from barnabas.coordinator.requests import OFFSET_COMMIT, Caller
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -43,11 +47,13 @@ def handle(services: Services, context: RequestContext, request: OffsetCommitReq
             yield from _sort_out(services, topic, accepted, answers)
         else:
             answers.append((yield from _refused(topic, topic.partitions, error)))
-    waiting = []
+    waiting: list[OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]] = []
+    caller = Caller(context.version, Client(context.client_id or "", ""))
     for part in _parts(accepted):
-        partial = copy(request)
+        # As a rule there is one part, and the request becomes that.
+        partial = copy(request) if waiting else request
         partial.topics = part
-        waiting.append(services.groups.commit_offsets(partial, context.version))
+        waiting.append(services.groups.submit(OFFSET_COMMIT, partial, caller))
         yield from spent(sum(len(topic.partitions) for topic in part))
     for each in waiting:
         answers += (yield from settled(each)).topics

@@ -6,9 +6,11 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, settled, spent
+from barnabas.coordinator.requests import OFFSET_DELETE
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -48,7 +50,7 @@ def handle(services: Services, context: RequestContext, request: OffsetDeleteReq
     # At least once, since the group may be the error.
     for part in chunks(list(accepted.items()), _PARTITIONS_AT_ONCE) if accepted else [[]]:
         partial = OffsetDeleteRequest(group_id=request.group_id, topics=_by_topic(part))
-        response = yield from settled(services.groups.delete_offsets(partial))
+        response = yield from settled(services.groups.submit(OFFSET_DELETE, partial))
         yield from spent(len(part))
         if response.error_code:
             return response

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of, once_each, settled
-from barnabas.coordinator.fetches import OFFSET_BYTES, fetch_failed
+from barnabas.coordinator.offsets.fetches import OFFSET_BYTES, fetch_failed
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -21,6 +24,8 @@ from barnabas.wire.messages.offset_fetch import (
 )
 
 API_KEY = ApiKey.OFFSET_FETCH
+#: It asks for room itself.
+ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8

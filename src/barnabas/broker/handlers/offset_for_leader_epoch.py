@@ -6,9 +6,10 @@ Consumers find out with it whether the log was cut below their position.
 from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
+from barnabas.metadata.authorizer import Operation, Resource
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_for_leader_epoch import (
@@ -43,9 +44,9 @@ def handle(
 
 def _end_of_epoch(services: Services, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     key = (topic, asked.partition)
-    partition = services.partitions.index.get(key)
+    partition = services.replica_manager.index.get(key)
     if partition is None:
-        code = services.partitions.why_missing(services.metadata.image, key)
+        code = services.replica_manager.why_missing(services.metadata.image, key)
         return EpochEndOffset(partition=asked.partition, error_code=code)
     try:
         end = partition.end_of_epoch(asked.leader_epoch, asked.current_leader_epoch)

@@ -17,6 +17,7 @@ from barnabas.broker.producing import Produce, ProduceAnswer
 from barnabas.broker.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
+from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.produce import ProduceRequest
 
@@ -26,9 +27,9 @@ _ACKS: Final = (-1, 1, 0)
 
 
 def handle(
-    services: Services, context: RequestContext, request: ProduceRequest
+    services: Services, context: RequestContext, request: ProduceRequest, connection: Connection
 ) -> ProduceAnswer | Steps[ProduceAnswer]:
-    produce = Produce(services, context, request)
+    produce = Produce(services, context, request, connection)
     if request.acks not in _ACKS:
         return produce.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: it must be -1, 0 or 1")
     if request.transactional_id is not None:

@@ -28,7 +28,7 @@ from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.metrics import ADMIN, MetricsRegistry, NetworkMetrics, Windows, prometheus_text
 from barnabas.client.network import Network
 from barnabas.client.other_methods import ADMIN_METHODS, ExplainsOtherMethods
-from barnabas.client.plugins import ClusterResourceListeners, load_reporters
+from barnabas.client.plugins import ClusterResourceListeners, closed_on_failure, load_reporters
 from barnabas.client.settings import AdminSettings
 from barnabas.client.settings.keywords import AdminKeywords
 from barnabas.net.runtime import new_randomness
@@ -85,24 +85,26 @@ class Admin(
         self.settings = AdminSettings.load(*settings_sources(config, settings, "Admin"), **settings)
         self.client_id = self.settings.client_id or f"barnabas-admin-{next(_numbers)}"
         clock, randomness = clock or SystemClock(), randomness or new_randomness()
-        reporters = load_reporters(self.settings)
-        self._registry = MetricsRegistry(
-            clock.monotonic_ms,
-            client_id=self.client_id,
-            windows=Windows(self.settings.metrics_num_samples, self.settings.metrics_sample_window_ms),
-            reporters=reporters,
-        )
-        network = Network(
-            self.settings,
-            Metadata.of(self.settings, randomness=randomness),
-            clock=clock,
-            randomness=randomness,
-            metrics=NetworkMetrics(self._registry, ADMIN),
-            client_id=self.client_id,
-        )
-        network.on_cluster_id(ClusterResourceListeners(reporters).tell)
-        self._driver = Driver(self.settings, network, randomness, network.watch)
-        network.watch.add(self._driver)
+        with closed_on_failure() as built:
+            reporters = load_reporters(self.settings)
+            built.extend(reporters)
+            self._registry = MetricsRegistry(
+                clock.monotonic_ms,
+                client_id=self.client_id,
+                windows=Windows(self.settings.metrics_num_samples, self.settings.metrics_sample_window_ms),
+                reporters=reporters,
+            )
+            network = Network(
+                self.settings,
+                Metadata.of(self.settings, randomness=randomness),
+                clock=clock,
+                randomness=randomness,
+                metrics=NetworkMetrics(self._registry, ADMIN),
+                client_id=self.client_id,
+            )
+            network.on_cluster_id(ClusterResourceListeners(reporters).tell)
+            self._driver = Driver(self.settings, network, randomness, network.watch)
+            network.watch.add(self._driver)
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """What the admin tells about itself, under Kafka's names: by group, then by metric with its tags."""

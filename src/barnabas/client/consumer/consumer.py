@@ -207,7 +207,11 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
             self._group.on_attention = self._group_calls
             self._group.progress = self._progress
         if names:
-            self.subscribe(names)
+            try:
+                self.subscribe(names)
+            except BaseException:
+                self._parts.dispose()
+                raise
 
     async def start(self) -> None:
         """Begin to work on the running loop. Need not be called: the first use does it."""
@@ -627,14 +631,18 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
 
     # The end
 
-    async def close(self, timeout: float | None = None) -> None:
+    async def close(self, timeout: float | None = None, *, leave_group: bool | None = None) -> None:
         """Commit if auto-commit is on, leave the group, and end; within 30 seconds unless `timeout` says otherwise.
 
         What the program was given counts as done, except when an exception takes it out of `async with`.
-        """
-        await self._end(timeout, is_done=True)
 
-    async def _end(self, timeout: float | None, *, is_done: bool) -> None:
+        A dynamic member leaves the group, so that others get its partitions at once; a static one (`group.instance.id`)
+        stays until its session ends, and goes on with what it had if it comes back before. `leave_group` says it for
+        either: True to leave, False to stay.
+        """
+        await self._end(timeout, is_done=True, leave_group=leave_group)
+
+    async def _end(self, timeout: float | None, *, is_done: bool, leave_group: bool | None = None) -> None:
         """Close; `is_done` says whether the program is done with what it was given."""
         if self._is_closed or self._is_closing:
             return
@@ -650,7 +658,8 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
         try:
             # Of a loop that is closed nothing is left that could be ended.
             if loop is not None and not loop.is_closed():
-                await self._parts.close((_DEFAULT_CLOSE_S if timeout is None else max(0.0, timeout)) * 1000)
+                timeout_s = _DEFAULT_CLOSE_S if timeout is None else max(0.0, timeout)
+                await self._parts.close(timeout_s * 1000, leave_group=leave_group)
         finally:
             self._is_closed = True
 

@@ -514,7 +514,7 @@ class GroupDriver:
 
     # The end
 
-    async def leave(self, reason: str, timeout_ms: float | None = None, *, even_if_static: bool = False) -> None:
+    async def leave(self, reason: str, timeout_ms: float | None = None, *, tells: bool | None = None) -> None:
         """Give up everything and be out of the group; before the program unsubscribes, or closes."""
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms(timeout_ms)
         await self._stop_exchange()
@@ -530,7 +530,7 @@ class GroupDriver:
             await self._tell("revoked" if was_in and membership.may_commit else "lost", partitions)
         finally:
             membership.owned = ()
-            request = membership.leave(reason, even_if_static=even_if_static)
+            request = membership.leave(reason, tells=tells)
             self._lifeline.look_again()
             if self._subscription.uses_group:
                 self._subscription.assigned_from_group(())
@@ -538,14 +538,15 @@ class GroupDriver:
             if request is not None:
                 await self._lifeline.send_leave(request, self._left_ms(deadline_ms))
 
-    async def close(self, timeout_ms: float = 30_000, *, leaves: bool = False) -> None:
-        """Commit, leave and stop. A static member stays in the group until its session ends, unless it `leaves`."""
+    async def close(self, timeout_ms: float = 30_000, *, leave_group: bool | None = None) -> None:
+        """Commit, leave and stop. Who does not leave stays in the group until its session ends; static members do not,
+        unless they are told to."""
         if self._is_closed:
             return
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         try:
             if self._subscription.uses_group or self._auto_commits:
-                await self.leave("the consumer is being closed", timeout_ms, even_if_static=leaves)
+                await self.leave("the consumer is being closed", timeout_ms, tells=leave_group)
             await self._committer.wait_for_pending(self._left_ms(deadline_ms))
             await self._committer.drop_pending()
             await self._committer.run_callbacks()

@@ -29,8 +29,10 @@ from barnabas.client.core.metrics import (
 from barnabas.client.network import Network
 from barnabas.client.plugins import (
     ClusterResourceListeners,
+    MetricsReporter,
     PluginSettings,
     close_all,
+    closed_on_failure,
     load_consumer_interceptors,
     load_reporters,
 )
@@ -60,9 +62,19 @@ class ConsumerParts:
         self.clock = clock
         group = f"-{settings.group_id}" if settings.group_id else ""
         self.client_id = settings.client_id or f"barnabas-consumer{group}-{next(_numbers)}"
-        handed = PluginSettings(settings)
-        key = load(settings.key_deserializer, is_key=True, settings=handed, for_reading=True)
-        value = load(settings.value_deserializer, is_key=False, settings=handed, for_reading=True)
+        with closed_on_failure() as built:
+            handed = PluginSettings(settings)
+            key = load(settings.key_deserializer, is_key=True, settings=handed, for_reading=True)
+            built.append(key)
+            value = load(settings.value_deserializer, is_key=False, settings=handed, for_reading=True)
+            built.append(value)
+            self.interceptors = load_consumer_interceptors(settings)
+            built.extend(self.interceptors)
+            self._plugins = list(built)
+            reporters = load_reporters(settings)
+            built.extend(reporters)
+            network_metrics = self._assemble(reporters, randomness)
+            self._make_drivers(key, value, network_metrics, randomness, invoke)
         #: Why records cannot be had as Arrow, if they cannot.
         self.arrow_refusal = next(
             (
@@ -75,9 +87,9 @@ class ConsumerParts:
             ),
             None,
         )
-        self.interceptors = load_consumer_interceptors(settings)
-        reporters = load_reporters(settings)
-        self._plugins: list[object] = [key, value, *self.interceptors]
+
+    def _assemble(self, reporters: list[MetricsReporter], randomness: Random) -> NetworkMetrics:
+        settings, clock = self.settings, self.clock
         self.registry = MetricsRegistry(
             clock.monotonic_ms,
             client_id=self.client_id,
@@ -96,6 +108,12 @@ class ConsumerParts:
             client_id=self.client_id,
         )
         self.network.on_cluster_id(ClusterResourceListeners([*self._plugins, *reporters]).tell)
+        return network_metrics
+
+    def _make_drivers(
+        self, key: Any, value: Any, network_metrics: NetworkMetrics, randomness: Random, invoke: Invoke
+    ) -> None:
+        settings, clock = self.settings, self.clock
         self.subscription = Subscription(ResetStrategy.parse(settings.auto_offset_reset))
         reading = ReadingTroubles(self.subscription, self.metadata)
         self.network.cluster_troubles.chosen_topics = reading.topics
@@ -135,13 +153,17 @@ class ConsumerParts:
         await self.network.start()
         self.fetcher.start()
 
-    async def close(self, timeout_ms: float) -> None:
+    async def close(self, timeout_ms: float, *, leave_group: bool | None = None) -> None:
         """Commit, leave the group, end the fetches and the connections."""
         try:
             if self.group is not None:
-                await self.group.close(timeout_ms)
+                await self.group.close(timeout_ms, leave_group=leave_group)
         finally:
             await self.fetcher.close(int(min(timeout_ms, self.settings.request_timeout_ms)))
             await self.network.close()
-            close_all(self._plugins)
-            self.registry.close()
+            self.dispose()
+
+    def dispose(self) -> None:
+        """Close what the program plugged in; all there is to close where there is no loop."""
+        close_all(self._plugins)
+        self.registry.close()

@@ -143,7 +143,11 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
             invoke=invoke,
             **settings,
         )
-        self._thread = LoopThread(self._consumer._parts.client_id)
+        try:
+            self._thread = LoopThread(self._consumer._parts.client_id)
+        except BaseException:
+            self._consumer._parts.dispose()
+            raise
         self._user: int | None = None
         self._depth = 0
         self._turn = threading.Lock()
@@ -309,21 +313,25 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
 
     # The end
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: float | None = None, *, leave_group: bool | None = None) -> None:
         """Commit if auto-commit is on, leave the group, and end; within 30 seconds unless `timeout` says otherwise.
 
         What the program was given counts as done, except when an exception takes it out of `with`.
-        """
-        self._end(timeout, is_done=True)
 
-    def _end(self, timeout: float | None, *, is_done: bool) -> None:
+        A dynamic member leaves the group, so that others get its partitions at once; a static one (`group.instance.id`)
+        stays until its session ends, and goes on with what it had if it comes back before. `leave_group` says it for
+        either: True to leave, False to stay.
+        """
+        self._end(timeout, is_done=True, leave_group=leave_group)
+
+    def _end(self, timeout: float | None, *, is_done: bool, leave_group: bool | None = None) -> None:
         if not self._thread.is_usable:
             self._thread.close()
             return
         self._thread.check()
         self._enter()
         try:
-            self._thread.run(self._consumer._end(timeout, is_done=is_done))
+            self._thread.run(self._consumer._end(timeout, is_done=is_done, leave_group=leave_group))
         finally:
             self._leave()
             self._thread.close()

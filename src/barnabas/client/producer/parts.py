@@ -28,9 +28,11 @@ from barnabas.client.errors import BufferFullError, ClientClosedError, UnknownPa
 from barnabas.client.network import Network
 from barnabas.client.plugins import (
     ClusterResourceListeners,
+    MetricsReporter,
     PluginSettings,
     ProducerRecord,
     close_all,
+    closed_on_failure,
     load_producer_interceptors,
     load_reporters,
 )
@@ -85,9 +87,21 @@ class ProducerParts:
         self.settings = settings
         self.clock = clock
         self.client_id = settings.client_id or f"barnabas-producer-{next(_numbers)}"
-        handed = PluginSettings(settings)
-        self.key = Serializing.of(settings.key_serializer, is_key=True, settings=handed)
-        self.value = Serializing.of(settings.value_serializer, is_key=False, settings=handed)
+        with closed_on_failure() as built:
+            handed = PluginSettings(settings)
+            self.key = Serializing.of(settings.key_serializer, is_key=True, settings=handed)
+            built.append(self.key.plugin)
+            self.value = Serializing.of(settings.value_serializer, is_key=False, settings=handed)
+            built.append(self.value.plugin)
+            self.partitioner = as_partitioner(settings.partitioner_class, handed)
+            built.append(self.partitioner)
+            self.interceptors = load_producer_interceptors(settings)
+            built.extend(self.interceptors)
+            self._plugins = list(built)
+            reporters = load_reporters(settings)
+            built.extend(reporters)
+            self._assemble(reporters, randomness, lock)
+            self._make_sender(randomness, is_shared=is_shared)
         #: Why tables cannot be sent, if they cannot.
         self._arrow_refusal = next(
             (
@@ -100,10 +114,14 @@ class ProducerParts:
             ),
             None,
         )
-        self.partitioner = as_partitioner(settings.partitioner_class, handed)
-        self.interceptors = load_producer_interceptors(settings)
-        reporters = load_reporters(settings)
-        self._plugins = [self.key.plugin, self.value.plugin, self.partitioner, *self.interceptors]
+        self.is_closed = False
+        self._is_shared = is_shared
+        self._ending: asyncio.Task[None] | None = None
+
+    def _assemble(
+        self, reporters: list[MetricsReporter], randomness: Random, lock: AbstractContextManager[Any]
+    ) -> None:
+        settings, clock = self.settings, self.clock
         self.registry = MetricsRegistry(
             clock.monotonic_ms,
             client_id=self.client_id,
@@ -129,6 +147,9 @@ class ProducerParts:
         self.accumulator = Accumulator(
             _accumulator_settings(settings), self.pool, randomness=randomness, lock=lock, home=self.home
         )
+
+    def _make_sender(self, randomness: Random, *, is_shared: bool) -> None:
+        settings = self.settings
         self.sender = Sender(
             SenderSettings.of(settings),
             self.metadata,
@@ -141,7 +162,7 @@ class ProducerParts:
             self.network,
             self.accumulator,
             self.sender,
-            clock=clock,
+            clock=self.clock,
             request_timeout_ms=settings.request_timeout_ms,
             is_shared=is_shared,
         )
@@ -149,9 +170,6 @@ class ProducerParts:
             metadata_updated_ms=lambda: self.metadata.updated_at_ms,
             in_flight=lambda: sum(map(self.network.in_flight, self.network.view.nodes)),
         )
-        self.is_closed = False
-        self._is_shared = is_shared
-        self._ending: asyncio.Task[None] | None = None
 
     @property
     def is_direct(self) -> bool:

@@ -61,12 +61,16 @@ class Producer(SyncSendPath, ExplainsOtherMethods):
         )
         parts = self._parts
         super().__init__(parts.accumulator.lanes, parts.home, **parts.send_path_options())
-        self._thread = LoopThread(parts.client_id)
         self._closing = threading.RLock()
         try:
-            self._thread.run(parts.start())
+            self._thread = LoopThread(parts.client_id)
+            try:
+                self._thread.run(parts.start())
+            except BaseException:
+                self._thread.close()
+                raise
         except BaseException:
-            self._thread.close()
+            parts.dispose()
             raise
         self._max_block_ms = loaded.max_block_ms
         self.is_direct = parts.is_direct

@@ -82,16 +82,14 @@ class ConnectionSettings(Settings, title="Connection"):
         "The longest that opening a connection may take after repeated failures.", default=30_000
     )
     send_buffer_bytes: Int = setting(
-        "Size of the send buffer of a socket; -1 leaves it to the system.",
+        "Size of the send buffer of a socket; -1 leaves it to the system, and so does not giving it.",
         default=128 * KIB,
         allowed=at_least(-1),
-        state=NO_EFFECT,
     )
     receive_buffer_bytes: Int = setting(
-        "Size of the receive buffer of a socket; -1 leaves it to the system.",
+        "Size of the receive buffer of a socket; -1 leaves it to the system, and so does not giving it.",
         default=64 * KIB,
         allowed=at_least(-1),
-        state=NO_EFFECT,
     )
     metadata_max_age_ms: Long = setting(
         "After how long the list of brokers and partitions is asked for again.",

@@ -121,6 +121,9 @@ class VirtualTimeLoop(AbstractEventLoop):
     `max_idle_turns` is how many turns may pass at one instant before the run is taken to be stuck.
     """
 
+    #: `net` leaves the sizes of buffers alone where there are none.
+    has_sockets = False
+
     def __init__(self, random: Random | None = None, *, max_idle_turns: int = 100_000) -> None:
         self.network: NetworkBehind | None = None
         self._random = random

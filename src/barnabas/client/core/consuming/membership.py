@@ -575,14 +575,15 @@ class Membership:
         )
         return self.leave("the program took longer than max.poll.interval.ms between two polls")
 
-    def leave(self, reason: str, *, even_if_static: bool = False) -> LeaveGroupRequest | None:
+    def leave(self, reason: str, *, tells: bool | None = None) -> LeaveGroupRequest | None:
         """Be out of the group. What is returned tells the coordinator, so that it need not wait for the session to end.
 
-        A static member says nothing: it may come back and go on with what it had.
+        A static member says nothing, unless it is to: it may come back and go on with what it had.
         """
         request = None
-        is_static = self.policy.instance_id is not None
-        if self.member_id != NO_MEMBER_ID and (even_if_static or not is_static):
+        if tells is None:
+            tells = self.policy.instance_id is None
+        if self.member_id != NO_MEMBER_ID and tells:
             identity = MemberIdentity(
                 member_id=self.member_id, group_instance_id=self.policy.instance_id, reason=reason[:_MAX_REASON]
             )

@@ -1,0 +1,208 @@
+"""The broker role of a node: logs and partitions, groups, and what clients ask.
+
+It knows the cluster by the images of its loader, and asks the controller by message. Whether that is in this process,
+and who keeps the metadata log, makes no difference to it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.runtime import Runtime
+from barnabas.broker.auto_topic_creation import AutoTopicCreationManager
+from barnabas.broker.broker_publisher import BrokerMetadataPublisher
+from barnabas.broker.change_lines import tell_changes
+from barnabas.broker.config_resources import effective_settings
+from barnabas.broker.context import NoQuotas
+from barnabas.broker.controller_channel import ControllerChannel
+from barnabas.broker.formatting import NodeIdentity
+from barnabas.broker.groups import GroupCoordinatorService
+from barnabas.broker.limits import cleaner_options, log_options
+from barnabas.broker.periodic import Scheduler
+from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.broker.registration import Registration
+from barnabas.broker.replica_manager import ReplicaManager
+from barnabas.broker.router import Router
+from barnabas.broker.services import MetadataCache, Services
+from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.strays import named_topics, refuse_unknown
+from barnabas.broker.topic_settings import effective_topic_settings
+from barnabas.metadata.authorizer import AllowEverything
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.quorum import CommittedBatch
+from barnabas.replication.fetch_sessions import FetchSessionCache
+from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.directories import LogDirectory
+from barnabas.storage.files import FileSystem
+from barnabas.storage.manager import LogManager
+from barnabas.storage.settings import TopicSettings
+
+_log = logging.getLogger("barnabas.broker")
+
+
+class BrokerServer:
+    """`on_failure` is told when it cannot go on, `on_settings` of settings that changed while it runs."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        identity: NodeIdentity,
+        loader: MetadataLoader,
+        *,
+        files: FileSystem,
+        runtime: Runtime,
+        router: Router,
+        response_room: Callable[[], int],
+        on_settings: Callable[[BrokerSettings], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._static_settings = settings
+        self._identity = identity
+        self._loader = loader
+        self._runtime = runtime
+        self._response_room = response_room
+        self._on_settings = on_settings
+        self._on_failure = on_failure
+        self._router = router
+        self._publisher = BrokerMetadataPublisher(loader, self._apply, on_failure)
+        self._services: Services | None = None
+        self._broker_epoch = -1
+        self._started = AsyncExitStack()
+        self.logs = LogManager(
+            files,
+            settings.data_dirs,
+            lambda topic: self._topic_settings(loader.image, topic),
+            runtime,
+            log_options(settings),
+            LogCleaner(runtime, cleaner_options(settings)),
+        )
+        self.logs.on_directory_failed = self._on_directory_failed
+
+    @property
+    def services(self) -> Services:
+        if self._services is None:
+            raise BarnabasError("the node is not started")
+        return self._services
+
+    async def until_applied(self, offset: int) -> bool:
+        """Wait until what the log says up to `offset` was done here; False if it will not be."""
+        return await self._publisher.until_applied(offset)
+
+    # Start, in this order
+
+    def open_directories(self) -> None:
+        """Lock the log directories, before anything in them is read."""
+        self.logs.open_directories()
+
+    async def refuse_unknown_partitions(self, log: Callable[[], Iterable[CommittedBatch]]) -> None:
+        """Before logs are opened: the settings that they are opened by are in the metadata log, too."""
+        found = await self.logs.found_partitions()
+        refuse_unknown(found, self._loader.image, lambda: named_topics(log()))
+
+    async def start(self, controller: ControllerChannel, endpoints: dict[str, tuple[str, int]]) -> None:
+        """Recover the logs, bring everything to the newest image, and join the cluster; `endpoints` are bound."""
+        await self.logs.load_logs()
+        self._started.push_async_callback(self._publisher.stop)
+        services = self._services = self._make_services(controller, endpoints)
+        # Before the image is applied: from then on a snapshot may forget that they were deleted.
+        services.replica_manager.set_aside_strays(self._loader.image)
+        await self._publisher.start()
+        self._started.callback(services.auto_topic_creation.close)
+        registration = Registration(services, self._identity, self._static_settings)
+        await registration.join()
+        self._broker_epoch = registration.epoch
+        self._started.push_async_callback(self._leave, registration)
+        self._started.callback(services.producer_ids.close)
+        scheduler = Scheduler(self.logs.tasks())
+        self._started.push_async_callback(scheduler.stop)
+
+    def open(self) -> None:
+        """Answer requests."""
+        self.services.groups.start()
+        self._router.open(self.services)
+
+    def _make_services(self, controller: ControllerChannel, endpoints: dict[str, tuple[str, int]]) -> Services:
+        settings, runtime, node_id = self._static_settings, self._runtime, self._identity.node_id
+        effective = effective_settings(settings, self._loader.image, node_id)
+        replica_manager = ReplicaManager(node_id, self.logs, self._topic_settings)
+        return Services(
+            settings=effective,
+            runtime=runtime,
+            node_id=node_id,
+            cluster_id=self._identity.cluster_id,
+            metadata=MetadataCache(),
+            authorizer=AllowEverything(),
+            quotas=NoQuotas(),
+            controller=controller,
+            turns=self._router.turns,
+            endpoints=endpoints,
+            advertised=self._router.advertised,
+            logs=self.logs,
+            replica_manager=replica_manager,
+            fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
+            groups=GroupCoordinatorService(effective, runtime, node_id, replica_manager),
+            producer_ids=ProducerIdPool(controller, node_id, lambda: self._broker_epoch),
+            auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
+            response_room=self._response_room,
+        )
+
+    def _topic_settings(self, image: ClusterImage, topic: str) -> TopicSettings:
+        settings = self._static_settings if self._services is None else self._services.settings
+        return effective_topic_settings(settings, image, topic)
+
+    # While it runs
+
+    async def _apply(self, image: ClusterImage, delta: ClusterDelta) -> None:
+        """Bring all parts to an image; only then is it what requests are answered by."""
+        services = self.services
+        before = services.metadata.image
+        if any(each.type == ResourceType.BROKER for each in delta.configs_changed):
+            self._apply_settings(services, image)
+        await services.replica_manager.prepare(image, delta)
+        services.replica_manager.apply(image, delta)
+        services.metadata.image = image
+        services.groups.apply(image, delta)
+        tell_changes(before, image, delta)
+
+    def _apply_settings(self, services: Services, image: ClusterImage) -> None:
+        services.settings = effective_settings(self._static_settings, image, services.node_id)
+        services.groups.configure(services.settings)
+        services.logs.configure(log_options(services.settings), cleaner_options(services.settings))
+        self._on_settings(services.settings)
+
+    def _on_directory_failed(self, directory: LogDirectory, is_last: bool) -> None:
+        """With one directory less the node serves what lies in the others, if it knows what to serve."""
+        if directory.path == self._static_settings.metadata_dir:
+            self._on_failure(
+                BarnabasError(f"{directory.failure}; no node can do without the metadata log, which is there")
+            )
+        elif is_last:
+            self._on_failure(BarnabasError(f"{directory.failure}; it was the last log directory that could be used"))
+
+    # Stop
+
+    async def stop_serving(self) -> None:
+        """Answer those who wait for a group or for records, so that nobody waits for them."""
+        if self._services is not None:
+            await self._services.groups.stop()
+            self._services.replica_manager.close_purgatories()
+
+    async def stop(self) -> None:
+        """Hand over; the logs stay open until `close`."""
+        await self._started.aclose()
+
+    async def _leave(self, registration: Registration) -> None:
+        if not self._static_settings.controlled_shutdown_enable:
+            return
+        try:
+            await registration.leave()
+        except BarnabasError as failure:
+            _log.warning("the controller was not told that this broker stops: %s", failure)
+
+    async def close(self) -> None:
+        await self.logs.stop(self._broker_epoch)

@@ -1,0 +1,121 @@
+"""The controller role of a node: the controller, and what is asked on the controllers' listener."""
+
+from __future__ import annotations
+
+from barnabas.base.runtime import Runtime
+from barnabas.broker.config_resources import BrokerRules, controller_options, effective_settings
+from barnabas.broker.context import NoQuotas
+from barnabas.broker.formatting import NodeIdentity, check_features, read_bootstrap
+from barnabas.broker.quorum_controller import QuorumController
+from barnabas.broker.router import Router
+from barnabas.broker.services import CommonServices, MetadataCache
+from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.authorizer import AllowEverything
+from barnabas.metadata.controller import Controller
+from barnabas.metadata.controller_apis import ControllerApis
+from barnabas.metadata.image import ResourceType
+from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
+from barnabas.metadata.quorum import LeaderAndEpoch, Quorum
+from barnabas.storage.files import FileSystem
+from barnabas.wire.messages.describe_quorum import Listener, Node
+from barnabas.wire.stored.cluster_metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+)
+
+
+class ControllerServer:
+    """Decides about the cluster while this node leads the quorum. `local_broker` is the broker in the same process, if
+    there is one."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        identity: NodeIdentity,
+        quorum: Quorum,
+        loader: MetadataLoader,
+        *,
+        files: FileSystem,
+        runtime: Runtime,
+        router: Router,
+        endpoints: dict[str, tuple[str, int]],
+        local_broker: int | None = None,
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._files = files
+        self._loader = loader
+        self._endpoints = endpoints
+        self._router = router
+        image = loader.image
+        authorizer = AllowEverything()
+        controller = Controller(image, controller_options(settings, identity.cluster_id, image), runtime.randomness)
+        rules = BrokerRules(settings, identity.node_id)
+        # A quorum of one has nobody to tell that it is still there, and an idle node should not sync its disk.
+        says_nothing = settings.is_given("metadata.max.idle.interval.ms")
+        self.controller = QuorumController(
+            controller,
+            ControllerApis(controller, quorum, authorizer, rules, self._nodes),
+            quorum,
+            loader,
+            runtime,
+            bootstrap=self._bootstrap,
+            local_broker=local_broker,
+            no_op_interval_ms=settings.metadata_max_idle_interval_ms if says_nothing else 0,
+        )
+        self._services = CommonServices(
+            settings=effective_settings(settings, image, identity.node_id),
+            runtime=runtime,
+            node_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            metadata=MetadataCache(),
+            authorizer=authorizer,
+            quotas=NoQuotas(),
+            controller=self.controller,
+            turns=router.turns,
+            endpoints=endpoints,
+            advertised=router.advertised,
+        )
+
+    def _bootstrap(self) -> list[MetadataRecord]:
+        """The first records of the cluster: one transaction, as Kafka's controller writes them, under this name."""
+        directory = self._settings.metadata_dir
+        records = read_bootstrap(self._files, directory)
+        levels = {each.name: each.feature_level for each in records if isinstance(each, FeatureLevelRecord)}
+        check_features(levels, directory)
+        return [BeginTransactionRecord(name="Bootstrap records"), *records, EndTransactionRecord()]
+
+    def _nodes(self) -> list[Node]:
+        listeners = [
+            Listener(name=name, host=self._endpoints[name][0], port=self._endpoints[name][1])
+            for name in self._settings.controller_listeners
+        ]
+        return [Node(node_id=self._identity.node_id, listeners=listeners)]
+
+    # What the loader calls
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        services, image = self._services, update.image
+        if any(each.type == ResourceType.BROKER for each in update.delta.configs_changed):
+            services.settings = effective_settings(self._settings, image, services.node_id)
+            self.controller.set_options(controller_options(self._settings, services.cluster_id, image))
+        services.metadata.image = image
+        self.controller.on_metadata_update(update)
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        self.controller.on_controller_change(leader)
+
+    # Start and stop
+
+    def start(self) -> None:
+        """Follow what is committed; from here on this node may become the active controller."""
+        self._services.metadata.image = self._loader.publish_to(self)
+
+    def open(self) -> None:
+        """Answer requests."""
+        self._router.open(self._services)
+
+    async def stop(self) -> None:
+        await self.controller.stop()

@@ -1,0 +1,344 @@
+"""Runs one shard of a coordinator: loads it, writes its records, and answers its requests.
+
+`CoordinatorRuntime` says what is to be done; here it is done, with asyncio and the log. What
+operations of one turn of the event loop write goes into one batch, so many small commits cost one append. Answers wait
+until the high watermark has passed their records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
+from barnabas.base.runtime import Clock, Runtime
+from barnabas.coordinator.results import Now, Operation, Token, append_error
+from barnabas.coordinator.runtime import CoordinatorRuntime, CoordinatorShard, Write
+from barnabas.coordinator.writer import PartitionWriter
+from barnabas.records.batch import HEADER
+from barnabas.records.builder import BatchBuilder
+from barnabas.records.compression import Codec
+
+_log = logging.getLogger("barnabas.groups")
+
+T = TypeVar("T")
+S = TypeVar("S", bound=CoordinatorShard)
+
+#: Gather what comes in one turn of the event loop, as opposed to a number of milliseconds.
+_ONE_TURN: Final = -1
+
+
+#: With too few replicas in sync it is committed nevertheless: all those that are in sync have it.
+_COMMITTED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """How a coordinator reads and writes its partitions."""
+
+    append_linger_ms: int
+    commit_timeout_ms: int
+    load_buffer_bytes: int
+    codec: Codec
+    #: The largest batch that the topic takes.
+    max_batch_bytes: int
+
+    @property
+    def max_write_bytes(self) -> int:
+        return self.max_batch_bytes - HEADER.size
+
+
+class _Phase(Enum):
+    LOADING = auto()
+    ACTIVE = auto()
+    FAILED = auto()
+    CLOSED = auto()
+
+
+def now_of(clock: Clock) -> Now:
+    return Now(clock.monotonic_ms(), clock.now_ms())
+
+
+class CoordinatorRunner(Generic[S]):
+    """A shard at work. `on_deadline` is told when it wants something done, `on_reload` that it is to be loaded."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        new_shard: Callable[[], S],
+        writer: PartitionWriter,
+        runtime: Runtime,
+        settings: WriteSettings,
+        *,
+        on_deadline: Callable[[int], None],
+        on_reload: Callable[[CoordinatorRunner[S]], None],
+    ) -> None:
+        self.partition = partition
+        self._new_shard = new_shard
+        self._writer = writer
+        self._runtime = runtime
+        self._settings = settings
+        self._on_deadline = on_deadline
+        self._on_reload = on_reload
+        self._core = CoordinatorRuntime(new_shard(), settings.max_write_bytes)
+        self._phase = _Phase.LOADING
+        self._is_append_due = False
+        self._waits: set[asyncio.Future[ErrorCode]] = set()
+        #: To be run once it is loaded.
+        self._postponed: list[Callable[[S], Operation]] = []
+
+    @property
+    def shard(self) -> S:
+        return self._core.shard
+
+    @property
+    def error(self) -> ErrorCode:
+        """What requests for this shard are told at the moment; NONE if it serves them."""
+        if self._phase is _Phase.ACTIVE:
+            return ErrorCode.NONE
+        is_loading = self._phase is _Phase.LOADING
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
+
+    @property
+    def settings(self) -> WriteSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: WriteSettings) -> None:
+        self._settings = settings
+        self._core.max_write_bytes = settings.max_write_bytes
+
+    # Loading
+
+    async def load(self) -> None:
+        """Read the partition. The shard is nobody else's until that is done, so another thread may do it."""
+        try:
+            await self._load_all()
+        except Exception as failure:
+            # Whatever it is: the other partitions are loaded, and this one is not served with half its groups.
+            trace = None if isinstance(failure, BarnabasError) else failure
+            code = getattr(failure, "code", None)
+            level = logging.ERROR
+            if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                # It is not led here any more and given up in a moment; nobody need hear of it.
+                level = logging.DEBUG
+            elif code is ErrorCode.KAFKA_STORAGE_ERROR:
+                # That the partition is offline, and why, was told when it went.
+                level = logging.WARNING
+            text = "the groups of %s are not served, they cannot be loaded: %s"
+            _log.log(level, text, self.partition, failure, exc_info=trace)
+            if self._phase is not _Phase.CLOSED:
+                self._phase = _Phase.FAILED
+
+    async def _load_all(self) -> None:
+        loaded, began_ms = 0, self._runtime.clock.monotonic_ms()
+        core = self._core
+        async for data in self._writer.read_all(self.partition, self._settings.load_buffer_bytes, self._runtime):
+            loaded += len(memoryview(data))
+            await self._runtime.offload(partial(core.load, data))
+            if self._phase is not _Phase.LOADING:
+                return
+        if self._phase is not _Phase.LOADING:
+            return
+        self._phase = _Phase.ACTIVE
+        for operation in core.finish_loading(self._now()):
+            self._run(operation)
+        postponed, self._postponed = self._postponed, []
+        for make_operation in postponed:
+            self._run(make_operation(core.shard))
+        self._settle()
+        for line in core.skipped.lines():
+            _log.warning("%s: records of groups that are not understood: %s", self.partition, line)
+        if loaded:
+            took_ms = self._runtime.clock.monotonic_ms() - began_ms
+            text = "Finished loading of group metadata from %s in %d ms: %s from %d bytes"
+            _log.info(text, self.partition, took_ms, core.shard, loaded)
+
+    def reload(self) -> None:
+        """Begin anew with what the log has: it may have lost what was replayed, or can be read now."""
+        self._stop(_Phase.LOADING)
+        self._core = CoordinatorRuntime(self._new_shard(), self._settings.max_write_bytes)
+        self._on_reload(self)
+
+    @property
+    def has_failed(self) -> bool:
+        return self._phase is _Phase.FAILED
+
+    def close(self) -> None:
+        """Stop: whoever waits here must look for the coordinator anew."""
+        self._stop(_Phase.CLOSED)
+
+    def _stop(self, phase: _Phase) -> None:
+        was_active = self._phase is _Phase.ACTIVE
+        self._phase = phase
+        for wait in list(self._waits):
+            wait.cancel()
+        if was_active:
+            for reply in self._core.unload(ErrorCode.NOT_COORDINATOR):
+                _resolve(reply.token, reply.response)
+
+    # Operations
+
+    def submit(self, make_operation: Callable[[S, Token], Operation]) -> T | asyncio.Future[T]:
+        """Run an operation; its answer, if it is there, or the future of it."""
+        token = _Token()
+        self._run(make_operation(self._core.shard, token))
+        self._settle()
+        if token.response is not None:
+            return token.response  # type: ignore[no-any-return]
+        token.future = asyncio.get_running_loop().create_future()
+        return token.future
+
+    def submit_when_loaded(self, make_operation: Callable[[S], Operation]) -> None:
+        """Run an operation that nobody waits for."""
+        if self._phase is _Phase.ACTIVE:
+            self._run(make_operation(self._core.shard))
+            self._settle()
+        else:
+            self._postponed.append(make_operation)
+
+    def tick(self) -> None:
+        if self._phase is _Phase.ACTIVE:
+            for operation in self._core.due(self._now()):
+                self._run(operation)
+            self._settle()
+
+    def append_now(self) -> None:
+        """Let whoever reads the shard next see all that was written."""
+        if self._core.has_unappended:
+            self._append_all()
+            self._settle()
+
+    def _now(self) -> Now:
+        return now_of(self._runtime.clock)
+
+    def _run(self, operation: Operation) -> None:
+        core = self._core
+        if core.must_append_before(operation):
+            self._append_all()
+        for following in core.run(operation, self._now()):
+            self._run(following)
+
+    def _settle(self) -> None:
+        """Do what the last operation asked for."""
+        core = self._core
+        for reply in core.take_replies():
+            _resolve(reply.token, reply.response)
+        if core.has_unappended and not self._is_append_due:
+            self._append_soon()
+        deadline_ms = core.next_deadline_ms
+        if deadline_ms is not None:
+            self._on_deadline(deadline_ms)
+
+    # Writing
+
+    def _append_soon(self) -> None:
+        linger_ms = self._settings.append_linger_ms
+        if linger_ms == 0:
+            self._append_and_settle()
+            return
+        self._is_append_due = True
+        loop = asyncio.get_running_loop()
+        if linger_ms == _ONE_TURN:
+            loop.call_soon(self._append_and_settle)
+        else:
+            loop.call_later(linger_ms / 1000, self._append_and_settle)
+
+    def _append_and_settle(self) -> None:
+        if self._phase is not _Phase.ACTIVE:
+            self._is_append_due = False
+            return
+        # What an answer leads to while this goes on is for the next batch.
+        self._is_append_due = True
+        self._append_all()
+        self._is_append_due = False
+        self._settle()
+
+    def _append_all(self) -> None:
+        core = self._core
+        while core.has_unappended:
+            batch = core.next_batch()
+            try:
+                first_offset, required_offset = self._append(batch)
+            except Exception as failure:
+                code = getattr(failure, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
+                trace = None if isinstance(failure, BarnabasError) else failure
+                _log.warning("records of groups were not written to %s: %s", self.partition, failure, exc_info=trace)
+                core.append_failed(append_error(code), self._now())
+                return
+            wait = self._wait_for(required_offset)
+            is_committed = wait.done() and wait.result() in _COMMITTED
+            core.appended(first_offset, self._now(), required_offset if is_committed else 0)
+            if wait.done():
+                self._waited(required_offset, wait)
+            else:
+                wait.add_done_callback(partial(self._waited_and_settle, required_offset))
+
+    def _append(self, batch: list[Write]) -> tuple[int, int]:
+        """Where the records begin, and what the high watermark must reach."""
+        now_ms = self._runtime.clock.now_ms()
+        builder = BatchBuilder(self._settings.max_batch_bytes, codec=self._settings.codec)
+        for write in batch:
+            for record in write.records:
+                builder.append(record.data.value, record.data.key, now_ms)
+        count = builder.record_count
+        required_offset = self._writer.append_as_coordinator(self.partition, builder.build(), now_ms)
+        return required_offset - count, required_offset
+
+    def _wait_for(self, offset: int) -> asyncio.Future[ErrorCode]:
+        timeout_ms = self._settings.commit_timeout_ms
+        wait = asyncio.ensure_future(self._writer.wait_for_high_watermark(self.partition, offset, timeout_ms))
+        self._waits.add(wait)
+        return wait
+
+    def _waited_and_settle(self, offset: int, done: asyncio.Future[ErrorCode]) -> None:
+        self._waited(offset, done)
+        if self._phase is _Phase.ACTIVE:
+            self._settle()
+
+    def _waited(self, offset: int, done: asyncio.Future[ErrorCode]) -> None:
+        self._waits.discard(done)
+        if done.cancelled() or self._phase is not _Phase.ACTIVE:
+            return
+        outcome = done.result()
+        if outcome in _COMMITTED:
+            self._core.committed(offset, self._now())
+            return
+        self._core.not_committed(offset, append_error(outcome), self._now())
+        if outcome is ErrorCode.REQUEST_TIMED_OUT:
+            # Its clients have their answer; readers see it once it is committed after all.
+            self._wait_for(offset).add_done_callback(partial(self._waited_and_settle, offset))
+        else:
+            # It is not led here any more, or cannot be written: what was replayed may not be in the log for long.
+            asyncio.get_running_loop().call_soon(self._reload_if_active)
+
+    def _reload_if_active(self) -> None:
+        if self._phase is _Phase.ACTIVE:
+            self.reload()
+
+
+class _Token:
+    """Of a request: its answer if that comes at once, or the future for it."""
+
+    __slots__ = ("future", "response")
+
+    def __init__(self) -> None:
+        self.response: Any = None
+        self.future: asyncio.Future[Any] | None = None
+
+
+def _resolve(token: object, response: object) -> None:
+    if not isinstance(token, _Token):
+        return  # Nobody waits.
+    if token.future is None:
+        token.response = response
+    elif not token.future.done():
+        # Otherwise it was given up with its connection; what it asked for happened all the same.
+        token.future.set_result(response)

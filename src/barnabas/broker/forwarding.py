@@ -1,0 +1,86 @@
+"""Requests that the controller decides, forwarded to it in parts that it decides without a break.
+
+What somebody asks for at once may be very much. The parts are requests of the same kind, and their answers are put
+together again. What is named twice stays in one part, so that the controller sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from copy import copy
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from barnabas.broker.context import RequestContext
+from barnabas.broker.services import CommonServices
+from barnabas.broker.turns import Steps, awaited, parts_for_the_controller
+from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+R = TypeVar("R", bound=Response)
+
+
+class _Division(NamedTuple):
+    """How a request is cut: the list in it, what names an item, what it costs, and the list in the answer."""
+
+    items: str
+    key: Callable[[Any], Hashable]
+    cost: Callable[[Any], int]
+    response: type[Response]
+    results: str
+
+
+def _cost_of_topic(topic: CreatableTopic) -> int:
+    return max(1, topic.num_partitions, len(topic.assignments)) + len(topic.configs)
+
+
+def _cost_of_partitions(topic: CreatePartitionsTopic) -> int:
+    return max(1, len(topic.assignments or ()))
+
+
+def _resource(resource: Any) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _settings_of(resource: Any) -> int:
+    return len(resource.configs)
+
+
+_DIVISIONS: Final[dict[type[Request], _Division]] = {
+    CreateTopicsRequest: _Division("topics", lambda topic: topic.name, _cost_of_topic, CreateTopicsResponse, "topics"),
+    CreatePartitionsRequest: _Division(
+        "topics", lambda topic: topic.name, _cost_of_partitions, CreatePartitionsResponse, "results"
+    ),
+    DeleteTopicsRequest: _Division(
+        "topics", lambda topic: (topic.name, topic.topic_id), lambda _: 1, DeleteTopicsResponse, "responses"
+    ),
+    AlterConfigsRequest: _Division("resources", _resource, _settings_of, AlterConfigsResponse, "responses"),
+    IncrementalAlterConfigsRequest: _Division(
+        "resources", _resource, _settings_of, IncrementalAlterConfigsResponse, "responses"
+    ),
+}
+
+
+def forwarded(services: CommonServices, context: RequestContext, request: Request, kind: type[R]) -> Steps[R]:
+    """The controller's answer, which is of this kind."""
+    division = _DIVISIONS.get(type(request))
+    if division is None:
+        return cast(R, (yield from awaited(services.controller.submit(request, context.version, context))))
+    merged = division.response(**{division.results: []})
+    items = getattr(request, division.items)
+    for part in (yield from parts_for_the_controller(items, division.key, division.cost)):
+        partial_request = copy(request)
+        setattr(partial_request, division.items, part)
+        answer = yield from awaited(services.controller.submit(partial_request, context.version, context))
+        getattr(merged, division.results).extend(getattr(answer, division.results))
+    return cast(R, merged)

@@ -1,0 +1,209 @@
+"""The controller at work: requests come in as messages, decisions go to the quorum, answers wait until they hold.
+
+A decision is made at once and changes the controller's state in memory; the answer is given when its records are
+committed. When another node leads, what was not committed is forgotten, and whoever waits for it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.runtime import Runtime
+from barnabas.broker.periodic import Scheduler
+from barnabas.metadata.authorizer import Caller
+from barnabas.metadata.batches import encode_change
+from barnabas.metadata.controller import Controller
+from barnabas.metadata.controller_apis import ControllerApis
+from barnabas.metadata.features import METADATA_VERSION_BUILT
+from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
+from barnabas.metadata.options import ControllerOptions
+from barnabas.metadata.quorum import LeaderAndEpoch, Quorum
+from barnabas.storage.errors import LogDirectoryError
+from barnabas.storage.manager import PeriodicTask
+from barnabas.wire.message import Request, Response
+from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
+
+_log = logging.getLogger("barnabas.controller")
+
+#: Kafka's timeout covers the way to the decision, not the commit: with 1 ms it still creates topics.
+_LEAST_COMMIT_WAIT_MS: Final = 1000
+
+
+class QuorumController:
+    """The controller of this node, active while it leads the quorum.
+
+    `bootstrap` reads the first records of a new cluster. The former life of `local_broker`, which is in this process,
+    has ended for certain: it held the lock of the directories that are locked here now. With `no_op_interval_ms` a
+    record that says nothing is written when nothing else was for so long: followers and brokers can tell by it that
+    they still hear their leader.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        apis: ControllerApis,
+        quorum: Quorum,
+        loader: MetadataLoader,
+        runtime: Runtime,
+        *,
+        bootstrap: Callable[[], list[MetadataRecord]],
+        local_broker: int | None = None,
+        no_op_interval_ms: int = 0,
+    ) -> None:
+        self._controller = controller
+        self._apis = apis
+        self._quorum = quorum
+        self._loader = loader
+        self._clock = runtime.clock
+        self._bootstrap = bootstrap
+        self._local_broker = local_broker
+        self._no_op_interval_ms = no_op_interval_ms
+        self._leader = LeaderAndEpoch(-1, -1)
+        self._activation: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._last_append_ms = 0
+        self._scheduler: Scheduler | None = None
+        #: Why nothing is decided here any more.
+        self._refusal: str | None = None
+
+    def set_options(self, options: ControllerOptions) -> None:
+        self._controller.options = options
+
+    async def until_active(self) -> None:
+        """Wait until this node leads and has written what a new leader must; raises why it cannot."""
+        await asyncio.shield(self._activation)
+
+    # What the loader calls
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        was_active, self._leader = self._is_active, leader
+        if was_active:
+            self._resigned()
+        if self._is_active:
+            try:
+                self._activate(leader.epoch)
+            except BarnabasError as failure:
+                if not self._activation.done():
+                    self._activation.set_exception(failure)
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        """Everything up to this image is committed."""
+        offset = update.image.offset
+        self._controller.commit(offset)
+        while self._waiting and self._waiting[0][0] <= offset:
+            _, waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+
+    # Leading
+
+    @property
+    def _is_active(self) -> bool:
+        return self._leader.leader_id == self._quorum.node_id
+
+    def _activate(self, epoch: int) -> None:
+        """This node leads: take over from what was committed, and write what a new leader must."""
+        image = self._loader.image
+        self._controller.load(image)
+        bootstrap = self._bootstrap() if image.features.metadata_version is None else []
+        activation = self._controller.activate(
+            epoch, self._quorum.log_end_offset, self._clock.monotonic_ms(), bootstrap
+        )
+        if self._local_broker is not None:
+            self._controller.broker_is_gone(self._local_broker)
+        written = self._write(activation.records)
+        written.add_done_callback(self._activated)
+        if self._no_op_interval_ms:
+            task = PeriodicTask("say nothing", self._no_op_interval_ms, self._say_nothing)
+            self._scheduler = Scheduler([task])
+
+    def _activated(self, written: asyncio.Future[None]) -> None:
+        failure = None if written.cancelled() else written.exception()
+        if self._activation.done():
+            return
+        if failure is None:
+            self._activation.set_result(None)
+        else:
+            self._activation.set_exception(failure)
+
+    def _resigned(self) -> None:
+        self._controller.roll_back()
+        self._end_waiting("another node leads the quorum")
+        self._activation = asyncio.get_running_loop().create_future()
+
+    async def _say_nothing(self) -> None:
+        if self._is_active and self._clock.monotonic_ms() - self._last_append_ms >= self._no_op_interval_ms:
+            try:
+                self._write([NoOpRecord()])
+            except BarnabasError as failure:
+                _log.warning("%s", failure)
+
+    # Deciding
+
+    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+        """Let the controller decide; the answer comes once the decision is committed.
+
+        Where the request has a `timeout_ms`: without any time nothing is decided. After it, or a second if that is
+        longer, who asked is told that it takes too long; what was decided may still come to hold.
+        """
+        if self._refusal is not None or not self._is_active:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, self._refusal or "another node is the active controller")
+        timeout_ms: int | None = getattr(request, "timeout_ms", None)
+        if timeout_ms is not None and timeout_ms <= 0:
+            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"nothing was done within {timeout_ms} ms")
+        outcome = self._apis.handle(request, version, caller, self._clock.monotonic_ms())
+        if outcome.records:
+            await self._until_committed(self._write(outcome.records), timeout_ms)
+        return outcome.response
+
+    def _write(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
+        """Write one change, and remember it as decided; done when it is committed."""
+        controller, committed = self._controller, asyncio.get_running_loop().create_future()
+        if not records:
+            committed.set_result(None)
+            return committed
+        metadata_version = controller.image.features.metadata_version or METADATA_VERSION_BUILT
+        records, values = encode_change(records, metadata_version, self._quorum.max_batch_bytes)
+        try:
+            last_offset = self._quorum.append(values, self._leader.epoch)
+        except LogDirectoryError as failure:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, f"the metadata log has failed: {failure}") from failure
+        for offset, record in enumerate(records, last_offset - len(records) + 1):
+            controller.replay(record, offset)
+        controller.mark()
+        self._last_append_ms = self._clock.monotonic_ms()
+        self._waiting.append((last_offset, committed))
+        return committed
+
+    async def _until_committed(self, committed: asyncio.Future[None], timeout_ms: int | None) -> None:
+        wait_ms = None if timeout_ms is None else max(timeout_ms, _LEAST_COMMIT_WAIT_MS)
+        try:
+            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                await committed
+        except TimeoutError:
+            late = f"the change was not in force after {wait_ms} ms; it may still come into force"
+            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, late) from None
+
+    def close(self, reason: str = "the node is stopping") -> None:
+        """Nothing more is decided here; who waits hears that it may not have happened."""
+        if self._refusal is None:
+            self._refusal = reason
+        self._end_waiting(self._refusal)
+
+    def _end_waiting(self, reason: str) -> None:
+        for _, waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(BrokerError(ErrorCode.NOT_CONTROLLER, reason))
+                waiting.exception()  # nobody need hear of it
+        self._waiting.clear()
+
+    async def stop(self) -> None:
+        self.close()
+        if self._scheduler is not None:
+            await self._scheduler.stop()

@@ -1,0 +1,1 @@
+"""How far groups have read; shared by all kinds of groups."""

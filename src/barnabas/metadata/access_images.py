@@ -1,0 +1,101 @@
+"""Who may do what, and how much: ACLs, SCRAM credentials, delegation tokens, client quotas.
+
+Nothing acts on them yet; they come with the log of a cluster that has them, and snapshots write them again. Each part
+is a mapping whose next version shares structure with it, so a hundred thousand of them cost a change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.base.ids import Uuid
+from barnabas.base.persistent_map import PersistentMap
+
+
+@dataclass(frozen=True, slots=True)
+class StandardAcl:
+    """One rule; the enums by the protocol's numbers."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class AclsImage(PersistentMap[Uuid, StandardAcl]):
+    """All rules, by their ids."""
+
+    __slots__ = ()
+
+
+class ScramUser(NamedTuple):
+    """A user has one credential for each mechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
+
+    name: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialData:
+    """What a password was made into; the keys are secrets, so they are not shown."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredentialData(iterations={self.iterations})"
+
+
+class ScramImage(PersistentMap[ScramUser, ScramCredentialData]):
+    """The credentials of all users."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenData:
+    """A token without its secret, which is derived from its id. Principals as text, `User:ann`."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiration_timestamp_ms: int
+
+
+class DelegationTokenImage(PersistentMap[str, DelegationTokenData]):
+    """All tokens, by their ids."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientQuotaEntity:
+    """Whose quota it is: a type (`user`, `client-id`, `ip`) and a name, or two of these.
+
+    No name stands for all who have no quota of their own. The order is that in which it was written, and says nothing.
+    """
+
+    names: tuple[tuple[str, str | None], ...]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            frozenset(self.names) == frozenset(other.names) if isinstance(other, ClientQuotaEntity) else NotImplemented
+        )
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.names))
+
+
+class ClientQuotasImage(PersistentMap[ClientQuotaEntity, Mapping[str, float]]):
+    """The quotas of each entity, by their names."""
+
+    __slots__ = ()

@@ -1,0 +1,174 @@
+"""What the controller can be asked, by message: each type of request, who may ask, and who decides.
+
+A request that came in an Envelope from another broker, one from a client of the controllers' listener and one from the
+broker in the same process are the same here: a message, its version, and who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
+from barnabas.metadata.authorizer import CLUSTER_NAME, Authorizer, Caller, Operation, Resource
+from barnabas.metadata.configs import BrokerConfigRules
+from barnabas.metadata.controller import Controller, Outcome
+from barnabas.metadata.image import ConfigResource, ResourceType
+from barnabas.metadata.quorum import Quorum
+from barnabas.metadata.quorum_description import ControllerNodes, describe_quorum
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from barnabas.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+class ControllerApis:
+    """Takes each request to the function that decides it, with what its sender may do."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        quorum: Quorum,
+        authorizer: Authorizer,
+        broker_rules: BrokerConfigRules,
+        controller_nodes: ControllerNodes,
+    ) -> None:
+        self._controller = controller
+        self._quorum = quorum
+        self._authorizer = authorizer
+        self._broker_rules = broker_rules
+        self._controller_nodes = controller_nodes
+
+    def handle(self, request: Request, version: int, caller: Caller, now_ms: int) -> Outcome[Response]:
+        """The records that it takes, and the answer once they are committed. Nothing has changed yet."""
+        decide = _DECISIONS.get(type(request))
+        if decide is None:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"the controller takes no {ApiKey(request.API_KEY).camel_name}"
+            )
+        outcome: Outcome[Response] = decide(self, request, version, caller, now_ms)
+        return outcome
+
+    # Who may
+
+    def _may(self, caller: Caller, operation: Operation, resource: Resource = Resource.TOPIC) -> Callable[[str], bool]:
+        return partial(self._authorizer.is_allowed, caller, operation, resource)
+
+    def _check_cluster(self, caller: Caller, operation: Operation) -> None:
+        if not self._authorizer.is_allowed(caller, operation, Resource.CLUSTER, CLUSTER_NAME):
+            raise BrokerError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{caller.principal} needs {operation.name} on the cluster"
+            )
+
+    # Topics
+
+    def _create_topics(
+        self, request: CreateTopicsRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[CreateTopicsResponse]:
+        may_create_all = self._authorizer.is_allowed(caller, Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+        may_create = self._may(caller, Operation.CREATE)
+        return self._controller.create_topics(
+            request,
+            may_create=lambda name: may_create_all or may_create(name),
+            may_see_configs=self._may(caller, Operation.DESCRIBE_CONFIGS),
+        )
+
+    def _create_partitions(
+        self, request: CreatePartitionsRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[CreatePartitionsResponse]:
+        return self._controller.create_partitions(request, may_alter=self._may(caller, Operation.ALTER))
+
+    def _delete_topics(
+        self, request: DeleteTopicsRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[DeleteTopicsResponse]:
+        return self._controller.delete_topics(
+            request,
+            version,
+            may_describe=self._may(caller, Operation.DESCRIBE),
+            may_delete=self._may(caller, Operation.DELETE),
+        )
+
+    # Settings
+
+    def _incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[IncrementalAlterConfigsResponse]:
+        may_alter = partial(may_alter_configs, self._authorizer, caller)
+        return self._controller.incremental_alter_configs(request, self._broker_rules, may_alter=may_alter)
+
+    def _alter_configs(
+        self, request: AlterConfigsRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[AlterConfigsResponse]:
+        may_alter = partial(may_alter_configs, self._authorizer, caller)
+        return self._controller.alter_configs(request, self._broker_rules, may_alter=may_alter)
+
+    # Brokers
+
+    def _register_broker(
+        self, request: BrokerRegistrationRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[BrokerRegistrationResponse]:
+        self._check_cluster(caller, Operation.CLUSTER_ACTION)
+        return self._controller.register_broker(request, now_ms)
+
+    def _heartbeat(
+        self, request: BrokerHeartbeatRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[BrokerHeartbeatResponse]:
+        self._check_cluster(caller, Operation.CLUSTER_ACTION)
+        return self._controller.heartbeat(request, now_ms)
+
+    def _unregister_broker(
+        self, request: UnregisterBrokerRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[UnregisterBrokerResponse]:
+        self._check_cluster(caller, Operation.ALTER)
+        return Outcome(UnregisterBrokerResponse(), self._controller.unregister_broker(request.broker_id).records)
+
+    def _allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[AllocateProducerIdsResponse]:
+        self._check_cluster(caller, Operation.CLUSTER_ACTION)
+        block = self._controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+        first, count = block.response
+        return Outcome(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count), block.records)
+
+    # The quorum
+
+    def _describe_quorum(
+        self, request: DescribeQuorumRequest, version: int, caller: Caller, now_ms: int
+    ) -> Outcome[DescribeQuorumResponse]:
+        if not self._authorizer.is_allowed(caller, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+            return Outcome(DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[]))
+        return Outcome(describe_quorum(request, version, self._quorum.describe(), self._controller_nodes()))
+
+
+def may_alter_configs(authorizer: Authorizer, caller: Caller, resource: ConfigResource) -> bool:
+    """Whether the one who asks may change the settings of a resource."""
+    if resource.type == ResourceType.TOPIC:
+        return authorizer.is_allowed(caller, Operation.ALTER_CONFIGS, Resource.TOPIC, resource.name)
+    return authorizer.is_allowed(caller, Operation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
+
+
+_DECISIONS: Final[dict[type[Request], Callable[..., Outcome[Any]]]] = {
+    CreateTopicsRequest: ControllerApis._create_topics,
+    CreatePartitionsRequest: ControllerApis._create_partitions,
+    DeleteTopicsRequest: ControllerApis._delete_topics,
+    IncrementalAlterConfigsRequest: ControllerApis._incremental_alter_configs,
+    AlterConfigsRequest: ControllerApis._alter_configs,
+    BrokerRegistrationRequest: ControllerApis._register_broker,
+    BrokerHeartbeatRequest: ControllerApis._heartbeat,
+    UnregisterBrokerRequest: ControllerApis._unregister_broker,
+    AllocateProducerIdsRequest: ControllerApis._allocate_producer_ids,
+    DescribeQuorumRequest: ControllerApis._describe_quorum,
+}
