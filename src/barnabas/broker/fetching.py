@@ -197,16 +197,16 @@ class Fetch:
                 allowed_topic = key[0]
             role, offset = partition.role, wanted.fetch_offset
             if (
-                isinstance(role, LeaderState)
-                and offset == role.log.high_watermark
-                and is_consumer
+                is_consumer
+                and isinstance(role, LeaderState)
+                and offset == (log := role.log).high_watermark
                 and (wanted.leader_epoch < 0 or wanted.leader_epoch == role.leader_epoch)
                 and wanted.last_fetched_epoch < 0
             ):
                 # The reader has all there is: the usual case of most partitions in most fetches.
                 look.wait_at(role, offset)
-                if session.is_full or session.is_unknown(wanted, offset, role.log.log_start_offset):
-                    look.found.append(_Found(wanted, partition, self._nothing_new(role.log)))
+                if session.is_full or session.is_unknown(wanted, offset, log.log_start_offset):
+                    look.found.append(_Found(wanted, partition, self._nothing_new(log)))
             else:
                 self._look_at(look, wanted, partition)
         return look

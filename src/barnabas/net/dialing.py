@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
@@ -54,10 +53,10 @@ async def connect(
 
 
 def _reason(failure: OSError) -> str:
-    # Loops have words of their own for it, which name the address again and not the reason.
+    # Loops have words of their own for the commonest one.
     if isinstance(failure, ConnectionRefusedError):
         return "Connection refused"
-    return os.strerror(failure.errno) if failure.errno else str(failure)
+    return failure.strerror or str(failure)
 
 
 def _is_address(host: str) -> bool:
