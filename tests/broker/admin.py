@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from types import ModuleType
 from typing import Any, TypeVar
 
-from barnabas.broker.config_resources import BrokerRules, controller_options, effective_settings
+from barnabas.broker.configs.config_resources import BrokerRules, controller_options, effective_settings
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.authorizer import AllowEverything, Authorizer, Caller, Operation, Resource

@@ -15,12 +15,12 @@ from typing import Any, TypeVar, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.persistent_map import PersistentMap
+from barnabas.broker.configs.topic_settings import effective_topic_settings
 from barnabas.broker.context import NoQuotas
-from barnabas.broker.producer_ids import ProducerIdPool
-from barnabas.broker.replica_manager import ReplicaManager
+from barnabas.broker.data.producer_ids import ProducerIdPool
+from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
-from barnabas.broker.topic_settings import effective_topic_settings
 from barnabas.broker.turns import Turns
 from barnabas.metadata.authorizer import AllowEverything, Caller
 from barnabas.metadata.delta import ClusterDelta

@@ -13,8 +13,8 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.persistent_map import PersistentMap
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import RequestContext
-from barnabas.broker.groups import GroupCoordinatorService
-from barnabas.broker.refused_transactions import RefusedTransactions
+from barnabas.broker.data.refused_transactions import RefusedTransactions
+from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.authorizer import AllowEverything

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.broker.config_resources import controller_options, effective_settings
+from barnabas.broker.configs.config_resources import controller_options, effective_settings
 from barnabas.broker.handlers import (
     alter_configs,
     describe_configs,

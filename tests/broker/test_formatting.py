@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.base.errors import BarnabasError, SettingsError
 from barnabas.base.properties import parse_properties
-from barnabas.broker.formatting import (
+from barnabas.broker.quorum.formatting import (
     NotFormattedError,
     format_directories,
     is_formatted,

@@ -11,7 +11,7 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.steps import at_once
-from barnabas.broker.groups import GroupCoordinatorService
+from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
 from barnabas.coordinator.offsets.records import offset_record
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS

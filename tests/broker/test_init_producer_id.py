@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.broker.data.producer_ids import ProducerIdPool
 from barnabas.metadata.authorizer import Caller
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse

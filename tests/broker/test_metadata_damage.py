@@ -12,8 +12,8 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
-from barnabas.broker.formatting import META_PROPERTIES_FILE
-from barnabas.broker.metadata_snapshots import find_snapshots
+from barnabas.broker.quorum.formatting import META_PROPERTIES_FILE
+from barnabas.broker.quorum.metadata_snapshots import find_snapshots
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.records import iter_batches

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
-from barnabas.broker.metadata_log import MetadataLog, read_quorum_state, write_quorum_state
-from barnabas.broker.metadata_snapshots import find_snapshots, read_snapshot_file, write_snapshot_file
+from barnabas.broker.quorum.metadata_log import MetadataLog, read_quorum_state, write_quorum_state
+from barnabas.broker.quorum.metadata_snapshots import find_snapshots, read_snapshot_file, write_snapshot_file
 from barnabas.metadata.batches import (
     ControlRecord,
     LogBatch,

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
-from barnabas.broker.formatting import format_directories, read_identity
-from barnabas.broker.metadata_log import read_quorum_state
-from barnabas.broker.metadata_snapshots import find_snapshots, read_snapshot_file
+from barnabas.broker.quorum.formatting import format_directories, read_identity
+from barnabas.broker.quorum.metadata_log import read_quorum_state
+from barnabas.broker.quorum.metadata_snapshots import find_snapshots, read_snapshot_file
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.replay import ImageBuilder

@@ -11,9 +11,9 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
-from barnabas.broker.metadata_log import MetadataLog
-from barnabas.broker.metadata_snapshots import find_snapshots
-from barnabas.broker.quorum_of_one import QuorumOfOne
+from barnabas.broker.quorum.metadata_log import MetadataLog
+from barnabas.broker.quorum.metadata_snapshots import find_snapshots
+from barnabas.broker.quorum.quorum_of_one import QuorumOfOne
 from barnabas.metadata.quorum import CommittedBatch, SnapshotId
 from barnabas.storage.errors import LogDirectoryError
 from barnabas.wire.stored.cluster_metadata import (

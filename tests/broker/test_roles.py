@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.broker_server import BrokerServer
-from barnabas.broker.formatting import NodeIdentity
+from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.broker.handlers import broker_handlers
-from barnabas.broker.quorum_controller import QuorumController
+from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.router import Router
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import Turns

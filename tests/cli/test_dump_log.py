@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.formatting import format_directories
+from barnabas.broker.quorum.formatting import format_directories
 from barnabas.records import BatchBuilder
 from barnabas.storage.real_files import RealFileSystem
 from tests.broker.metadata_files import CLUSTER_ID, RunningQuorum, config, node_settings

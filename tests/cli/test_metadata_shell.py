@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from barnabas.base.ids import Uuid
-from barnabas.broker.formatting import format_directories
+from barnabas.broker.quorum.formatting import format_directories
 from barnabas.cli.metadata_shell import Shell
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.wire.stored.cluster_metadata import (

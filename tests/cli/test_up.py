@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.log_lines import LINES_AT_ONCE
-from barnabas.broker.refused_transactions import MOST_TOLD
+from barnabas.broker.data.refused_transactions import MOST_TOLD
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.cli.processes import TIMEOUT_S, refused, running
 from tests.compat.mock_cluster import Connection

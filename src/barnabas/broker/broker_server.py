@@ -12,24 +12,24 @@ from contextlib import AsyncExitStack
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.runtime import Runtime
-from barnabas.broker.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.broker_publisher import BrokerMetadataPublisher
 from barnabas.broker.change_lines import tell_changes
-from barnabas.broker.config_resources import effective_settings
+from barnabas.broker.configs.config_resources import effective_settings
+from barnabas.broker.configs.part_options import cleaner_options, log_options
+from barnabas.broker.configs.topic_settings import effective_topic_settings
 from barnabas.broker.context import NoQuotas
-from barnabas.broker.controller_channel import ControllerChannel
-from barnabas.broker.formatting import NodeIdentity
-from barnabas.broker.groups import GroupCoordinatorService
-from barnabas.broker.limits import cleaner_options, log_options
+from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
+from barnabas.broker.controller.controller_channel import ControllerChannel
+from barnabas.broker.data.producer_ids import ProducerIdPool
+from barnabas.broker.data.replica_manager import ReplicaManager
+from barnabas.broker.data.strays import named_topics, refuse_unknown
+from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
 from barnabas.broker.periodic import Scheduler
-from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.registration import Registration
-from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.router import Router
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
-from barnabas.broker.strays import named_topics, refuse_unknown
-from barnabas.broker.topic_settings import effective_topic_settings
 from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ResourceType

@@ -12,7 +12,7 @@ from typing import Final
 
 from barnabas.base.foreign_text import one_line
 from barnabas.base.settings import Password
-from barnabas.broker.config_resources import is_secret
+from barnabas.broker.configs.config_resources import is_secret
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ConfigResource, ResourceType, TopicImage
 from barnabas.storage.settings import TOPIC_SETTINGS

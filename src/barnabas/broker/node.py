@@ -15,17 +15,17 @@ from typing import Final
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_server import BrokerServer
-from barnabas.broker.controller_channel import DirectChannel
-from barnabas.broker.controller_server import ControllerServer
-from barnabas.broker.formatting import check_features, read_identity, refuse_larger_quorums
+from barnabas.broker.configs.part_options import listener_specs, server_limits
+from barnabas.broker.controller.controller_channel import DirectChannel
+from barnabas.broker.controller.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
-from barnabas.broker.limits import listener_specs, server_limits
-from barnabas.broker.quorum_of_one import QuorumOfOne
+from barnabas.broker.quorum.formatting import check_features, read_identity, refuse_larger_quorums
+from barnabas.broker.quorum.quorum_of_one import QuorumOfOne
+from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator
 from barnabas.broker.registration import advertised_listeners
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
-from barnabas.broker.snapshot_generator import SnapshotGenerator
 from barnabas.broker.turns import Turns
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.net import Connection, Server

@@ -8,8 +8,8 @@ from typing import Final, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
-from barnabas.broker.controller_channel import broker_caller
-from barnabas.broker.formatting import NodeIdentity
+from barnabas.broker.controller.controller_channel import broker_caller
+from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.features import SUPPORTED

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import Quotas
-from barnabas.broker.refused_transactions import RefusedTransactions
+from barnabas.broker.data.refused_transactions import RefusedTransactions
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.authorizer import Authorizer
 from barnabas.metadata.image import ClusterImage
@@ -16,11 +16,11 @@ from barnabas.storage.manager import LogManager
 from barnabas.wire.messages.api_versions import ApiVersion
 
 if TYPE_CHECKING:
-    from barnabas.broker.auto_topic_creation import AutoTopicCreationManager
-    from barnabas.broker.controller_channel import ControllerChannel
-    from barnabas.broker.groups import GroupCoordinatorService
-    from barnabas.broker.producer_ids import ProducerIdPool
-    from barnabas.broker.replica_manager import ReplicaManager
+    from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
+    from barnabas.broker.controller.controller_channel import ControllerChannel
+    from barnabas.broker.data.producer_ids import ProducerIdPool
+    from barnabas.broker.data.replica_manager import ReplicaManager
+    from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
     from barnabas.broker.turns import Turns
     from barnabas.replication.fetch_sessions import FetchSessionCache
 

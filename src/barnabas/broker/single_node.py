@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from barnabas.base.ids import Uuid
 from barnabas.base.runtime import Runtime
-from barnabas.broker.formatting import (
+from barnabas.broker.quorum.formatting import (
     META_PROPERTIES_FILE,
     NotFormattedError,
     format_directories,

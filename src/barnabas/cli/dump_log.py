@@ -226,7 +226,7 @@ def _dump_log(path: Path, options: Options) -> None:
 
 
 def _heading(path: Path) -> str:
-    from barnabas.broker.formatting import BOOTSTRAP_FILE
+    from barnabas.broker.quorum.formatting import BOOTSTRAP_FILE
     from barnabas.metadata.quorum import SnapshotId
 
     if path.suffix == ".log":

@@ -13,9 +13,9 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import SystemClock
-from barnabas.broker.metadata_log import metadata_log_directory
+from barnabas.broker.configs.topic_settings import effective_topic_settings
+from barnabas.broker.quorum.metadata_log import metadata_log_directory
 from barnabas.broker.settings import BrokerSettings
-from barnabas.broker.topic_settings import effective_topic_settings
 from barnabas.cli.metadata_tree import files_of, load_image
 from barnabas.cli.output import print_table, say
 from barnabas.metadata.image import ClusterImage

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from barnabas._version import package_version
 from barnabas.base.errors import BarnabasError
-from barnabas.broker.formatting import RELEASES
-from barnabas.broker.metadata_snapshots import find_snapshots
+from barnabas.broker.quorum.formatting import RELEASES
+from barnabas.broker.quorum.metadata_snapshots import find_snapshots
 from barnabas.cli.dump_log import entries
 from barnabas.metadata.access_images import ClientQuotasImage, ScramImage
 from barnabas.metadata.batches import LogBatch, decode_values, read_batch

@@ -69,7 +69,7 @@ def format_(config: str, cluster_id: str, ignore_formatted: bool, **rest: Any) -
     from random import SystemRandom
 
     from barnabas.base.runtime import SystemClock
-    from barnabas.broker.formatting import format_directories
+    from barnabas.broker.quorum.formatting import format_directories
     from barnabas.storage.real_files import RealFileSystem
 
     lines = format_directories(
@@ -94,7 +94,7 @@ def _refuse_what_is_not_built(
     initial_controllers: str | None,
     scram: Sequence[str],
 ) -> None:
-    from barnabas.broker.formatting import RELEASES, STATIC_VOTERS_ONLY, static_voter_lines
+    from barnabas.broker.quorum.formatting import RELEASES, STATIC_VOTERS_ONLY, static_voter_lines
     from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT
 
     dynamic = {
@@ -132,7 +132,7 @@ def info(config: str, as_json: bool) -> int:
     Example:
       barnabas storage info -c server.properties
     """
-    from barnabas.broker.formatting import node_directories, read_meta_properties
+    from barnabas.broker.quorum.formatting import node_directories, read_meta_properties
     from barnabas.storage.real_files import RealFileSystem
 
     files = RealFileSystem()

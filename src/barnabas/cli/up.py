@@ -12,7 +12,7 @@ import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.properties import parse_overrides
-from barnabas.broker.formatting import node_directories
+from barnabas.broker.quorum.formatting import node_directories
 from barnabas.broker.single_node import format_if_new, single_node_settings
 from barnabas.cli.running import log_to_stderr, run_node
 from barnabas.storage.files import FileSystem

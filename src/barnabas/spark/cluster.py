@@ -13,7 +13,7 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.errors import KeyedError, NoBrokersError
 from barnabas.spark.core import errors
-from barnabas.spark.core.limits import (
+from barnabas.spark.core.admission_limits import (
     EARLIEST,
     LATEST,
     Earliest,

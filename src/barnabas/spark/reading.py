@@ -20,8 +20,8 @@ from barnabas.client.errors import ClientTimeoutError, LogTruncatedError, NoBrok
 from barnabas.net.errors import ChannelError
 from barnabas.records._kernel.collect import RecordColumns
 from barnabas.spark.core import errors
+from barnabas.spark.core.admission_limits import EARLIEST, LATEST
 from barnabas.spark.core.errors import DataLossError, SparkConnectorError
-from barnabas.spark.core.limits import EARLIEST, LATEST
 from barnabas.spark.pool import ClientPool
 
 if TYPE_CHECKING:

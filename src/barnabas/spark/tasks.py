@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from barnabas.base.ids import TopicPartition
-from barnabas.spark.core.limits import EARLIEST, LATEST, Earliest, Latest, Limit, Offsets
+from barnabas.spark.core.admission_limits import EARLIEST, LATEST, Earliest, Latest, Limit, Offsets
 from barnabas.spark.core.ranges import OffsetRange, split, split_by_bytes
 from barnabas.spark.density import bytes_per_offset
 from barnabas.spark.reading import RangePartition, ReadPlan, read_range

@@ -16,9 +16,9 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.spark.core.admission import MinOffsetsGate, rate_limit
+from barnabas.spark.core.admission_limits import Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.core.java_regex import RegexError, compile_java
-from barnabas.spark.core.limits import Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
 from barnabas.spark.core.options import SourceOptions
 from barnabas.spark.core.positions import Positions, from_offset, to_offset
 from barnabas.spark.core.ranges import OffsetRange, split

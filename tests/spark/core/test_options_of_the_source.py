@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
+from barnabas.spark.core.admission_limits import Earliest, Latest, Offsets, Timestamp, Timestamps
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.limits import Earliest, Latest, Offsets, Timestamp, Timestamps
 from barnabas.spark.core.options import SourceOptions
 from barnabas.spark.core.selection import Partitions, Pattern, Topics
 

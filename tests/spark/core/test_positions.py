@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
+from barnabas.spark.core.admission_limits import Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
 from barnabas.spark.core.errors import OptionError, SparkConnectorError
-from barnabas.spark.core.limits import Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
 from barnabas.spark.core.positions import (
     Positions,
     SparkOffset,

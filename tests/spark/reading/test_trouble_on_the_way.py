@@ -17,8 +17,8 @@ from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.client.errors import ClientClosedError
 from barnabas.client.network import Network
 from barnabas.spark import reading
+from barnabas.spark.core.admission_limits import EARLIEST, LATEST
 from barnabas.spark.core.errors import DataLossError, SparkConnectorError
-from barnabas.spark.core.limits import EARLIEST, LATEST
 from barnabas.spark.reading import RangePartition, RangeReading, ReadPlan, consumer_settings, read_range
 from barnabas.testing import EmbeddedBroker
 from barnabas.wire import ApiKey

@@ -9,8 +9,8 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 
 from barnabas import Admin, Producer
 from barnabas.spark import reading
+from barnabas.spark.core.admission_limits import EARLIEST, LATEST
 from barnabas.spark.core.errors import DataLossError, SparkConnectorError
-from barnabas.spark.core.limits import EARLIEST, LATEST
 from barnabas.spark.reading import RangePartition, ReadPlan
 from barnabas.spark.source import BatchReader, NarrowingReader
 from barnabas.spark.tasks import Tasks

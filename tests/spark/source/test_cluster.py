@@ -12,8 +12,8 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.client.errors import NoBrokersError
 from barnabas.spark.cluster import Cluster
+from barnabas.spark.core.admission_limits import Timestamp
 from barnabas.spark.core.errors import OptionError, SparkConnectorError
-from barnabas.spark.core.limits import Timestamp
 from barnabas.testing import EmbeddedBroker
 from barnabas.wire import ApiKey
 from tests.spark.source.support import NewTopic, send, source_options

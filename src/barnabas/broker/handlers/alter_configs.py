@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import copy
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.config_resources import warn_of_no_effect, why_not_here
+from barnabas.broker.configs.config_resources import warn_of_no_effect, why_not_here
 from barnabas.broker.context import RequestContext
-from barnabas.broker.forwarding import forwarded
+from barnabas.broker.controller.forwarding import forwarded
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps
 from barnabas.metadata.image import ConfigResource

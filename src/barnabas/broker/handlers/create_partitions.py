@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.context import RequestContext
-from barnabas.broker.forwarding import forwarded
+from barnabas.broker.controller.forwarding import forwarded
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps
 from barnabas.wire.apis import ApiKey

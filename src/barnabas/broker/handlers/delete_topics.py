@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.base.ids import Uuid
 from barnabas.broker.context import RequestContext
-from barnabas.broker.forwarding import forwarded
+from barnabas.broker.controller.forwarding import forwarded
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps, each_of
 from barnabas.wire.apis import ApiKey

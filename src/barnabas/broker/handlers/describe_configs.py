@@ -12,8 +12,8 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.settings import Setting, Type
-from barnabas.broker import logger_levels
-from barnabas.broker.config_resources import (
+from barnabas.broker.configs import logger_levels
+from barnabas.broker.configs.config_resources import (
     Synonym,
     declaration,
     described,

@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
-from barnabas.broker.fetching import FEW_PARTITIONS, Fetch, FetchAnswer
+from barnabas.broker.data.fetching import FEW_PARTITIONS, Fetch, FetchAnswer
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
 from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
-from barnabas.broker.refused_transactions import NO_TRANSACTIONS
+from barnabas.broker.data.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, once_each
 from barnabas.metadata.authorizer import Operation, Resource

@@ -13,8 +13,8 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
-from barnabas.broker.producing import Produce, ProduceAnswer
-from barnabas.broker.refused_transactions import NO_TRANSACTIONS
+from barnabas.broker.data.producing import Produce, ProduceAnswer
+from barnabas.broker.data.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
 from barnabas.net import Connection

@@ -6,7 +6,7 @@ As in Kafka, nobody checks whether it is gone: one that still runs leads nothing
 from __future__ import annotations
 
 from barnabas.broker.context import RequestContext
-from barnabas.broker.forwarding import forwarded
+from barnabas.broker.controller.forwarding import forwarded
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps
 from barnabas.wire.apis import ApiKey

@@ -6,9 +6,7 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.spark.core import errors
-from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.given import Given
-from barnabas.spark.core.limits import (
+from barnabas.spark.core.admission_limits import (
     EARLIEST,
     LATEST,
     Earliest,
@@ -19,6 +17,8 @@ from barnabas.spark.core.limits import (
     Timestamp,
     Timestamps,
 )
+from barnabas.spark.core.errors import OptionError
+from barnabas.spark.core.given import Given
 from barnabas.spark.core.values import numbers_by_partition, trimmed, whole
 
 _OFFSETS: Final = '{"topicA": {"0": 23, "1": -1}, "topicB": {"0": -2}}'

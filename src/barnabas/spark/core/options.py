@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
 from barnabas.base.settings.units import INT_MAX, MINUTE_MS
+from barnabas.spark.core.admission_limits import Limit
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.core.given import STRICT, Given
 from barnabas.spark.core.java_regex import RegexError, compile_java
 from barnabas.spark.core.limit_options import limits_of_batch, limits_of_stream
-from barnabas.spark.core.limits import Limit
 from barnabas.spark.core.selection import Partitions, Pattern, Selection, Topics
 from barnabas.spark.core.values import boolean, partitions, size_bytes, time_ms, trimmed, whole
 

@@ -24,8 +24,8 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.settings.units import INT_MAX, LONG_MAX
+from barnabas.spark.core.admission_limits import Limit, may_skip_when_asked_again
 from barnabas.spark.core.errors import OptionError, first_batch_without_start
-from barnabas.spark.core.limits import Limit, may_skip_when_asked_again
 
 #: The next offset to read of each partition.
 Positions = dict[TopicPartition, int]

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from barnabas.storage.files import Space
 from barnabas.testing.sim.faults import Faults, Hook, SimulatedCrash, error_of
-from barnabas.testing.sim.nodes import Directory, Entry, Inode, NameChange, Node, survivors, with_causes
+from barnabas.testing.sim.inodes import Directory, Entry, Inode, NameChange, Node, survivors, with_causes
 
 __all__ = ["SimulatedCrash", "SimulatedDisk", "SimulatedFile", "SimulatedLock"]
 

@@ -17,7 +17,7 @@ from barnabas.base.errors import known
 from barnabas.base.ids import Uuid
 from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
-from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
+from barnabas.broker.data.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, crowd_of, in_crowd, spent
 from barnabas.metadata.authorizer import Operation, Resource

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.context import RequestContext
-from barnabas.broker.leader_hints import MISSED_LEADER, leader_hint
-from barnabas.broker.refused_transactions import NO_TRANSACTIONS
+from barnabas.broker.data.leader_hints import MISSED_LEADER, leader_hint
+from barnabas.broker.data.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
 from barnabas.metadata.authorizer import Operation, Resource

@@ -14,9 +14,9 @@ from typing import Final, TypeAlias, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Runtime
-from barnabas.broker.coordinator_runner import CoordinatorRunner, WriteSettings
+from barnabas.broker.configs.topic_settings import effective_topic_settings
+from barnabas.broker.groups.coordinator_runner import CoordinatorRunner, WriteSettings
 from barnabas.broker.settings import BrokerSettings
-from barnabas.broker.topic_settings import effective_topic_settings
 from barnabas.coordinator import describe
 from barnabas.coordinator.classic.members import Client
 from barnabas.coordinator.config import GroupCoordinatorConfig

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.settings import InvalidSettingsError, Plugin, Setting, State, Type, format_value
-from barnabas.broker.other_resources import OTHER_KINDS, check_other_resource
+from barnabas.broker.configs.other_resources import OTHER_KINDS, check_other_resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
 from barnabas.metadata.authorizer import Caller
 from barnabas.metadata.controller_apis import may_alter_configs

@@ -21,10 +21,10 @@ from typing import Final, NamedTuple
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
 from barnabas.base.ids import Uuid
 from barnabas.base.runtime import Runtime
-from barnabas.broker.committed_offset import CommittedOffset
-from barnabas.broker.formatting import read_meta_properties
-from barnabas.broker.metadata_damage import Condition, MetadataDamagedError, judge, look_at
-from barnabas.broker.metadata_snapshots import (
+from barnabas.broker.quorum.committed_offset import CommittedOffset
+from barnabas.broker.quorum.formatting import read_meta_properties
+from barnabas.broker.quorum.metadata_damage import Condition, MetadataDamagedError, judge, look_at
+from barnabas.broker.quorum.metadata_snapshots import (
     DELETED_SUFFIX,
     PART_SUFFIX,
     LoadedSnapshot,

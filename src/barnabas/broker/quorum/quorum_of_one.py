@@ -16,9 +16,9 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
-from barnabas.broker.formatting import NodeIdentity, check_features, refuse_larger_quorums
-from barnabas.broker.metadata_log import MetadataLog, Written
 from barnabas.broker.periodic import Scheduler
+from barnabas.broker.quorum.formatting import NodeIdentity, check_features, refuse_larger_quorums
+from barnabas.broker.quorum.metadata_log import MetadataLog, Written
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.batches import ControlRecord, LogBatch
 from barnabas.metadata.features import KRAFT_VERSION

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.broker.quorum_controller import QuorumController
+from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.metadata.authorizer import Caller
 from barnabas.metadata.quorum import Quorum
 from barnabas.wire.message import Request, Response

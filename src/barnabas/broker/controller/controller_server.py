@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from barnabas.base.runtime import Runtime
-from barnabas.broker.config_resources import BrokerRules, controller_options, effective_settings
+from barnabas.broker.configs.config_resources import BrokerRules, controller_options, effective_settings
 from barnabas.broker.context import NoQuotas
-from barnabas.broker.formatting import NodeIdentity, check_features, read_bootstrap
-from barnabas.broker.quorum_controller import QuorumController
+from barnabas.broker.controller.quorum_controller import QuorumController
+from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_bootstrap
 from barnabas.broker.router import Router
 from barnabas.broker.services import CommonServices, MetadataCache
 from barnabas.broker.settings import BrokerSettings

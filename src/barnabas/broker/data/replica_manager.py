@@ -34,8 +34,8 @@ from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import Buffer, prepare_from_coordinator
 
 if TYPE_CHECKING:
-    from barnabas.broker.fetching import Fetch
-    from barnabas.broker.producing import Produce
+    from barnabas.broker.data.fetching import Fetch
+    from barnabas.broker.data.producing import Produce
 
 _log = logging.getLogger("barnabas.broker")
 

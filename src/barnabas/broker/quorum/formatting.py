@@ -15,7 +15,7 @@ from typing import Final
 from barnabas.base.errors import BarnabasError, SettingsError, known
 from barnabas.base.ids import Uuid
 from barnabas.base.properties import format_properties, parse_properties
-from barnabas.broker.metadata_snapshots import read_snapshot_file, write_snapshot_file
+from barnabas.broker.quorum.metadata_snapshots import read_snapshot_file, write_snapshot_file
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.features import (

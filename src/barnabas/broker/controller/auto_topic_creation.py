@@ -9,7 +9,7 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.broker.controller_channel import ControllerChannel
+from barnabas.broker.controller.controller_channel import ControllerChannel
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import chunks
 from barnabas.metadata.authorizer import Caller

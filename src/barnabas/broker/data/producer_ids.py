@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
-from barnabas.broker.controller_channel import ControllerChannel, broker_caller
+from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 

@@ -1,0 +1,1 @@
+"""The controller role, and the way to the controller."""

@@ -1,0 +1,1 @@
+"""The data plane: partitions, and one Produce or Fetch on its way."""

@@ -1,0 +1,1 @@
+"""The metadata log of a node and the quorum that keeps it."""
