@@ -19,8 +19,6 @@ MODULES = sorted(path for path in SOURCES.rglob("*.py*") if path.suffix in (".py
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w./-]+\.(?:py|pyx|pxd|md)|(?:[\w.-]+/)+")
 STEP = re.compile(r"\d+\. `([\w./]+):([\w.]+)`")
-#: What the documents tell people to write, or what Spark has.
-NOT_OURS = {"conftest.py", "bin/", "checkpoints/"}
 
 
 def text_of(name: str) -> str:
@@ -125,7 +123,14 @@ def exists(named: str) -> bool:
     "document", ["docs/architecture.md", "docs/glossary.md", "docs/kafka-map.md", "CONTRIBUTING.md"]
 )
 def test_paths_in_documents_exist(document: str) -> None:
-    assert not [named for named in named_paths(text_of(document)) if not exists(named) and named not in NOT_OURS]
+    assert not [named for named in named_paths(text_of(document)) if not exists(named)]
+
+
+def test_paths_in_comments_exist() -> None:
+    found = [(path.name, named) for path in MODULES for named in named_paths(path.read_text(encoding="utf-8"))]
+    ours = [each for each in found if each[1].endswith(".py") and "/" in each[1]]
+    assert ours
+    assert not [each for each in ours if not exists(each[1])]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
