@@ -35,6 +35,8 @@ def pytest_configure() -> None:
     it, and every process that a test starts would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Clients that are kept between tests may lose their broker then; nobody wants to read that among the dots.
+    logging.getLogger("barnabas").addHandler(logging.NullHandler())
 
 
 def _queue_of(test: str) -> str:

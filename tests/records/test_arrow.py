@@ -299,7 +299,7 @@ def test_buffers_must_hold_their_rows() -> None:
 
 def test_a_missing_pyarrow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"barnabas\[arrow\]"):
+    with pytest.raises(ImportError, match=r"pip install 'pyarrow>=17' \(the extra 'arrow'"):
         ArrowCollector()
 
 

@@ -112,7 +112,7 @@ def _start_daemon(properties: str, arguments: Sequence[str], log_file: str | Non
         told = text.read().strip()
     # What went wrong may take several lines; before it there may be others, of Python's say.
     reason = told.rpartition("barnabas: ")[2] or "it said nothing"
-    raise BarnabasError(f"the node did not start: {reason} (see {log_path} and {output})")
+    raise BarnabasError(f"the node did not start (see {log_path} and {output}): {reason}")
 
 
 @server.command()
