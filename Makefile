@@ -118,5 +118,5 @@ wheel: $(VENV)/kernel
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info src/barnabas/*/_kernel/*.c src/barnabas/*/_kernel/*.so .oracles
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
+	find src tests bench examples -name __pycache__ -prune -exec rm -rf {} +
 	@if [ -e barnabas-data ]; then echo "barnabas-data stays: it holds what you wrote to the node"; fi

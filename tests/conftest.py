@@ -24,7 +24,11 @@ _QUEUES: Final = {
         "tests/spark/source/test_in_spark.py",
         "tests/spark/test_guide.py",
     ),
-    "spark in other processes": ("tests/spark/crashes/", "tests/spark/demo/test_demo_is_exact.py"),
+    "spark in other processes": (
+        "tests/spark/crashes/",
+        "tests/spark/demo/test_demo_is_exact.py",
+        "tests/test_examples.py::test_a_stream_of_spark",
+    ),
     "compat": ("tests/compat/",),
     "cli": ("tests/cli/",),
 }

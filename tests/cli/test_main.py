@@ -54,6 +54,22 @@ def test_a_wrong_call_is_told_in_one_line_and_ends_with_2(
     assert told.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("tops", "No such command 'tops'. Did you mean 'topics'?"),
+        ("console-consumr", "Did you mean 'console-consumer'"),
+        ("kafka-topics.sh", "No such command 'kafka-topics.sh'. Did you mean 'topics'?"),
+        ("nonsense", "No such command 'nonsense' (see"),
+    ],
+)
+def test_a_slip_of_the_pen_is_answered_with_what_was_meant(barnabas: Tools, written: str, said: str) -> None:
+    told = barnabas(written, "--list")
+    assert (told.code, told.out) == (2, "")
+    assert said in told.err
+    assert told.err.count("\n") == 1
+
+
 def test_a_file_that_is_missing_ends_with_1(barnabas: Tools) -> None:
     told = barnabas("storage", "info", "-c", "/nowhere/server.properties")
     assert told == (1, "", "barnabas: /nowhere/server.properties: No such file or directory\n")

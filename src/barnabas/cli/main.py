@@ -81,6 +81,14 @@ class _Tools(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = [] if args[0] in TOOLS else _tools_like(args[0])
+        if near:  # click's own suggestions know only commands that are loaded
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {' or '.join(map(repr, near))}?", ctx)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -90,6 +98,13 @@ class _Tools(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Tools"):
             formatter.write_dl([(name, tool.help) for name, tool in TOOLS.items()])
+
+
+def _tools_like(name: str) -> list[str]:
+    """Tools whose names are near to one that there is not; Kafka's names for them count as well."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name.removesuffix(".sh").removeprefix("kafka-"), TOOLS, n=2)
 
 
 def tell_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:

@@ -15,6 +15,7 @@ from barnabas.base.properties import parse_overrides
 from barnabas.broker.quorum.formatting import node_directories
 from barnabas.broker.single_node import format_if_new, single_node_settings
 from barnabas.cli.running import log_to_stderr, run_node
+from barnabas.storage.errors import DirectoryInUseError
 from barnabas.storage.files import FileSystem
 
 DEFAULT_DIRECTORY: Final = "barnabas-data"
@@ -22,6 +23,11 @@ _IN_MEMORY: Final = "/memory"
 _REBALANCE_DELAY: Final = "group.initial.rebalance.delay.ms"
 _NOWHERE: Final = ("0.0.0.0", "::")
 _NO_REBALANCE_DELAY: Final = f"{_REBALANCE_DELAY}=0: new groups do not wait for more members (3000 in Kafka)"
+
+_ANOTHER_NODE: Final = (
+    "is a node running already? A second one needs a --data-dir of its own, or --ephemeral, "
+    "and another port with --listen"
+)
 
 
 @click.command()
@@ -78,7 +84,10 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
     ]
     if _REBALANCE_DELAY not in given:
         notes.append(_NO_REBALANCE_DELAY)
-    run_node(settings, files, lambda runtime: format_if_new(files, settings, runtime), notes, farewell="stopped")
+    try:
+        run_node(settings, files, lambda runtime: format_if_new(files, settings, runtime), notes, farewell="stopped")
+    except DirectoryInUseError as error:
+        raise BarnabasError(f"{error}: {_ANOTHER_NODE}") from error
 
 
 def _no_address(listen: str, port: int) -> str:
