@@ -223,6 +223,10 @@ class PartitionState:
         else:
             self.chunk.hand_over(*mark)
 
+    def read_until(self, offset: int, topic_id: Uuid | None = None) -> None:
+        """Fetch nothing from this offset on; with a topic id, and nothing while the name is another topic's."""
+        self.until_offset, self.topic_id = offset, topic_id
+
     @property
     def is_fetched_to_the_end(self) -> bool:
         """Whether nothing more of it is wanted."""
