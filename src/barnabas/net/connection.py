@@ -20,7 +20,6 @@ from barnabas.net.admission import Admission
 from barnabas.net.answer_room import AnswerRoom
 from barnabas.net.errors import address_text
 from barnabas.net.idle import IdleWatch
-from barnabas.net.lanes import Lanes
 from barnabas.net.limits import (
     JOINED_BYTES,
     ORDINARY_FRAME_BYTES,
@@ -33,6 +32,7 @@ from barnabas.net.limits import (
 from barnabas.net.memory import RequestMemory, Share
 from barnabas.net.pace import Doing, Standing
 from barnabas.net.phases import ConnectionEvent, ConnectionPhase
+from barnabas.net.request_channel import RequestChannel
 from barnabas.net.sockets import tune
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
@@ -59,7 +59,7 @@ class Surroundings:
 
     loop: asyncio.AbstractEventLoop
     limits: ServerLimits
-    lanes: Lanes
+    request_channel: RequestChannel
     memory: RequestMemory
     answers: AnswerRoom
     #: Of nodes of the cluster: what clients hold must not keep them waiting.
@@ -97,13 +97,13 @@ class Connection(asyncio.BufferedProtocol):
         "_idle",
         "_is_half_closed",
         "_is_parked",
-        "_lanes",
         "_loop",
         "_mutes",
         "_partial_bytes",
         "_partial_share",
         "_pauses",
         "_receiver",
+        "_request_channel",
         "_small",
         "_throttle_timer",
         "_transport",
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_at_s = 0.0
         self._around = around
         self._loop = around.loop
-        self._lanes = around.lanes
+        self._request_channel = around.request_channel
         #: What its requests take of the memory of all.
         self.memory = around.cluster_memory if is_privileged else around.memory
         self._answers = around.cluster_answers if is_privileged else around.answers
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         #: to that of the small ones.
         self._partial_share = self._small
         self._partial_bytes = 0
-        #: A small response that leaves at the end of this turn of the lanes. Until then its request is in process.
+        #: A small response that leaves at the end of this turn. Until then its request is in process.
         self._answer: bytes | None = None
         self._mutes = _NOT_ADMITTED
         self._pauses = 0
@@ -199,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
             self._finish()
             return
         self._answer = b"".join((size_bytes.to_bytes(SIZE_BYTES, "big"), *parts))
-        if not self._lanes.send_later(self):
+        if not self._request_channel.send_later(self):
             self.send_answer()
 
     def send_answer(self) -> None:
@@ -273,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on_later(self, slice_of_work: Callable[[], None]) -> None:
         """Have the work on the request in process go on when others had their turn; also if the peer is gone then."""
-        self._lanes.go_on_later(self, slice_of_work)
+        self._request_channel.go_on_later(self, slice_of_work)
 
     def mute_for(self, throttle_ms: int) -> None:
         """Take up no request for a while after the one in process. To be called before `respond`."""
@@ -449,7 +449,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame = frames[0]
                 self._mutes = _IN_PROCESS
                 self._frame_bytes = len(frame)
-                self._lanes.submit(self, frame)
+                self._request_channel.submit(self, frame)
         if receiver.broken is not None:
             self._end(f"it sent what is no request: {receiver.broken}")
         elif self._mutes:
@@ -523,7 +523,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_bytes = len(frame)
             self._ahead_bytes -= self._frame_bytes
             self._mutes = _IN_PROCESS
-            self._lanes.submit(self, frame)
+            self._request_channel.submit(self, frame)
         elif self._ending is not None:
             self.close(self._ending)
         else:
@@ -641,7 +641,7 @@ class Connection(asyncio.BufferedProtocol):
         self.phase = self.phase.after(ConnectionEvent.CLOSED)
         _log.debug("%r ends: %s", self, reason)
         self._idle.remove(self)
-        self._lanes.forget(self)
+        self._request_channel.forget(self)
         self.memory.stop_waiting(self)
         self._drop_ahead()
         if self._partial_bytes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from barnabas.broker.settings import BrokerSettings, topic_defaults
-from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.storage.settings import TopicSettings
 
 
 def effective_topic_settings(settings: BrokerSettings, image: ClusterImage, topic: str) -> TopicSettings:
-    return TopicSettings.load(topic_defaults(settings), dict(image.config(ResourceType.TOPIC, topic)))
+    return TopicSettings.load(topic_defaults(settings), dict(image.config(ConfigResourceType.TOPIC, topic)))

@@ -27,7 +27,7 @@ from barnabas.client.core.metrics import (
     NetworkMetrics,
     Windows,
 )
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.plugins import (
     ClusterResourceListeners,
     MetricsReporter,
@@ -100,7 +100,7 @@ class ConsumerParts:
         self.metrics = ConsumerMetrics(self.registry)
         network_metrics = NetworkMetrics(self.registry, CONSUMER)
         self.metadata = Metadata.of(settings, randomness=randomness)
-        self.network = Network(
+        self.network = NetworkClient(
             settings,
             self.metadata,
             clock=clock,

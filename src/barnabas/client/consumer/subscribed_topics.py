@@ -5,13 +5,13 @@ from __future__ import annotations
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.core.consuming.subscription import Mode, Subscription
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 
 
 class SubscribedTopics:
     """Brings the metadata that is asked for, and without a group the assignment, to what is subscribed."""
 
-    def __init__(self, subscription: Subscription, network: Network, *, exclude_internal: bool) -> None:
+    def __init__(self, subscription: Subscription, network: NetworkClient, *, exclude_internal: bool) -> None:
         self._subscription = subscription
         self._network = network
         self._exclude_internal = exclude_internal
