@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from barnabas.base.errors import BrokerError
-from barnabas.broker.controller.controller_server import ControllerServer
 from barnabas.broker.controller.quorum_controller import QuorumController
+from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.quorum.formatting import check_features, format_directories, read_identity
 from barnabas.broker.quorum.quorum_of_one import QuorumOfOne
 from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator, UntilApplied, snapshot_of

@@ -20,7 +20,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client._kernel.receiving import Chunk
 from barnabas.client.consumer.consumer import Consumer as AsyncConsumer
-from barnabas.client.consumer.sync_consumer import Consumer
+from barnabas.client.consumer.sync_consumer import Consumer, run_beneath
 from barnabas.client.core.cluster_view import ClusterView
 from barnabas.client.core.consuming.offsets import NO_EPOCH, OffsetAndMetadata
 from barnabas.records._kernel.collect import RecordColumns
@@ -61,7 +61,7 @@ class RangeReader:
         settings = self._consumer.parts.settings
         # The question may have to wait behind a fetch that the broker holds, and after an answer without news.
         timeout_s += (settings.fetch_max_wait_ms + settings.retry_backoff_max_ms) / 1000
-        self._consumer.run(lambda consumer: self._renewed_view(consumer, timeout_s))
+        run_beneath(self._consumer, lambda consumer: self._renewed_view(consumer, timeout_s))
 
     def limits(self, timeout_s: float) -> tuple[int, int]:
         """Where the partition begins and ends.
@@ -70,7 +70,7 @@ class RangeReader:
         came behind it on the same connection only after that, and then holds the next one.
         """
         timeout_s += self._consumer.parts.settings.fetch_max_wait_ms / 1000
-        return self._consumer.run(lambda consumer: self._limits(consumer, timeout_s))
+        return run_beneath(self._consumer, lambda consumer: self._limits(consumer, timeout_s))
 
     def why_nothing_comes(self, timeout_s: float) -> Exception:
         """What is known about why the range gets no further."""
@@ -80,7 +80,7 @@ class RangeReader:
     def begin(self, from_offset: int, until_offset: int) -> None:
         """Read from one offset up to another."""
         self.position, self._until_offset = from_offset, until_offset
-        self._consumer.run(self._begin)
+        run_beneath(self._consumer, self._begin)
 
     def seek(self, offset: int) -> None:
         """Go on elsewhere, as after an error."""
@@ -157,7 +157,7 @@ class RangeReader:
         return first[self._partition], end[self._partition]
 
     def _next_chunk(self, timeout_s: float) -> Chunk | None:
-        chunk, position = self._consumer.run(lambda consumer: self._chunk_within(consumer, timeout_s))
+        chunk, position = run_beneath(self._consumer, lambda consumer: self._chunk_within(consumer, timeout_s))
         if chunk is None and position is not None:
             self.position = max(self.position, position)
         return chunk
@@ -194,7 +194,7 @@ def bytes_per_offset_at(
     """How many bytes the next offsets take in each partition, found out with one fetch at each place, of the size of
     `max.partition.fetch.bytes`; without those that do not answer in time. The consumer is used for nothing else.
     """
-    return consumer.run(lambda beneath: _fetch_once(beneath, places, timeout_s)) if places else {}
+    return run_beneath(consumer, lambda beneath: _fetch_once(beneath, places, timeout_s)) if places else {}
 
 
 async def _fetch_once(

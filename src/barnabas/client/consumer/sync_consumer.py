@@ -352,10 +352,6 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
         """What works in the background. For what builds on consumers, such as readers of ranges; not for programs."""
         return self._consumer.parts
 
-    def run(self, work: Callable[[AsyncConsumer[Key, Value]], Coroutine[Any, Any, T]]) -> T:
-        """Have work done with the consumer for asyncio beneath this one, on its event loop, and wait for it."""
-        return self._wait(work(self._consumer))
-
     def _wait(self, coroutine: Coroutine[Any, Any, T], on_dropped: Callable[[], object] | None = None) -> T:
         """Run it there, and run here what it wants the program to do meanwhile."""
         try:
@@ -392,3 +388,13 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
             return function(*arguments, **keywords)
 
         return self._wait(call())
+
+
+def run_beneath(
+    consumer: Consumer[Key, Value], work: Callable[[AsyncConsumer[Key, Value]], Coroutine[Any, Any, T]]
+) -> T:
+    """Have work done with the consumer for asyncio that is beneath this one, on its event loop, and wait for it.
+
+    For what builds on consumers. Not a method: both kinds of consumers have the same ones.
+    """
+    return consumer._wait(work(consumer._consumer))
