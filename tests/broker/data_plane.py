@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.persistent_map import PersistentMap
-from barnabas.broker.configs.topic_settings import effective_topic_settings
+from barnabas.broker.configs.config_resources import effective_topic_settings
 from barnabas.broker.context import NoQuotas
 from barnabas.broker.data.producer_ids import ProducerIdPool
 from barnabas.broker.data.replica_manager import ReplicaManager

@@ -14,9 +14,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_publisher import BrokerMetadataPublisher
 from barnabas.broker.change_lines import tell_changes
-from barnabas.broker.configs.config_resources import effective_settings
+from barnabas.broker.configs.config_resources import effective_settings, effective_topic_settings
 from barnabas.broker.configs.part_options import cleaner_options, log_options
-from barnabas.broker.configs.topic_settings import effective_topic_settings
 from barnabas.broker.context import NoQuotas
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.controller.controller_channel import ControllerChannel

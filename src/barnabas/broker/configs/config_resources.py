@@ -21,7 +21,7 @@ from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.controller_apis import may_alter_configs
 from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType
 from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
-from barnabas.storage.settings import TOPIC_SETTINGS
+from barnabas.storage.settings import TOPIC_SETTINGS, TopicSettings
 
 if TYPE_CHECKING:
     from barnabas.broker.services import CommonServices
@@ -99,6 +99,11 @@ def is_secret(name: str) -> bool:
     """Whether the value must not be shown. Nobody knows what an unknown setting holds."""
     setting = declaration(name)
     return setting is None or setting.secret
+
+
+def effective_topic_settings(settings: BrokerSettings, image: ClusterImage, topic: str) -> TopicSettings:
+    """What holds for a topic: the node's defaults, and over them what the topic says for itself."""
+    return TopicSettings.load(topic_defaults(settings), dict(image.config(ConfigResourceType.TOPIC, topic)))
 
 
 def effective_settings(static: BrokerSettings, image: ClusterImage, node_id: int) -> BrokerSettings:
