@@ -28,8 +28,8 @@ from barnabas.base.settings import (
     Plugin,
     Registry,
     Settings,
+    SettingState,
     Short,
-    State,
     again,
     format_value,
     names,
@@ -339,7 +339,7 @@ def test_a_registry_knows_groups_order_and_recommended_values() -> None:
     registry = Registry("example", Example)
     assert registry["color"].recommended == ("red", "blue")
     assert [each.order for each in registry.groups()["Example"]] == list(range(len(registry)))
-    assert registry["linger.ms"].state is State.LIVE
+    assert registry["linger.ms"].state is SettingState.LIVE
     assert registry["node.id"].display_name == "node.id"
     assert registry.nearest("node-id") == "node.id"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.settings import Registry, Setting, State
+from barnabas.base.settings import Registry, Setting, SettingState
 from barnabas.base.settings.markdown import as_markdown
 from barnabas.broker.settings import BROKER_SETTINGS
 from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS, PRODUCER_SETTINGS
@@ -88,8 +88,8 @@ def test_ranges_are_those_of_kafka(registry: Registry) -> None:
 
 def test_only_what_kafka_can_change_at_run_time_is_live() -> None:
     dynamic = {name for name, fact in KAFKA["broker"].items() if fact.get("dynamic")}
-    live = {name for name, setting in BROKER_SETTINGS.items() if setting.state is State.LIVE}
-    start = {name for name, setting in BROKER_SETTINGS.items() if setting.state is State.READ_AT_START}
+    live = {name for name, setting in BROKER_SETTINGS.items() if setting.state is SettingState.LIVE}
+    start = {name for name, setting in BROKER_SETTINGS.items() if setting.state is SettingState.READ_AT_START}
     assert live <= dynamic
     assert start & dynamic == DYNAMIC_IN_KAFKA_READ_AT_START_HERE
 
@@ -105,7 +105,7 @@ def test_topics_follow_the_broker_settings_that_kafka_says() -> None:
 def test_security_that_is_not_built_is_refused(registry: Registry) -> None:
     for name, setting in registry.items():
         if name.startswith(("ssl.", "sasl.", "security.protocol", "authorizer.", "super.users", "delegation.")):
-            assert (name, setting.state, setting.refused) == (name, State.NOT_BUILT, True)
+            assert (name, setting.state, setting.refused) == (name, SettingState.NOT_BUILT, True)
 
 
 @each_kind

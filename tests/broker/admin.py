@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from barnabas.broker.configs.config_resources import BrokerRules, controller_options, effective_settings
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
-from barnabas.metadata.authorizer import AllowEverything, Authorizer, Caller, Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, AllowEverything, AuthorizableRequestContext, Authorizer, Resource
 from barnabas.metadata.controller_apis import ControllerApis
 from barnabas.wire.message import Request, Response
 from tests.broker.connections import FakeConnection, call, context_of, over_the_wire
@@ -36,10 +36,12 @@ def node_settings(**changes: str) -> BrokerSettings:
 class Deny:
     """Allows everything but some operations."""
 
-    def __init__(self, *operations: Operation) -> None:
+    def __init__(self, *operations: AclOperation) -> None:
         self._operations = operations
 
-    def is_allowed(self, caller: Caller, operation: Operation, resource_type: Resource, resource_name: str) -> bool:
+    def is_allowed(
+        self, caller: AuthorizableRequestContext, operation: AclOperation, resource_type: Resource, resource_name: str
+    ) -> bool:
         return operation not in self._operations
 
 
@@ -56,7 +58,7 @@ class AdminNode:
         self.controller = self
         self._apply()
 
-    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+    async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
         nothing: Any = None
         rules = BrokerRules(self.static, self.node_id)
         apis = ControllerApis(self.cluster.controller, nothing, self.authorizer, rules, nothing)

@@ -11,6 +11,7 @@ from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
 from barnabas.broker.router import Route
 from barnabas.broker.turns import Turns
+from barnabas.net import ConnectionPhase
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.message import Message
@@ -31,6 +32,7 @@ class FakeConnection:
         self.answers: list[bytes] = []
         self.unanswered = 0
         self.muted_ms: list[int] = []
+        self.phase = ConnectionPhase.READY
         self.closed: str | None = None
         self._on_close: dict[object, Callable[[], object]] = {}
 
@@ -76,6 +78,7 @@ class FakeConnection:
 
     def close(self, reason: str | None = None) -> None:
         self.closed = reason or ""
+        self.phase = ConnectionPhase.CLOSED
         for callback in list(self._on_close.values()):
             callback()
 

@@ -15,23 +15,23 @@ from typing import Any, TypeVar, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.persistent_map import PersistentMap
-from barnabas.broker.configs.topic_settings import effective_topic_settings
+from barnabas.broker.configs.config_resources import effective_topic_settings
 from barnabas.broker.context import NoQuotas
 from barnabas.broker.data.producer_ids import ProducerIdPool
 from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import Turns
-from barnabas.metadata.authorizer import AllowEverything, Caller
+from barnabas.metadata.authorizer import AllowEverything, AuthorizableRequestContext
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import (
     BrokerEndpointImage,
     BrokerImage,
     ClusterImage,
     ConfigResource,
+    ConfigResourceType,
     ConfigurationsImage,
     PartitionImage,
-    ResourceType,
     TopicImage,
 )
 from barnabas.records import BatchBuilder, BatchView, Codec, TransactionMarker, build_marker, iter_batches
@@ -119,7 +119,7 @@ class DataPlane:
     def _settings_of(self, image: ClusterImage, topic: str) -> TopicSettings:
         return effective_topic_settings(self.settings, image, topic)
 
-    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+    async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
         """The controller, which is only asked for producer ids."""
         assert isinstance(request, AllocateProducerIdsRequest)
         self.blocks += 1
@@ -148,7 +148,7 @@ class DataPlane:
         topic_id = Uuid.random(self.services.runtime.randomness)
         state = PartitionImage(replicas, replicas, replicas[0], leader_epoch=0, partition_epoch=0)
         topic = TopicImage(name, topic_id, (state,) * partitions)
-        resource = ConfigResource(ResourceType.TOPIC, name)
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
         given = {setting.replace("_", "."): value for setting, value in configs.items()}
         self.apply(
             with_topic(self.image, topic, configs=self.image.configs.set(resource, MappingProxyType(given))),

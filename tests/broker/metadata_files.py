@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from barnabas.base.errors import BrokerError
-from barnabas.broker.controller.controller_server import ControllerServer
 from barnabas.broker.controller.quorum_controller import QuorumController
+from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.quorum.formatting import check_features, format_directories, read_identity
 from barnabas.broker.quorum.quorum_of_one import QuorumOfOne
 from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator, UntilApplied, snapshot_of
@@ -17,7 +17,7 @@ from barnabas.broker.router import Router
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import Turns
 from barnabas.metadata.batches import decode_values
-from barnabas.metadata.image import ResourceType
+from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.quorum import CommittedBatch, LeaderAndEpoch, Snapshot, SnapshotId
 from barnabas.storage.files import FileSystem
@@ -66,7 +66,7 @@ class Owner:
 
     @property
     def configs(self) -> dict[str, str]:
-        return dict(self.loader.image.config(ResourceType.BROKER, ""))
+        return dict(self.loader.image.config(ConfigResourceType.BROKER, ""))
 
     @property
     def features(self) -> dict[str, int]:

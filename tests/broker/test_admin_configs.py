@@ -16,7 +16,7 @@ from barnabas.broker.handlers import (
     incremental_alter_configs,
     list_config_resources,
 )
-from barnabas.metadata.authorizer import Operation
+from barnabas.metadata.authorizer import AclOperation
 from barnabas.metadata.configs import ConfigOperation
 from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigurationsImage
 from barnabas.metadata.options import ConfigSource
@@ -291,7 +291,7 @@ def test_the_old_request_replaces_what_was_set(node: AdminNode) -> None:
 
 
 def test_who_may_not_is_refused(node: AdminNode) -> None:
-    node.authorizer = Deny(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+    node.authorizer = Deny(AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
     assert describe(node, TOPIC, "t").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert describe(node, BROKER, "1").error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert change(node, TOPIC, "t", ("flush.ms", SET, "1")) is ErrorCode.TOPIC_AUTHORIZATION_FAILED

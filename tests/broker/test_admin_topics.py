@@ -7,8 +7,8 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.handlers import create_partitions, create_topics, delete_topics
-from barnabas.metadata.authorizer import Operation
-from barnabas.metadata.image import ResourceType
+from barnabas.metadata.authorizer import AclOperation
+from barnabas.metadata.image import ConfigResourceType
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.wire.messages.create_topics import CreateTopicsRequest
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -23,7 +23,7 @@ def test_topics_are_created_in_every_version(version: int) -> None:
     good, bad = node.ask(create_topics, request, version).topics
     assert (good.error_code, bad.error_code) == (0, ErrorCode.INVALID_TOPIC_EXCEPTION)
     assert len(node.metadata.image.topics["t"].partitions) == 3
-    assert node.metadata.image.config(ResourceType.TOPIC, "t") == {"flush.ms": "9"}
+    assert node.metadata.image.config(ConfigResourceType.TOPIC, "t") == {"flush.ms": "9"}
     assert (good.num_partitions, len(good.configs)) == ((3, 33) if version >= 5 else (-1, 0))
     assert (good.topic_id != Uuid.ZERO) == (version >= 7)
 
@@ -55,7 +55,7 @@ def test_partitions_are_added_in_every_version(version: int) -> None:
 def test_who_may_not_is_refused() -> None:
     node = AdminNode()
     node.ask(create_topics, CreateTopicsRequest(topics=[new_topic("t")]), 7)
-    node.authorizer = Deny(Operation.CREATE, Operation.DELETE, Operation.ALTER)
+    node.authorizer = Deny(AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER)
     (created,) = node.ask(create_topics, CreateTopicsRequest(topics=[new_topic("u")]), 7).topics
     named = [DeleteTopicState(name="t", topic_id=Uuid.ZERO)]
     (deleted,) = node.ask(delete_topics, DeleteTopicsRequest(topics=named, timeout_ms=1), 6).responses
@@ -64,6 +64,6 @@ def test_who_may_not_is_refused() -> None:
     (grown,) = node.ask(create_partitions, request, 3).results
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert [each.error_code for each in (created, deleted, grown)] == [refused] * 3
-    node.authorizer = Deny(Operation.DESCRIBE_CONFIGS)
+    node.authorizer = Deny(AclOperation.DESCRIBE_CONFIGS)
     (hidden,) = node.ask(create_topics, CreateTopicsRequest(topics=[new_topic("u")]), 7).topics
     assert (hidden.error_code, hidden.topic_config_error_code, hidden.configs) == (0, refused, [])

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.settings import Password
 from barnabas.broker.change_lines import MOST_LINES, tell_changes
-from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.wire.stored import cluster_metadata as log
 from tests.metadata.clusters import uuid
@@ -37,7 +37,7 @@ def partitions_of(number: int, first: int, end: int) -> list[log.MetadataRecord]
     ]
 
 
-def setting(kind: ResourceType, of: str, name: str, value: str | None) -> log.MetadataRecord:
+def setting(kind: ConfigResourceType, of: str, name: str, value: str | None) -> log.MetadataRecord:
     return log.ConfigRecord(resource_type=kind, resource_name=of, name=name, value=value)
 
 
@@ -70,7 +70,7 @@ def node(caplog: pytest.LogCaptureFixture) -> Telling:
 
 
 def test_a_topic_is_created_with_its_settings(node: Telling) -> None:
-    compact = setting(ResourceType.TOPIC, "new", "cleanup.policy", "compact")
+    compact = setting(ConfigResourceType.TOPIC, "new", "cleanup.policy", "compact")
     assert node.apply(*topic("new", 2, 3), compact) == [
         f"Created topic new with topic ID {uuid(2)}: 3 partitions, replication factor 2, "
         "configuration cleanup.policy=compact"
@@ -82,7 +82,7 @@ def test_a_topic_grows(node: Telling) -> None:
 
 
 def test_a_topic_is_deleted_and_its_settings_go_unsaid(node: Telling) -> None:
-    node.apply(setting(ResourceType.TOPIC, "old", "retention.ms", "5"))
+    node.apply(setting(ConfigResourceType.TOPIC, "old", "retention.ms", "5"))
     assert node.apply(log.RemoveTopicRecord(topic_id=uuid(1))) == [
         f"Deleted topic old with topic ID {uuid(1)}: 2 partitions"
     ]
@@ -95,10 +95,10 @@ def test_a_topic_that_is_deleted_and_made_again_is_told_in_that_order(node: Tell
 
 def test_settings_are_told_with_what_they_were(node: Telling) -> None:
     told = [
-        node.apply(setting(ResourceType.TOPIC, "old", "retention.ms", "5")),
-        node.apply(setting(ResourceType.TOPIC, "old", "retention.ms", "6")),
-        node.apply(setting(ResourceType.TOPIC, "old", "retention.ms", None)),
-        node.apply(setting(ResourceType.TOPIC, "old", "retention.ms", None)),
+        node.apply(setting(ConfigResourceType.TOPIC, "old", "retention.ms", "5")),
+        node.apply(setting(ConfigResourceType.TOPIC, "old", "retention.ms", "6")),
+        node.apply(setting(ConfigResourceType.TOPIC, "old", "retention.ms", None)),
+        node.apply(setting(ConfigResourceType.TOPIC, "old", "retention.ms", None)),
     ]
     assert told == [
         ["Updated topic old with new configuration: retention.ms -> 5 (was (default))"],
@@ -111,21 +111,21 @@ def test_settings_are_told_with_what_they_were(node: Telling) -> None:
 @pytest.mark.parametrize(
     ("kind", "of", "who"),
     [
-        (ResourceType.BROKER, "1", "broker 1"),
-        (ResourceType.BROKER, "", "the default of all brokers"),
-        (ResourceType.GROUP, "readers", "group readers"),
-        (ResourceType.CLIENT_METRICS, "every", "client metrics subscription every"),
+        (ConfigResourceType.BROKER, "1", "broker 1"),
+        (ConfigResourceType.BROKER, "", "the default of all brokers"),
+        (ConfigResourceType.GROUP, "readers", "group readers"),
+        (ConfigResourceType.CLIENT_METRICS, "every", "client metrics subscription every"),
     ],
 )
-def test_settings_of_others_than_topics(node: Telling, kind: ResourceType, of: str, who: str) -> None:
+def test_settings_of_others_than_topics(node: Telling, kind: ConfigResourceType, of: str, who: str) -> None:
     lines = node.apply(setting(kind, of, "log.retention.ms", "5"))
     assert lines == [f"Updated {who} with new configuration: log.retention.ms -> 5 (was (default))"]
 
 
 @pytest.mark.parametrize("name", ["ssl.key.password", "listener.name.a.ssl.keystore.password", "of.some.plugin"])
 def test_secrets_are_not_logged(node: Telling, name: str) -> None:
-    node.apply(setting(ResourceType.BROKER, "1", name, "first"))
-    lines = node.apply(setting(ResourceType.BROKER, "1", name, "second"))
+    node.apply(setting(ConfigResourceType.BROKER, "1", name, "first"))
+    lines = node.apply(setting(ConfigResourceType.BROKER, "1", name, "second"))
     assert lines == [f"Updated broker 1 with new configuration: {name} -> {Password.HIDDEN} (was {Password.HIDDEN})"]
 
 
@@ -137,7 +137,9 @@ def test_five_thousand_topics_are_one_line(node: Telling) -> None:
     growing = [record for number in range(5000) for record in partitions_of(10 + number, 2, 3)]
     (grown,) = node.apply(*growing)
     assert grown.startswith("Added 5,000 partitions to 5,000 topics: t0, ")
-    (updated,) = node.apply(*(setting(ResourceType.TOPIC, f"t{number}", "retention.ms", "5") for number in range(5000)))
+    (updated,) = node.apply(
+        *(setting(ConfigResourceType.TOPIC, f"t{number}", "retention.ms", "5") for number in range(5000))
+    )
     assert updated.startswith("Updated 5,000 resources with new configuration: topic t0, ")
     (deleted,) = node.apply(*(log.RemoveTopicRecord(topic_id=uuid(10 + number)) for number in range(5000)))
     assert deleted.startswith("Deleted 5,000 topics with 15,000 partitions: t0, ")
@@ -149,7 +151,9 @@ def test_a_few_topics_have_a_line_each(node: Telling) -> None:
 
 
 def test_long_and_strange_text_stays_short_and_on_its_line(node: Telling) -> None:
-    changes = [setting(ResourceType.GROUP, f"g\n{LONG}", f"n{number}\x1b[2J{LONG}", LONG) for number in range(100)]
+    changes = [
+        setting(ConfigResourceType.GROUP, f"g\n{LONG}", f"n{number}\x1b[2J{LONG}", LONG) for number in range(100)
+    ]
     (line,) = node.apply(*changes)
     assert line.isprintable()
     assert len(line) < 20_000

@@ -10,7 +10,7 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.broker.data.producer_ids import ProducerIdPool
-from barnabas.metadata.authorizer import Caller
+from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
@@ -60,7 +60,7 @@ def test_without_a_block_clients_ask_again(plane: DataPlane) -> None:
     is_available = False
 
     class Controller:
-        async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+        async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
             if not is_available:
                 raise BrokerError(ErrorCode.NOT_CONTROLLER, "no controller")
             return AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=1000)

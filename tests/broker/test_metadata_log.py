@@ -25,7 +25,7 @@ from barnabas.metadata.batches import (
     read_batch,
 )
 from barnabas.metadata.features import encode_record
-from barnabas.metadata.image import ResourceType
+from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.quorum import CommittedBatch, LeaderAndEpoch, SnapshotId
 from barnabas.records.batch import BatchView, iter_batches
@@ -107,7 +107,7 @@ def batch_of(offset: int, *records: MetadataRecord) -> CommittedBatch:
 
 
 def configs_in(update: MetadataUpdate) -> dict[str, str]:
-    return dict(update.image.config(ResourceType.BROKER, ""))
+    return dict(update.image.config(ConfigResourceType.BROKER, ""))
 
 
 def test_an_aborted_transaction_is_told_of_as_nothing() -> None:
@@ -139,7 +139,7 @@ def test_who_comes_within_a_transaction_is_told_of_what_it_brings_alone() -> Non
     loader.on_commit(batch_of(0, config("before")))
     loader.on_commit(batch_of(1, BeginTransactionRecord(), config("within")))
     told = Told()
-    assert dict(loader.publish_to(told).config(ResourceType.BROKER, "")) == {"before": "1"}
+    assert dict(loader.publish_to(told).config(ConfigResourceType.BROKER, "")) == {"before": "1"}
     loader.on_commit(batch_of(3, config("later"), EndTransactionRecord()))
     (update,) = told.updates
     assert configs_in(update) == {"before": "1", "within": "1", "later": "1"}

@@ -10,7 +10,7 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, ConfigResource, PartitionImage, ResourceType, TopicImage
+from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType, PartitionImage, TopicImage
 from barnabas.records import BatchView, iter_batches
 from barnabas.storage.errors import CorruptLogError, LogError
 from barnabas.testing.sim.disk import SimulatedDisk
@@ -59,12 +59,12 @@ def test_settings_of_topics_and_of_the_node_take_effect(plane: DataPlane) -> Non
     plane.create_topic("other", max_message_bytes="2000")
     log, other = plane.partition("t").led_log(), plane.partition("other").led_log()
     assert (log.settings.max_message_bytes, other.settings.max_message_bytes) == (1_048_588, 2000)
-    topic = ConfigResource(ResourceType.TOPIC, "t")
+    topic = ConfigResource(ConfigResourceType.TOPIC, "t")
     configs = plane.image.configs.set(topic, {"max.message.bytes": "100"})
     plane.apply(with_topic(plane.image, plane.image.topics["t"], configs), configs_changed=(topic,))
     assert (log.settings.max_message_bytes, other.settings.max_message_bytes) == (100, 2000)
     plane.settings = plane.settings.load({**_given(plane), "message.max.bytes": 555})
-    plane.apply(plane.image, configs_changed=(ConfigResource(ResourceType.BROKER, ""),))
+    plane.apply(plane.image, configs_changed=(ConfigResource(ConfigResourceType.BROKER, ""),))
     assert (log.settings.max_message_bytes, other.settings.max_message_bytes) == (100, 2000)
     plane.create_topic("third")
     assert plane.partition("third").led_log().settings.max_message_bytes == 555

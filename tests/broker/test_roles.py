@@ -16,7 +16,7 @@ from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.router import Router
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import Turns
-from barnabas.metadata.authorizer import Caller
+from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.quorum import CommittedBatch
 from barnabas.records.builder import BatchBuilder
@@ -46,7 +46,7 @@ class LoopbackChannel:
         self._until_applied = until_applied
         self.asked: list[str] = []
 
-    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+    async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
         self.asked.append(type(request).__name__)
         received = type(request).decode(request.encode(version), version)
         answer = await self._controller.submit(received, version, caller)

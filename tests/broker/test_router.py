@@ -17,15 +17,17 @@ from barnabas.broker.handlers import broker_handlers, controller_handlers
 from barnabas.broker.router import Answer, Router, is_urgent
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, Turns, settled
-from barnabas.net import Connection
+from barnabas.net import Connection, ConnectionPhase
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.headers import decode_response, encode_request
 from barnabas.wire.message import Listeners, Request
-from barnabas.wire.messages.api_versions import ApiVersionsResponse
+from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from barnabas.wire.messages.produce import ProduceRequest
+from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.broker.connections import FakeConnection
 
 SERVICES = cast(Services, SimpleNamespace(quotas=NoQuotas()))
@@ -70,6 +72,34 @@ def test_a_handler_learns_who_asks() -> None:
     (context,) = seen
     assert (context.api_key, context.version, context.correlation_id, context.client_id) == (16, 4, 42, "tests")
     assert (context.listener, context.principal, context.client_host) == ("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1")
+
+
+@pytest.mark.parametrize("phase", [ConnectionPhase.AUTHENTICATING, ConnectionPhase.CLOSING_UNAUTHENTICATED])
+def test_before_authentication_a_produce_request_closes_the_connection(phase: ConnectionPhase) -> None:
+    asked: list[Request] = []
+
+    def handle(services: Services, context: RequestContext, request: Request) -> Answer:
+        asked.append(request)
+        return None
+
+    to = router(
+        handler(ApiKey.PRODUCE, handle),
+        handler(ApiKey.API_VERSIONS, answering(ApiVersionsResponse(api_keys=[]))),
+        handler(ApiKey.SASL_HANDSHAKE, answering(SaslHandshakeResponse(mechanisms=[]))),
+        handler(ApiKey.SASL_AUTHENTICATE, answering(SaslAuthenticateResponse(auth_bytes=b""))),
+    )
+    connection = FakeConnection()
+    connection.phase = phase
+    send(to, ApiVersionsRequest(), 4, connection)
+    send(to, SaslHandshakeRequest(mechanism="PLAIN"), 1, connection)
+    send(to, SaslAuthenticateRequest(auth_bytes=b"token"), 2, connection)
+    assert (len(connection.answers), connection.closed) == (3, None)
+    send(to, ProduceRequest(acks=1, timeout_ms=1000, topic_data=[]), 11, connection)
+    assert connection.closed is not None
+    assert "Produce when it was" in connection.closed
+    assert (len(connection.answers), asked) == (3, [])
+    send(to, ProduceRequest(acks=0, timeout_ms=1000, topic_data=[]), 11)
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])

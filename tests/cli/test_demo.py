@@ -18,7 +18,7 @@ from barnabas import Admin
 from barnabas.cli.demo import _ending, _Lines, _next_steps
 from barnabas.spark.demo import writing
 from barnabas.spark.demo.picture import Picture, line
-from barnabas.spark.demo.running import Outcome
+from barnabas.spark.demo.running import DemoResult
 from barnabas.testing import EmbeddedBroker
 from tests.cli.tools import Tools
 
@@ -103,10 +103,10 @@ def test_a_port_that_is_taken_is_told_by_the_name_of_the_option(tool: Tools, add
     assert "--listen" not in told.err
 
 
-def outcome(*, updates: int, broken_off: int | None = None, is_complete: bool = False) -> Outcome:
-    return Outcome(
+def outcome(*, updates: int, broken_off: int | None = None, is_complete: bool = False) -> DemoResult:
+    return DemoResult(
         picture=Picture("127.0.0.1:9092", 1, "done", updates=updates),
-        written=writing.Written(),
+        written=writing.WrittenClicks(),
         start_ms=0,
         is_complete=is_complete,
         distinct_clicks=0,

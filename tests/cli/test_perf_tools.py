@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from barnabas import Consumer
 from barnabas.cli.java_dates import java_date_format
 from barnabas.cli.producer_perf_test import Latencies, random_payloads
-from barnabas.cli.throughput import Pace
+from barnabas.cli.throughput import ThroughputThrottler
 from barnabas.testing import EmbeddedBroker
 from tests.cli.processes import TIMEOUT_S, command
 from tests.cli.tools import Told, Tools
@@ -213,7 +213,7 @@ def test_a_pace_is_kept_over_all_and_a_pause_caught_up_with(monkeypatch: pytest.
         nonlocal now
         now += seconds
 
-    pace = Pace(250, sleep)
+    pace = ThroughputThrottler(250, sleep)
     sent = 0
     while now < 110:
         sent += pace.due(sent, 100)

@@ -21,7 +21,7 @@ from barnabas.spark.pipelines import running, server
 from barnabas.spark.pipelines.failures import PipelineError
 from barnabas.spark.pipelines.graph import SINK, TABLE, Dataset, Flow, Graph
 from barnabas.spark.pipelines.project import Project
-from barnabas.spark.pipelines.reporting import FlowState, Outcome, Reporter, State, Summary, Table
+from barnabas.spark.pipelines.reporting import FlowState, FlowStatus, Reporter, Summary, Table, UpdateResult
 from tests.cli.tools import Tools
 
 GRAPH = Graph(
@@ -35,9 +35,9 @@ GRAPH = Graph(
         "two": Flow("two", "out", "t/a.py:14", ("clicks", "users")),
     },
 )
-CLICKS = FlowState("clicks", State.RUNNING, 1500, None, 250.4, 500, 0.62, 3, 12, {"has a user": 12, "is short": 0})
-DONE = FlowState("clicks", State.COMPLETED, 2000, None, 250.4, 0, 0.62, 4, 12, {"has a user": 12, "is short": 0})
-SUMMARY = Summary(Outcome.COMPLETED, 4.21, (DONE,), (Table("clicks"), Table("views", 1234)), bad_records=12)
+CLICKS = FlowState("clicks", FlowStatus.RUNNING, 1500, None, 250.4, 500, 0.62, 3, 12, {"has a user": 12, "is short": 0})
+DONE = FlowState("clicks", FlowStatus.COMPLETED, 2000, None, 250.4, 0, 0.62, 4, 12, {"has a user": 12, "is short": 0})
+SUMMARY = Summary(UpdateResult.COMPLETED, 4.21, (DONE,), (Table("clicks"), Table("views", 1234)), bad_records=12)
 
 
 class FakeSpark:
@@ -54,7 +54,7 @@ class FakeSpark:
         reporter.update_started(1)
         reporter.defined(GRAPH)
         if not options["is_dry"]:
-            reporter.flow_changed(FlowState("clicks", State.QUEUED))
+            reporter.flow_changed(FlowState("clicks", FlowStatus.QUEUED))
             reporter.flow_changed(CLICKS)
         self.meanwhile(stop)
         reporter.update_ended(1, self.summary)
@@ -186,7 +186,9 @@ def test_programs_get_one_line_per_event(barnabas: Tools, spark: FakeSpark, proj
 
 
 def test_a_failure_is_one_sentence_and_verbose_is_everything(barnabas: Tools, spark: FakeSpark, project: str) -> None:
-    spark.summary = Summary(Outcome.FAILED, 1.0, failure="flow clicks (t/a.py:3) failed: why", details="trace\nlines")
+    spark.summary = Summary(
+        UpdateResult.FAILED, 1.0, failure="flow clicks (t/a.py:3) failed: why", details="trace\nlines"
+    )
     told = barnabas("pipeline", "run", project)
     assert told.code == 1
     assert told.err.splitlines()[-1] == "barnabas: flow clicks (t/a.py:3) failed: why"
@@ -228,7 +230,7 @@ def test_ctrl_c_stops_the_flows_and_then_ends(
         assert stop.wait(10)
 
     spark.meanwhile = interrupted
-    spark.summary = Summary(Outcome.STOPPED, 1.0, (FlowState("clicks", State.STOPPED),))
+    spark.summary = Summary(UpdateResult.STOPPED, 1.0, (FlowState("clicks", FlowStatus.STOPPED),))
     told = barnabas("pipeline", "run", project, *every)
     assert told.code == code
     assert "update stopped in 1.0 s" in told.out
@@ -277,7 +279,7 @@ def drawn(what: Any, width: int = 120) -> str:
 
 
 def test_the_live_table_has_a_row_and_a_bar_for_each_flow() -> None:
-    idle = FlowState("views", State.QUEUED)
+    idle = FlowState("views", FlowStatus.QUEUED)
     text = drawn(flow_table([CLICKS, idle]))
     heading, clicks, views = text.splitlines()
     assert heading.split() == ["flow", "state", "in", "out", "rows/s", "lag", "batch", "bad"]
@@ -290,8 +292,8 @@ def test_a_narrow_terminal_cuts_no_figure() -> None:
     from rich.console import Console
 
     flow = FlowState(
-        "sessions_into_their_topic", State.RETRYING, 12_345_678, 1_234_567, 123_456, 98_765, 12.3, 1, 54_321, {"r": 1},
-        failures=1, tries=3,
+        "sessions_into_their_topic", FlowStatus.RETRYING, 12_345_678, 1_234_567, 123_456, 98_765, 12.3, 1, 54_321,
+        {"r": 1}, failures=1, tries=3,
     )  # fmt: skip
     shown = AsTable(Console(file=io.StringIO(), width=80))
     shown.flow_changed(flow)
@@ -304,8 +306,8 @@ def test_a_narrow_terminal_cuts_no_figure() -> None:
 
 def test_a_very_narrow_terminal_shows_fewer_figures_but_whole_ones() -> None:
     flows = [
-        FlowState("clicks", State.RUNNING, 1_234_567, 1_200_000, 12_345.6, 7_654_321, 12.3, 3, 12_345, {"r": 3}),
-        FlowState("dead_letters", State.RETRYING, 1, 2, failures=1, tries=3),
+        FlowState("clicks", FlowStatus.RUNNING, 1_234_567, 1_200_000, 12_345.6, 7_654_321, 12.3, 3, 12_345, {"r": 3}),
+        FlowState("dead_letters", FlowStatus.RETRYING, 1, 2, failures=1, tries=3),
     ]
     for width in range(35, 80):
         lines = drawn(flow_table(flows, width), width).splitlines()
@@ -326,7 +328,7 @@ def test_brackets_are_shown_as_they_are() -> None:
     shown = AsTable(Console(file=io.StringIO(), width=120))
     for text in ("readers of [json, csv] found no [/data/users.csv]", "[bold]", "not closed [/bold]"):
         shown.said(text)
-        shown.flow_changed(FlowState("to[/x]", State.QUEUED))
+        shown.flow_changed(FlowState("to[/x]", FlowStatus.QUEUED))
         assert text in drawn(shown.drawn())
         assert "to[/x]" in drawn(shown.drawn())
 
@@ -340,7 +342,7 @@ def test_why_an_update_failed_stays_when_the_next_one_begins() -> None:
     shown.update_started(1)
     shown.update_ended(1, SUMMARY)
     shown.update_started(2)
-    shown.update_ended(2, Summary(Outcome.FAILED, 1.0, failure=why))
+    shown.update_ended(2, Summary(UpdateResult.FAILED, 1.0, failure=why))
     shown.said(f"update 2 failed, the next one comes in 1 s: {why}")
     # If this was the last one, it is told at the end.
     assert written.getvalue() == ""
@@ -356,7 +358,7 @@ def test_the_live_table_has_the_order_of_the_definitions() -> None:
     shown = AsTable(Console(file=io.StringIO(), width=120))
     shown.defined(GRAPH)
     for name in ("two", "one", "clicks"):
-        shown.flow_changed(FlowState(name, State.QUEUED))
+        shown.flow_changed(FlowState(name, FlowStatus.QUEUED))
     assert [line.split()[0] for line in drawn(shown.drawn()).splitlines()[1:4]] == ["clicks", "one", "two"]
 
 
@@ -379,7 +381,13 @@ def test_the_live_table_follows_the_run() -> None:
 
 def test_lines_tell_each_state_once(capsys: pytest.CaptureFixture[str]) -> None:
     shown = AsLines(clock=lambda: 0.0)
-    for state in (State.QUEUED, State.RUNNING, State.RUNNING, State.COMPLETED, State.COMPLETED):
+    for state in (
+        FlowStatus.QUEUED,
+        FlowStatus.RUNNING,
+        FlowStatus.RUNNING,
+        FlowStatus.COMPLETED,
+        FlowStatus.COMPLETED,
+    ):
         shown.flow_changed(FlowState("a", state))
     assert [line.strip() for line in capsys.readouterr().err.splitlines()] == [
         "0.0 s  a: running",

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.cli.topics import parse_assignment
-from barnabas.cli.topics_shown import Shown
+from barnabas.cli.topics_shown import ShownTopic
 from barnabas.client.admin import PartitionReassignment, TopicDescription, TopicPartitionInfo
 from barnabas.client.core.metadata import Node
 from tests.cli.tools import Tools
@@ -136,7 +136,7 @@ def shown(
     leader: int | None,
     needed: int = 2,
     moving: tuple[int, ...] = (),
-) -> tuple[Shown, TopicPartitionInfo]:
+) -> tuple[ShownTopic, TopicPartitionInfo]:
     partition = TopicPartitionInfo(
         partition=0,
         leader=None if leader is None else NODES[leader],
@@ -146,7 +146,7 @@ def shown(
     )
     topic = TopicDescription(name="t", topic_id=Uuid.ZERO, is_internal=False, partitions=(partition,))
     reassignments = {TopicPartition("t", 0): PartitionReassignment(replicas, moving, ())} if moving else {}
-    return Shown(topic, {}, needed, reassignments), partition
+    return ShownTopic(topic, {}, needed, reassignments), partition
 
 
 ALL = (
@@ -171,7 +171,9 @@ ALL = (
         (shown(replicas=(1, 2, 3), isr=(1, 2), leader=1, moving=(4,)), (ALL[0], ALL[3])),
     ],
 )
-def test_which_partitions_are_reported(described: tuple[Shown, TopicPartitionInfo], reports: tuple[str, ...]) -> None:
+def test_which_partitions_are_reported(
+    described: tuple[ShownTopic, TopicPartitionInfo], reports: tuple[str, ...]
+) -> None:
     topic, partition = described
     live = frozenset({1, 2, 3})
     assert tuple(report for report in ALL if topic.is_reported(partition, [report], live)) == reports

@@ -17,7 +17,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.admin import OffsetSpec
 from barnabas.client.core.troubles import AGAIN_AFTER_MS
 from barnabas.client.errors import ClientTimeoutError, NoBrokersError
-from barnabas.client.network import CoordinatorType, Network
+from barnabas.client.network_client import CoordinatorType, NetworkClient
 from barnabas.net import UnsupportedRequestError
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.wire import ApiKey
@@ -58,7 +58,7 @@ def lines() -> Any:
     logging.getLogger("barnabas").removeHandler(handler)
 
 
-Told = Callable[[Cluster, Network], Coroutine[Any, Any, None]]
+Told = Callable[[Cluster, NetworkClient], Coroutine[Any, Any, None]]
 
 
 def with_network(story: Told, size: int = 1, servers: str | None = None, **settings: Any) -> None:
@@ -80,7 +80,7 @@ def simulated(**settings: Any) -> dict[str, Any]:
 
 
 def test_nobody_listens(lines: Lines) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         assert await lines.first() == (
             f"me: no broker answers at {NOBODY} (no connection: Connection refused); it is tried again. Check "
             "bootstrap.servers, and that a broker listens there"
@@ -95,7 +95,7 @@ def test_a_name_that_does_not_resolve(lines: Lines, monkeypatch: pytest.MonkeyPa
     async def unknown(*_: Any, **__: Any) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         line = await lines.first()
         assert "no broker answers at broker.invalid:9092 (no connection: Name or service not known)" in line
 
@@ -104,10 +104,10 @@ def test_a_name_that_does_not_resolve(lines: Lines, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_that_says_nothing(lines: Lines) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         assert f"no broker answers at {cluster.bootstrap_servers} (no answer yet)" in await lines.first()
 
-    async def silent(cluster: Cluster, network: Network) -> None:
+    async def silent(cluster: Cluster, network: NetworkClient) -> None:
         await network.close()
         cluster[1].answers[ApiKey.API_VERSIONS] = lambda *_: SILENCE
         later = client(cluster.bootstrap_servers, client_id="me")
@@ -138,7 +138,7 @@ def test_the_end_is_said_too(lines: Lines) -> None:
 
 
 def test_while_all_is_well_nothing_is_said(lines: Lines) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.topic_metadata("t", 5000)
         await network.coordinator(CoordinatorType.GROUP, "g", 5000)
         await asyncio.sleep(3600)
@@ -151,7 +151,7 @@ def test_while_all_is_well_nothing_is_said(lines: Lines) -> None:
 def test_an_address_that_the_cluster_tells_and_that_leads_nowhere(lines: Lines) -> None:
     """As with advertised.listeners that only the broker itself can use."""
 
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         def lost(broker: Broker, request: Any, version: int) -> MetadataResponse:
             answer = cluster.metadata(request)
             answer.brokers[0].port = 1
@@ -173,7 +173,7 @@ def test_an_address_that_the_cluster_tells_and_that_leads_nowhere(lines: Lines) 
 
 
 def test_a_broker_that_has_left_is_no_trouble(lines: Lines) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.topic_metadata("t", 5000)
         await network.connect(2)
         await cluster[2].stop()
@@ -199,7 +199,7 @@ def test_a_broker_that_has_left_is_no_trouble(lines: Lines) -> None:
     ids=["unknown", "nobody leads", "a leader that is away", "being made"],
 )
 def test_a_topic_that_cannot_be_used(lines: Lines, make_wrong: Callable[[Cluster], None], words: str) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         make_wrong(cluster)
         network.metadata.want("x", LoopClock().monotonic_ms())
         network.wake()
@@ -213,7 +213,7 @@ def test_a_topic_that_cannot_be_used(lines: Lines, make_wrong: Callable[[Cluster
 
 
 def test_a_coordinator_that_is_not_found(lines: Lines) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         cluster.coordinator_of["g"] = ErrorCode.COORDINATOR_NOT_AVAILABLE
         search = asyncio.ensure_future(network.coordinator(CoordinatorType.GROUP, "g", 60_000))
         line = await lines.first()
@@ -228,7 +228,7 @@ def test_a_coordinator_that_is_not_found(lines: Lines) -> None:
 
 
 def test_a_search_that_is_given_up_and_begun_again_is_the_same_trouble(lines: Lines) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         cluster.coordinator_of["g"] = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for _ in range(9):
             with pytest.raises(ClientTimeoutError):
@@ -239,7 +239,7 @@ def test_a_search_that_is_given_up_and_begun_again_is_the_same_trouble(lines: Li
 
 
 def test_nothing_is_said_right_before_the_error(lines: Lines) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         with pytest.raises(NoBrokersError):
             await network.update_metadata(2400)
         assert lines.said == []

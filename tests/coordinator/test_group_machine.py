@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.coordinator.classic.group import ClassicGroup
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.group_metadata_manager import join_key, session_key, sync_key
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -114,7 +114,7 @@ class GroupMachine(RuleBasedStateMachine):
         is_in = group is not None and client.member_id in group.members and client.generation == group.generation
         assert (told in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)) == is_in
         if group is not None and is_in:
-            assert (told is ErrorCode.REBALANCE_IN_PROGRESS) == (group.state is GroupState.PREPARING_REBALANCE)
+            assert (told is ErrorCode.REBALANCE_IN_PROGRESS) == (group.state is ClassicGroupState.PREPARING_REBALANCE)
 
     @rule(slot=SLOTS)
     def leave(self, slot: int) -> None:
@@ -196,7 +196,7 @@ class GroupMachine(RuleBasedStateMachine):
     def a_group_has_one_leader_who_is_a_member(self) -> None:
         for group in self.bench.groups.values():
             assert (group.leader_id in group.members) if group.members else group.leader_id is None
-            assert (group.state is GroupState.EMPTY) <= (not group.members)
+            assert (group.state is ClassicGroupState.EMPTY) <= (not group.members)
             assert {*group.pending_sync} <= {*group.members}
             assert not {*group.pending_join} & {*group.members}
             assert group.static_ids == {
@@ -208,7 +208,7 @@ class GroupMachine(RuleBasedStateMachine):
         """Whatever a group waits for, there is a timer that ends the waiting."""
         timers = self.bench.shard.timer
         for group in self.bench.groups.values():
-            if group.state is GroupState.PREPARING_REBALANCE:
+            if group.state is ClassicGroupState.PREPARING_REBALANCE:
                 assert join_key(group.group_id) in timers
             if group.pending_sync:
                 assert sync_key(group.group_id) in timers
@@ -220,7 +220,7 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def who_is_stable_has_what_the_leader_assigned(self) -> None:
         group = self.bench.groups.get(GROUP)
-        if group is None or group.state is not GroupState.STABLE:
+        if group is None or group.state is not ClassicGroupState.STABLE:
             return
         for member in group.members.values():
             assert member.join_token is None or self.bench.held  # a static member whose new id is on its way
@@ -243,7 +243,7 @@ class GroupMachine(RuleBasedStateMachine):
             return
         live, loaded = durable(self.bench.shard), durable(self.bench.loaded().shard)
         group = self.bench.groups.get(GROUP)
-        if group is not None and group.state is GroupState.STABLE:
+        if group is not None and group.state is ClassicGroupState.STABLE:
             assert live == loaded
 
     def teardown(self) -> None:
@@ -254,7 +254,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.hear(self.bench.advance(self.bench.now_ms + 7_200_000))
         assert not [token for token in self.bench.asked if token not in self.bench.answers]
         group = self.bench.groups.get(GROUP)
-        assert group is None or group.state is GroupState.EMPTY
+        assert group is None or group.state is ClassicGroupState.EMPTY
 
     # Hearing answers
 

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.coordinator.classic.records import group_tombstone
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.offsets.records import offset_record, offset_tombstone
 from barnabas.coordinator.results import CoordinatorRecord, Record
 from barnabas.records.batch import BatchView
@@ -267,7 +267,7 @@ def test_groups_of_all_versions_are_read(version: int) -> None:
     log = LogWriter()
     log.add(Record(GroupMetadataKey(group="g").encode_key(), value.encode_value(version)))
     group = log.load().groups["g"]
-    assert (group.state, group.generation, group.leader_id) == (GroupState.STABLE, 4, "m")
+    assert (group.state, group.generation, group.leader_id) == (ClassicGroupState.STABLE, 4, "m")
     assert group.subscribed_topics == frozenset({"t"})
     assert group.members["m"].rebalance_timeout_ms == (9_000 if version else 7_000)
     assert group.static_ids == ({"one": "m"} if version >= 3 else {})
@@ -284,4 +284,4 @@ def test_a_group_that_grew_too_large_comes_back_to_the_barrier() -> None:
     ]
     value = GroupMetadataValue(protocol_type="x", generation=4, protocol="p", leader="a", members=members)
     log.add(Record(GroupMetadataKey(group="g").encode_key(), value.encode_value(3)))
-    assert log.load(initial_rebalance_delay_ms=0, max_size=2).groups["g"].state is GroupState.PREPARING_REBALANCE
+    assert log.load(initial_rebalance_delay_ms=0, max_size=2).groups["g"].state is ClassicGroupState.PREPARING_REBALANCE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.coordinator.classic.pending import MAX_NAME_CHARS, MAX_PENDING, MAX_PENDING_MS
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tests.coordinator.driver import Bench
 
@@ -90,6 +90,6 @@ def test_a_barrier_that_waited_for_somebody_forgotten_opens() -> None:
     for number in range(MAX_PENDING):
         given_id(bench, f"other {number}", "another group")
     states.append(group.state)
-    completing = GroupState.COMPLETING_REBALANCE
-    assert states == [completing, GroupState.PREPARING_REBALANCE, completing]
+    completing = ClassicGroupState.COMPLETING_REBALANCE
+    assert states == [completing, ClassicGroupState.PREPARING_REBALANCE, completing]
     assert len(group.members) == 2

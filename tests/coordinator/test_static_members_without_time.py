@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.timer import CoordinatorTimer
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.wire.messages.leave_group import MemberIdentity
@@ -28,7 +28,7 @@ def join(bench: Bench, token: str, rebalance_timeout_ms: int, instance: str | No
     bench.join(request, 3, bench.client(), token)
 
 
-def state_of(bench: Bench) -> GroupState:
+def state_of(bench: Bench) -> ClassicGroupState:
     return bench.groups["g"].state
 
 
@@ -43,7 +43,7 @@ def test_the_barrier_is_not_tried_again_at_the_same_moment(monkeypatch: pytest.M
         request = SyncGroupRequest(group_id="g", generation_id=1, member_id=each.member_id, assignments=[])
         bench.sync(request, f"{token} syncs")
         bench.settle()
-    assert state_of(bench) is GroupState.STABLE
+    assert state_of(bench) is ClassicGroupState.STABLE
 
     tries = 0
     schedule = CoordinatorTimer.schedule
@@ -59,6 +59,6 @@ def test_the_barrier_is_not_tried_again_at_the_same_moment(monkeypatch: pytest.M
     leaving = MemberIdentity(member_id=joined["other"].member_id, group_instance_id=None)
     bench.leave("g", [leaving], "left")
     bench.advance(8_000)
-    assert state_of(bench) is GroupState.PREPARING_REBALANCE
+    assert state_of(bench) is ClassicGroupState.PREPARING_REBALANCE
     bench.advance(30_000)
     assert not bench.groups["g"].members

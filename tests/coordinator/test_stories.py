@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from tests.coordinator.driver import durable, replayed
 from tests.coordinator.transcripts import Player, play
 
@@ -37,7 +37,7 @@ class _ReloadingPlayer(Player):
         assert list(live) == list(loaded)
         for group_id, group in bench.groups.items():
             # A rebalance that is under way is not in the log: the generation before it is.
-            if group.state in (GroupState.STABLE, GroupState.EMPTY):
+            if group.state in (ClassicGroupState.STABLE, ClassicGroupState.EMPTY):
                 assert loaded[group_id] == live[group_id]
                 self.compared += 1
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from barnabas.base.ids import Uuid
 from barnabas.metadata.controller import Controller
+from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT, SUPPORTED, encode_record
 from barnabas.metadata.image import ClusterImage, PartitionImage
 from barnabas.metadata.options import ControllerOptions
-from barnabas.metadata.outcome import Outcome
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -91,7 +91,7 @@ class Cluster:
     def image(self) -> ClusterImage:
         return self.controller.image
 
-    def do(self, outcome: Outcome[T]) -> T:
+    def do(self, outcome: ControllerResult[T]) -> T:
         """Write the records as one batch and replay what a reader would decode."""
         for record in outcome.records:
             decoded, _ = MetadataRecord.decode_framed(encode_record(record))

@@ -9,7 +9,7 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata.configs import ConfigOperation
-from barnabas.metadata.image import ClusterImage, ConfigResource, ResourceType
+from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType
 from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
 from barnabas.wire.messages import alter_configs as replacing
 from barnabas.wire.messages.incremental_alter_configs import (
@@ -83,7 +83,7 @@ def cluster() -> Cluster:
 
 
 def of_topic(cluster: Cluster) -> Mapping[str, str]:
-    return cluster.image.config(ResourceType.TOPIC, "t")
+    return cluster.image.config(ConfigResourceType.TOPIC, "t")
 
 
 OK = (ErrorCode.NONE, None)
@@ -182,7 +182,7 @@ def test_a_resource_that_stands_twice_is_refused_while_others_change(cluster: Cl
     assert first[0] is second[0] is ErrorCode.INVALID_REQUEST
     assert other == OK
     assert of_topic(cluster) == {"retention.ms": "5000"}
-    assert cluster.image.config(ResourceType.TOPIC, "u") == {"flush.ms": "3"}
+    assert cluster.image.config(ConfigResourceType.TOPIC, "u") == {"flush.ms": "3"}
 
 
 def test_to_validate_changes_nothing(cluster: Cluster) -> None:
@@ -196,8 +196,8 @@ def test_brokers_have_settings_of_their_own_and_in_common(cluster: Cluster) -> N
     assert alter(
         cluster, (4, "1", [("log.retention.ms", SET, "1")]), (4, "", [("log.cleanup.policy", APPEND, "compact")])
     ) == [OK, OK]
-    assert cluster.image.config(ResourceType.BROKER, "1") == {"log.retention.ms": "1"}
-    assert cluster.image.config(ResourceType.BROKER, "") == {"log.cleanup.policy": "delete,compact"}
+    assert cluster.image.config(ConfigResourceType.BROKER, "1") == {"log.retention.ms": "1"}
+    assert cluster.image.config(ConfigResourceType.BROKER, "") == {"log.cleanup.policy": "delete,compact"}
 
 
 def test_a_value_must_fit_into_a_record(cluster: Cluster) -> None:

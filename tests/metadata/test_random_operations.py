@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.metadata.image import NO_LEADER, ClusterImage, ResourceType
+from barnabas.metadata.image import NO_LEADER, ClusterImage, ConfigResourceType
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.snapshot import image_records
 from tests.metadata.clusters import Cluster, new_topic
@@ -146,7 +146,7 @@ class MetadataMachine(RuleBasedStateMachine):
     def the_image_is_the_model(self) -> None:
         image = self.cluster.image
         assert {name: len(topic.partitions) for name, topic in image.topics.items()} == self.topics
-        assert {name: dict(image.config(ResourceType.TOPIC, name)) for name in self.topics} == self.settings
+        assert {name: dict(image.config(ConfigResourceType.TOPIC, name)) for name in self.topics} == self.settings
         assert {broker_id for broker_id, each in image.brokers.items() if not each.is_fenced} == self.working
         assert image.next_producer_id == self.producer_ids
         assert dict(image.topic_names) == {topic.topic_id: name for name, topic in image.topics.items()}

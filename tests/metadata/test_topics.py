@@ -12,7 +12,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.base.persistent_map import PersistentMap
 from barnabas.metadata.assignments import default_directory
-from barnabas.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, ResourceType
+from barnabas.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, ConfigResourceType
 from barnabas.metadata.internal_topics import InternalTopicOptions, creatable_topic
 from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
 from barnabas.metadata.placement import Placer
@@ -32,7 +32,7 @@ def test_a_topic_has_its_partitions_its_settings_and_an_id() -> None:
     assert (result.num_partitions, result.replication_factor) == (3, 1)
     assert [(each.replicas, each.isr, each.leader) for each in topic.partitions] == [((1,), (1,), 1)] * 3
     assert [(each.leader_epoch, each.partition_epoch) for each in topic.partitions] == [(0, 0)] * 3
-    assert cluster.image.config(ResourceType.TOPIC, "orders") == {"retention.ms": "5000"}
+    assert cluster.image.config(ConfigResourceType.TOPIC, "orders") == {"retention.ms": "5000"}
     assert cluster.image.topic_by_id(topic.topic_id) == topic
 
 
@@ -256,7 +256,7 @@ def test_a_topic_is_deleted_with_its_settings_and_comes_back_as_another() -> Non
     assert not cluster.image.configs
     (second,) = cluster.create(new_topic("t"))
     assert second.topic_id != first.topic_id
-    assert cluster.image.config(ResourceType.TOPIC, "t") == {}
+    assert cluster.image.config(ConfigResourceType.TOPIC, "t") == {}
 
 
 def test_topics_are_deleted_by_id() -> None:
@@ -334,7 +334,7 @@ def test_topics_come_about_on_first_use() -> None:
     assert [each.error_code for each in response.topics] == [0, 0]
     assert len(cluster.image.topics["events"].partitions) == 2
     assert len(cluster.image.topics["__consumer_offsets"].partitions) == 50
-    assert cluster.image.config(ResourceType.TOPIC, "__consumer_offsets") == {
+    assert cluster.image.config(ConfigResourceType.TOPIC, "__consumer_offsets") == {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": "104857600",

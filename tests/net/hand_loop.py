@@ -63,7 +63,7 @@ class HandLoop:
 
 
 class StubConnection:
-    """Looks like a connection to lanes, memory and admission."""
+    """Looks like a connection to the request channel, memory and admission."""
 
     def __init__(self, name: str = "", *, listener: str = "A", host: str = "1.1.1.1", is_privileged: bool = False):
         self.name = name

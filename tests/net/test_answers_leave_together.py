@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.base.errors import InvariantError
 from barnabas.net import Connection
-from barnabas.net.lanes import Lanes
 from barnabas.net.limits import JOINED_BYTES
+from barnabas.net.request_channel import RequestChannel
 from tests.net.hand_loop import HandLoop, StubConnection
 from tests.net.worlds import Desk, Peer, Story, is_urgent, started
 
@@ -35,19 +35,19 @@ def test_all_is_dispatched_before_the_first_answer_is_sent() -> None:
 
     def dispatch(connection: Connection, frame: bytearray) -> None:
         events.append(f"took {frame.decode()}")
-        assert lanes.send_later(connection)
+        assert channel.send_later(connection)
 
-    lanes = Lanes(loop.as_loop, dispatch, is_urgent, 100, budget_s=0.002)
+    channel = RequestChannel(loop.as_loop, dispatch, is_urgent, 100, budget_s=0.002)
     for name in ("a", "b", "c"):
-        lanes.submit(Answering(name, events, fails=name == "b").as_connection, bytearray(name.encode()))
+        channel.submit(Answering(name, events, fails=name == "b").as_connection, bytearray(name.encode()))
     loop.turn()
     assert events == ["took a", "took b", "took c", "sent a", "sent c"]
     assert not loop.soon
 
 
 def test_between_turns_nothing_is_kept_back() -> None:
-    lanes = Lanes(HandLoop().as_loop, lambda *_: None, is_urgent, 100, budget_s=0.002)
-    assert not lanes.send_later(StubConnection().as_connection)
+    channel = RequestChannel(HandLoop().as_loop, lambda *_: None, is_urgent, 100, budget_s=0.002)
+    assert not channel.send_later(StubConnection().as_connection)
 
 
 @pytest.mark.parametrize("size_bytes", [1, JOINED_BYTES - 4, JOINED_BYTES, 3 * JOINED_BYTES])

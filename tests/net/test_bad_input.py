@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.net import ListenerSpec, Phase
+from barnabas.net import ConnectionPhase, ListenerSpec
 from tests.net.worlds import KIB, MIB, Desk, Peer, Story, framed, run_simulated, started
 
 Run = Callable[[Story], None]
@@ -77,15 +77,15 @@ def test_half_a_request_is_never_dispatched(run: Run) -> None:
 def test_before_authentication_frames_are_small(run: Run) -> None:
     async def story() -> None:
         desk = Desk()
-        spec = ListenerSpec("PLAINTEXT", "127.0.0.1", 0, first_phase=Phase.AUTHENTICATING)
+        spec = ListenerSpec("PLAINTEXT", "127.0.0.1", 0, first_phase=ConnectionPhase.AUTHENTICATING)
         server = await started(desk, spec, sasl_server_max_receive_size=10, socket_request_max_bytes=1000)
         peer, liar = await Peer.connect(server), await Peer.connect(server)
         await peer.ask(b"token")
         connection = desk.requests[0][0]
-        assert (connection.phase, connection.principal) == (Phase.AUTHENTICATING, "User:ANONYMOUS")
+        assert (connection.phase, connection.principal) == (ConnectionPhase.AUTHENTICATING, "User:ANONYMOUS")
         connection.become_ready("User:alice")
         assert await peer.ask(b"x" * 1000) == b"x" * 1000
-        assert (connection.phase, connection.principal) == (Phase.READY, "User:alice")
+        assert (connection.phase, connection.principal) == (ConnectionPhase.READY, "User:alice")
         liar.send(b"x" * 11)
         await liar.closed()
         await server.stop(100)

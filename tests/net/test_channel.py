@@ -115,7 +115,7 @@ def test_sockets_have_the_buffers_that_are_asked_for(run: Run, send_bytes: int, 
         limits = ChannelLimits(send_buffer_bytes=send_bytes, receive_buffer_bytes=receive_bytes)
         channel = Channel("127.0.0.1", node.port, client_id="tester", randomness=Random(1), limits=limits)
         await channel.connect()
-        wire = channel._wire
+        wire = channel._connection
         assert wire is not None
         assert wire._transport is not None
         found = wire._transport.get_extra_info("socket")
@@ -170,8 +170,8 @@ def test_requests_leave_in_order_and_few_are_in_flight() -> None:
         node.is_silent = True
         asking = [asyncio.ensure_future(channel.request(find(f"{number}"))) for number in range(10)]
         await asyncio.sleep(1)
-        assert channel._wire is not None
-        assert len(channel._wire.asked) == 3
+        assert channel._connection is not None
+        assert len(channel._connection.in_flight) == 3
         node.is_silent = False
         for connection, frame in node.held:
             node.dispatch(connection, frame)

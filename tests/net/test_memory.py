@@ -575,13 +575,13 @@ def test_a_request_that_was_never_taken_up_gives_its_memory_back() -> None:
         peer.send(b"x" * (600 * KIB))
         await eventually(lambda: server.reserved_bytes > 0)
         (connection,) = server.connections
-        submit = connection._lanes.submit
+        submit = connection._request_channel.submit
 
         def closed_first(connection: Connection, frame: bytearray) -> None:
             submit(connection, frame)
             connection.abort("it was closed in the same turn")
 
-        connection._lanes = SimpleNamespace(submit=closed_first, forget=lambda _: None)  # type: ignore[assignment]
+        connection._request_channel = SimpleNamespace(submit=closed_first, forget=lambda _: None)  # type: ignore[assignment]
         await peer.closed()
         await eventually(lambda: server.reserved_bytes == 0)
         assert not desk.requests

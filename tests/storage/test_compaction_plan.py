@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.storage.compaction_plan import CleaningPlan, SegmentFacts, group_segments, plan_cleaning
+from barnabas.storage.compaction_plan import CleanableSegment, CleaningPlan, group_segments, plan_cleaning
 
 NOW_MS = 1_000_000
 LONG_MAX = 2**63 - 1
 
 
-def segment(base_offset: int, size_bytes: int = 100, *, age_ms: int = 1000, index_bytes: int = 8) -> SegmentFacts:
+def segment(base_offset: int, size_bytes: int = 100, *, age_ms: int = 1000, index_bytes: int = 8) -> CleanableSegment:
     """Its batches are all of one age."""
-    return SegmentFacts(base_offset, size_bytes, index_bytes, index_bytes, NOW_MS - age_ms, NOW_MS - age_ms)
+    return CleanableSegment(base_offset, size_bytes, index_bytes, index_bytes, NOW_MS - age_ms, NOW_MS - age_ms)
 
 
 LOG = [segment(0, age_ms=4000), segment(10, age_ms=3000), segment(20, age_ms=2000), segment(30, age_ms=0)]
 
 
-def plan(segments: list[SegmentFacts], **changes: Any) -> CleaningPlan:
+def plan(segments: list[CleanableSegment], **changes: Any) -> CleaningPlan:
     facts: dict[str, Any] = {
         "checkpoint_offset": None,
         "log_start_offset": 0,
@@ -98,7 +98,7 @@ def test_the_longest_lag_makes_a_log_due_below_its_ratio() -> None:
     assert not plan(LOG, max_compaction_lag_ms=1999, last_stable_offset=20, **asked).is_due
 
 
-def group(segments: list[SegmentFacts], **changes: int) -> list[list[int]]:
+def group(segments: list[CleanableSegment], **changes: int) -> list[list[int]]:
     facts = {"end_offset": 2**62, "first_uncleanable_offset": 2**62, "max_segment_bytes": 250, "max_index_bytes": 1000}
     return [[each.base_offset for each in some] for some in group_segments(segments, **(facts | changes))]
 
@@ -116,7 +116,7 @@ def test_neighbours_are_joined_while_they_fit() -> None:
 
 
 def test_the_time_index_counts_too() -> None:
-    some = [SegmentFacts(0, 1, 8, 12), SegmentFacts(10, 1, 8, 12)]
+    some = [CleanableSegment(0, 1, 8, 12), CleanableSegment(10, 1, 8, 12)]
     assert group(some, max_index_bytes=23, first_uncleanable_offset=20) == [[0], [10]]
     assert group(some, max_index_bytes=24, first_uncleanable_offset=20) == [[0, 10]]
 
@@ -140,7 +140,7 @@ def test_groups_are_the_log_in_order_and_within_their_limits(
 ) -> None:
     segments, offset = [], 0
     for distance, size_bytes, index_bytes in parts:
-        segments.append(SegmentFacts(offset, size_bytes, index_bytes, index_bytes))
+        segments.append(CleanableSegment(offset, size_bytes, index_bytes, index_bytes))
         offset += distance
     groups = group_segments(
         segments,

@@ -14,9 +14,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_publisher import BrokerMetadataPublisher
 from barnabas.broker.change_lines import tell_changes
-from barnabas.broker.configs.config_resources import effective_settings
+from barnabas.broker.configs.config_resources import effective_settings, effective_topic_settings
 from barnabas.broker.configs.part_options import cleaner_options, log_options
-from barnabas.broker.configs.topic_settings import effective_topic_settings
 from barnabas.broker.context import NoQuotas
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.controller.controller_channel import ControllerChannel
@@ -32,7 +31,7 @@ from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.quorum import CommittedBatch
 from barnabas.replication.fetch_sessions import FetchSessionCache
@@ -161,7 +160,7 @@ class BrokerServer:
         """Bring all parts to an image; only then is it what requests are answered by."""
         services = self.services
         before = services.metadata.image
-        if any(each.type == ResourceType.BROKER for each in delta.configs_changed):
+        if any(each.type == ConfigResourceType.BROKER for each in delta.configs_changed):
             self._apply_settings(services, image)
         await services.replica_manager.prepare(image, delta)
         services.replica_manager.apply(image, delta)

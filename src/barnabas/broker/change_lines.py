@@ -14,7 +14,7 @@ from barnabas.base.foreign_text import one_line
 from barnabas.base.settings import Password
 from barnabas.broker.configs.config_resources import is_secret
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, ConfigResource, ResourceType, TopicImage
+from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType, TopicImage
 from barnabas.storage.settings import TOPIC_SETTINGS
 
 _log = logging.getLogger("barnabas.broker")
@@ -27,10 +27,10 @@ _NAME_BYTES: Final = 250
 _VALUE_BYTES: Final = 200
 _DEFAULT: Final = "(default)"
 _KINDS: Final[Mapping[int, str]] = {
-    ResourceType.TOPIC: "topic",
-    ResourceType.BROKER: "broker",
-    ResourceType.CLIENT_METRICS: "client metrics subscription",
-    ResourceType.GROUP: "group",
+    ConfigResourceType.TOPIC: "topic",
+    ConfigResourceType.BROKER: "broker",
+    ConfigResourceType.CLIENT_METRICS: "client metrics subscription",
+    ConfigResourceType.GROUP: "group",
 }
 
 
@@ -89,7 +89,7 @@ def growth_lines(before: ClusterImage, after: ClusterImage, delta: ClusterDelta)
 def setting_lines(before: ClusterImage, after: ClusterImage, delta: ClusterDelta) -> list[str]:
     """Of settings that were changed; those that a topic is created with are told with it, and go with it."""
     topics = {*delta.topics_created, *(topic.name for topic in delta.topics_deleted)}
-    told = [each for each in delta.configs_changed if each.type != ResourceType.TOPIC or each.name not in topics]
+    told = [each for each in delta.configs_changed if each.type != ConfigResourceType.TOPIC or each.name not in topics]
     lines = []
     for resource in told:
         changes = _changes(before, after, resource)
@@ -113,7 +113,7 @@ def _lines(verb: str, topics: Sequence[TopicImage], text: Callable[[TopicImage],
 def _creation(image: ClusterImage, topic: TopicImage) -> str:
     replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
     text = f"{_identity(topic)}: {_count(len(topic.partitions), 'partition')}, replication factor {replicas}"
-    resource = ConfigResource(ResourceType.TOPIC, topic.name)
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
     settings = [f"{_name(name)}={_value(resource, name, value)}" for name, value in _config(image, resource)]
     return f"{text}, configuration {_listed(settings)}" if settings else text
 
@@ -138,9 +138,9 @@ def _value(resource: ConfigResource, name: str, value: str | None) -> str:
 
 
 def _must_hide(resource: ConfigResource, name: str) -> bool:
-    if resource.type == ResourceType.BROKER:
+    if resource.type == ConfigResourceType.BROKER:
         return is_secret(name)
-    if resource.type == ResourceType.TOPIC:
+    if resource.type == ConfigResourceType.TOPIC:
         setting = TOPIC_SETTINGS.get(name)
         return setting is None or setting.secret
     return False
@@ -148,7 +148,7 @@ def _must_hide(resource: ConfigResource, name: str) -> bool:
 
 def _resource(resource: ConfigResource) -> str:
     kind = _KINDS.get(resource.type, "resource")
-    if resource.type == ResourceType.BROKER and not resource.name:
+    if resource.type == ConfigResourceType.BROKER and not resource.name:
         return "the default of all brokers"
     return f"{kind} {_name(resource.name)}"
 

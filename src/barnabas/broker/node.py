@@ -17,7 +17,7 @@ from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.configs.part_options import listener_specs, server_limits
 from barnabas.broker.controller.controller_channel import DirectChannel
-from barnabas.broker.controller.controller_server import ControllerServer
+from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
 from barnabas.broker.quorum.formatting import check_features, read_identity, refuse_larger_quorums
 from barnabas.broker.quorum.quorum_of_one import QuorumOfOne

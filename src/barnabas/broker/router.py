@@ -166,6 +166,9 @@ class Router:
         if route is None:
             connection.close(f"it asked for the API {key}, which is not served on {connection.listener}")
             return
+        if not connection.phase.allows(key):
+            connection.close(f"it asked for {route.api.key.camel_name} when it was {connection.phase.text}")
+            return
         form = route.forms.get(version)
         if form is None:
             self._refuse_version(connection, route, version, frame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from barnabas.base.ids import Uuid
 from barnabas.base.runtime import Runtime
@@ -17,6 +18,12 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.storage.checkpoints import PARTITION_METADATA_FILE
 from barnabas.storage.directories import parse_partition_name
 from barnabas.storage.files import FileSystem, join
+
+#: For nodes in tests, which shall start at once: internal topics with one partition each.
+TEST_DEFAULTS: Final[Mapping[str, object]] = {
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+}
 
 
 def single_node_settings(

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterOptions:
     """Where the cluster is, as the options tell."""
 
     bootstrap_server: str | None

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from barnabas.base.properties import load_properties_file
-from barnabas.cli.kafka_options import Given, KafkaTool
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool
 from barnabas.cli.output import say
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ class ParserTool(KafkaTool):
             yield word
 
 
-def deprecated(given: Given, old: str, new: str) -> None:
+def deprecated(given: GivenOptions, old: str, new: str) -> None:
     """An option that has a new name: both at once are one too many, and the old one is told about."""
     given.exclude(new, old)
     if old in given:
@@ -68,7 +68,7 @@ def file_settings(path: str | None) -> dict[str, Any]:
     return dict(load_properties_file(Path(path))) if path else {}
 
 
-def merged(settings: dict[str, Any], given: Given, options: Mapping[str, tuple[str, object]]) -> None:
+def merged(settings: dict[str, Any], given: GivenOptions, options: Mapping[str, tuple[str, object]]) -> None:
     """Add settings that have an option of their own: what was typed wins, the option's default yields to `settings`."""
     for option, (name, value) in options.items():
         if option in given or name not in settings:

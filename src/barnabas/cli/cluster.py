@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.admin_options import Cluster
-from barnabas.cli.kafka_options import Given, KafkaTool
+from barnabas.cli.admin_options import ClusterOptions
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool
 from barnabas.cli.main import usage_text
 from barnabas.cli.output import print_json, say
 
@@ -96,7 +96,7 @@ def unregister(
     One that still runs leads nothing from then on, until it is started again.
     """
     reached = _reach(ctx, bootstrap_server, bootstrap_controller, command_config)
-    Given(ctx).need("--id")
+    GivenOptions(ctx).need("--id")
     reached.run(lambda admin: admin.unregister_broker(broker))
     if as_json:
         print_json({"unregistered": broker})
@@ -105,10 +105,10 @@ def unregister(
     return 0
 
 
-def _reach(ctx: click.Context, server: str | None, controller: str | None, config: str | None) -> Cluster:
+def _reach(ctx: click.Context, server: str | None, controller: str | None, config: str | None) -> ClusterOptions:
     if (server is None) == (controller is None):
         raise click.UsageError(f"give exactly one of {_SERVER} or {_CONTROLLER}")
-    return Cluster(server, config, controller)
+    return ClusterOptions(server, config, controller)
 
 
 async def _cluster_id(admin: Admin) -> str | None:

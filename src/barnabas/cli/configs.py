@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.admin_options import Cluster
-from barnabas.cli.kafka_options import Given, KafkaTool, action, connection, flag
+from barnabas.cli.admin_options import ClusterOptions
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool, action, connection, flag
 from barnabas.cli.output import say
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _NAME: Final = re.compile(r"[$a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ConfigsRequest:
     """Whose settings, and what about them. There are fewer names than types where all entities of a type are meant."""
 
     types: tuple[str, ...]
@@ -115,13 +115,13 @@ def configs(
       barnabas configs --bootstrap-server 127.0.0.1:9092 --alter --user ann
           --add-config 'SCRAM-SHA-256=[iterations=8192,password=secret]'
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     is_alter = given.exactly_one("--describe", "--alter") == "--alter"
     given.exclude("--describe", "--add-config", "--add-config-file", "--delete-config")
     given.exactly_one("--bootstrap-server", "--bootstrap-controller")
     types, names = _entities(given, entity_types, entity_names, named)
     _check(given, types, names, is_alter)
-    wanted = Wanted(
+    wanted = ConfigsRequest(
         types,
         names,
         _added(add_config, add_config_file),
@@ -129,12 +129,12 @@ def configs(
         "--all" in given,
         as_json,
     )
-    cluster = Cluster(bootstrap_server, command_config, bootstrap_controller)
+    cluster = ClusterOptions(bootstrap_server, command_config, bootstrap_controller)
     cluster.run(lambda admin: _work(admin, wanted, is_alter))
 
 
 def _entities(
-    given: Given, types: tuple[str, ...], names: tuple[str, ...], named: dict[str, str | None]
+    given: GivenOptions, types: tuple[str, ...], names: tuple[str, ...], named: dict[str, str | None]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Types and names, each in the order that Kafka's tool gives them."""
     shorts = given.among((*_NAMED, *_DEFAULTS))
@@ -154,7 +154,7 @@ def _entities(
     return types, tuple(ordered)
 
 
-def _check(given: Given, types: tuple[str, ...], names: tuple[str, ...], is_alter: bool) -> None:
+def _check(given: GivenOptions, types: tuple[str, ...], names: tuple[str, ...], is_alter: bool) -> None:
     """Which entities may be asked for, and how they are called."""
     if not types:
         raise click.UsageError("--entity-type is missing, or an option like --topic")
@@ -225,7 +225,7 @@ def parse_settings(text: str) -> dict[str, str]:
     return found
 
 
-async def _work(admin: Admin, wanted: Wanted, is_alter: bool) -> None:
+async def _work(admin: Admin, wanted: ConfigsRequest, is_alter: bool) -> None:
     if wanted.types[0] in (USERS, CLIENTS, IPS):
         from barnabas.cli import configs_of_clients
 
@@ -238,7 +238,7 @@ async def _work(admin: Admin, wanted: Wanted, is_alter: bool) -> None:
         _tell_done(wanted)
 
 
-def _tell_done(wanted: Wanted) -> None:
+def _tell_done(wanted: ConfigsRequest) -> None:
     from barnabas.cli.output import print_json
 
     kind, name = wanted.types[0], wanted.names[0]

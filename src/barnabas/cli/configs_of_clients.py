@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.configs import CLIENTS, DEFAULT, IPS, USERS, Wanted
+from barnabas.cli.configs import CLIENTS, DEFAULT, IPS, USERS, ConfigsRequest
 from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _PARTS: Final = {USERS: "user", CLIENTS: "client_id", IPS: "ip"}
 _CALLED: Final = {USERS: "user-principal", CLIENTS: "client-id", IPS: "ip"}
 
 
-async def alter(admin: Admin, wanted: Wanted) -> None:
+async def alter(admin: Admin, wanted: ConfigsRequest) -> None:
     given = (*wanted.add, *wanted.delete)
     credentials = [each for each in given if each in _MECHANISMS]
     quotas = [each for each in given if each in _QUOTAS[wanted.types[0]]]
@@ -49,7 +49,7 @@ async def alter(admin: Admin, wanted: Wanted) -> None:
         await _alter_credentials(admin, wanted)
 
 
-async def _alter_quotas(admin: Admin, wanted: Wanted) -> None:
+async def _alter_quotas(admin: Admin, wanted: ConfigsRequest) -> None:
     changes: dict[str, float | None] = {}
     for name, text in wanted.add.items():
         try:
@@ -66,7 +66,7 @@ async def _alter_quotas(admin: Admin, wanted: Wanted) -> None:
     await admin.alter_client_quotas({_entity(wanted): changes})
 
 
-def _entity(wanted: Wanted) -> QuotaEntity:
+def _entity(wanted: ConfigsRequest) -> QuotaEntity:
     from barnabas.client.admin import QuotaEntity, QuotaName
 
     return QuotaEntity(
@@ -74,7 +74,7 @@ def _entity(wanted: Wanted) -> QuotaEntity:
     )
 
 
-async def _quotas(admin: Admin, wanted: Wanted) -> dict[QuotaEntity, dict[str, float]]:
+async def _quotas(admin: Admin, wanted: ConfigsRequest) -> dict[QuotaEntity, dict[str, float]]:
     """Those of the entities that have just these parts: the quotas of a user with a client id are not the user's."""
     from barnabas.client.admin import QuotaFilter, QuotaName
 
@@ -84,7 +84,7 @@ async def _quotas(admin: Admin, wanted: Wanted) -> dict[QuotaEntity, dict[str, f
     return await admin.describe_client_quotas(QuotaFilter(is_strict=True, **parts))
 
 
-async def _alter_credentials(admin: Admin, wanted: Wanted) -> None:
+async def _alter_credentials(admin: Admin, wanted: ConfigsRequest) -> None:
     from barnabas.client.admin import ScramDeletion, ScramUpsertion
 
     user = wanted.names[0]
@@ -109,7 +109,7 @@ def _mechanism(name: str) -> ScramMechanism:
     return ScramMechanism[name.replace("-", "_")]
 
 
-async def describe(admin: Admin, wanted: Wanted) -> None:
+async def describe(admin: Admin, wanted: ConfigsRequest) -> None:
     quotas = await _quotas(admin, wanted)
     credentials: dict[str, Any] = {}
     if wanted.types == (USERS,) and DEFAULT not in wanted.names:
@@ -147,7 +147,7 @@ async def describe(admin: Admin, wanted: Wanted) -> None:
         say(shown(f"SCRAM credential configs for {who} are {', '.join(what)}"))
 
 
-async def _credentials(admin: Admin, wanted: Wanted) -> dict[str, list[tuple[str, int]]]:
+async def _credentials(admin: Admin, wanted: ConfigsRequest) -> dict[str, list[tuple[str, int]]]:
     """Mechanisms and iterations by user. A user without any is no error: quotas may be all there is."""
     from barnabas.base.error_codes import ErrorCode
     from barnabas.base.errors import BrokerError

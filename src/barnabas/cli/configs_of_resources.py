@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.configs import BROKER_LOGGERS, BROKERS, CLIENT_METRICS, DEFAULT, GROUPS, TOPICS, Wanted
+from barnabas.cli.configs import BROKER_LOGGERS, BROKERS, CLIENT_METRICS, DEFAULT, GROUPS, TOPICS, ConfigsRequest
 from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 from barnabas.cli.progress import progress
 from barnabas.net.errors import UnsupportedRequestError
@@ -32,7 +32,7 @@ def _resource_type(kind: str) -> ConfigResourceType:
     }[kind]
 
 
-async def alter(admin: Admin, wanted: Wanted) -> None:
+async def alter(admin: Admin, wanted: ConfigsRequest) -> None:
     from barnabas.client.admin import AlterConfig, ConfigOp
 
     kind, name = wanted.types[0], wanted.names[0]
@@ -46,7 +46,7 @@ async def alter(admin: Admin, wanted: Wanted) -> None:
     await admin.alter_configs({_resource(kind, name): changes})
 
 
-async def describe(admin: Admin, wanted: Wanted) -> None:
+async def describe(admin: Admin, wanted: ConfigsRequest) -> None:
     kind = wanted.types[0]
     if wanted.names:
         names = [wanted.names[0]]

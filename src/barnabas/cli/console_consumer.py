@@ -14,7 +14,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.client_options import deprecated, file_settings, key_values, merged, old_name
 from barnabas.cli.formatters import DefaultFormatter, Formatter, VisibleOutput, formatter
-from barnabas.cli.kafka_options import Given, KafkaTool, version_option
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool, version_option
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import discard_output, is_terminal, is_watched, say
 from barnabas.cli.stopping import Stop
@@ -80,7 +80,7 @@ def console_consumer(ctx: click.Context, /, **options: Any) -> int:
       barnabas console-consumer --bootstrap-server 127.0.0.1:9092 --topic clicks --partition 0 --offset 42 \\
           --max-messages 1 --formatter-property print.key=true --formatter-property print.timestamp=true
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     where = _checked(given, options)
     settings = _consumer_settings(given, options)
     shown = _formatter(given, options)
@@ -109,7 +109,7 @@ def console_consumer(ctx: click.Context, /, **options: Any) -> int:
         return FAILED if showing.has_failed else stop.exit_code
 
 
-def _checked(given: Given, options: dict[str, Any]) -> str | int:
+def _checked(given: GivenOptions, options: dict[str, Any]) -> str | int:
     """Where to begin in a partition, after a look at what does not go together."""
     deprecated(given, "--consumer-property", "--command-property")
     deprecated(given, "--consumer.config", "--command-config")
@@ -132,7 +132,7 @@ def _checked(given: Given, options: dict[str, Any]) -> str | int:
     return int(text)
 
 
-def _consumer_settings(given: Given, options: dict[str, Any]) -> dict[str, Any]:
+def _consumer_settings(given: GivenOptions, options: dict[str, Any]) -> dict[str, Any]:
     from_file = file_settings(options["command_config"] or options["old_config"])
     typed = key_values(options["command_property"] or options["old_property"])
     settings: dict[str, Any] = from_file | typed
@@ -160,7 +160,7 @@ def _consumer_settings(given: Given, options: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _formatter(given: Given, options: dict[str, Any]) -> Formatter:
+def _formatter(given: GivenOptions, options: dict[str, Any]) -> Formatter:
     settings = file_settings(options["formatter_config"])
     for option, name in (("key_deserializer", "key.deserializer"), ("value_deserializer", "value.deserializer")):
         if options[option]:

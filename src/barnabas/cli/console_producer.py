@@ -11,7 +11,7 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.admin_options import reason
 from barnabas.cli.client_options import deprecated, file_settings, key_values, merged, old_name
-from barnabas.cli.kafka_options import Given, KafkaTool, version_option
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool, version_option
 from barnabas.cli.line_readers import ReadRecord, RecordReader, StandardInput, record_reader
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import say
@@ -79,7 +79,7 @@ def console_producer(ctx: click.Context, /, **options: Any) -> int:
       barnabas console-producer --bootstrap-server 127.0.0.1:9092 --topic clicks \\
           --reader-property parse.key=true --reader-property key.separator=: < clicks.txt
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     given.need("--bootstrap-server", "--topic")
     deprecated(given, "--producer.config", "--command-config")
     deprecated(given, "--producer-property", "--command-property")
@@ -106,7 +106,7 @@ def _reader_settings(options: dict[str, Any]) -> dict[str, str]:
     return file_settings(options["reader_config"]) | key_values(typed) | {"topic": options["topic"]}
 
 
-def _producer_settings(given: Given, options: dict[str, Any]) -> dict[str, Any]:
+def _producer_settings(given: GivenOptions, options: dict[str, Any]) -> dict[str, Any]:
     settings = file_settings(options["command_config"] or options["old_config"])
     settings |= key_values(options["command_property"] or options["old_property"])
     settings["bootstrap.servers"] = options["bootstrap_server"]

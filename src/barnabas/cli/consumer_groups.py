@@ -10,8 +10,8 @@ import click
 
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.admin_options import Cluster, reason
-from barnabas.cli.kafka_options import Given, KafkaTool, action, connection, flag
+from barnabas.cli.admin_options import ClusterOptions, reason
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool, action, connection, flag
 from barnabas.cli.main import FAILED
 from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 
@@ -36,10 +36,10 @@ MIN_WIDTH: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GroupsRequest:
     """What the options ask for."""
 
-    given: Given
+    given: GivenOptions
     groups: tuple[str, ...]
     topics: tuple[str, ...]
     states: tuple[str, ...]
@@ -125,13 +125,13 @@ def consumer_groups(
       barnabas consumer-groups --bootstrap-server 127.0.0.1:9092 --reset-offsets --group billing
           --topic clicks:0,1 --to-datetime 2026-01-31T10:00:00.000 --dry-run
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     name = given.exactly_one(*_ACTIONS)
     if validate_regex is not None:
         return _validate(validate_regex, as_json)
     check(given, name, state)
     values = {f"--{key.replace('_', '-')}": value for key, value in scenarios.items()}
-    wanted = Wanted(
+    wanted = GroupsRequest(
         given,
         groups,
         topics,
@@ -140,11 +140,11 @@ def consumer_groups(
         values,
         as_json,
     )
-    cluster = Cluster(bootstrap_server, command_config)
+    cluster = ClusterOptions(bootstrap_server, command_config)
     return cluster.run(lambda admin: _work(admin, name, wanted), {"default.api.timeout.ms": timeout})
 
 
-def check(given: Given, name: str, state: str | None) -> None:
+def check(given: GivenOptions, name: str, state: str | None) -> None:
     """Which options go with which, as Kafka's tool has it."""
     given.need("--bootstrap-server")
     for option in ("--members", "--offsets", "--verbose"):
@@ -198,7 +198,7 @@ def _validate(regex: str, as_json: bool) -> int:
     return 0
 
 
-async def _work(admin: Admin, name: str, wanted: Wanted) -> int:
+async def _work(admin: Admin, name: str, wanted: GroupsRequest) -> int:
     if name == "--list":
         return await _list(admin, wanted)
     if name == "--describe":
@@ -212,7 +212,7 @@ async def _work(admin: Admin, name: str, wanted: Wanted) -> int:
     return await (_delete if name == "--delete" else _delete_offsets)(admin, wanted)
 
 
-async def group_ids(admin: Admin, wanted: Wanted) -> list[str]:
+async def group_ids(admin: Admin, wanted: GroupsRequest) -> list[str]:
     """The groups that are meant, sorted and each once."""
     if "--all-groups" in wanted.given:
         return [each.group_id for each in await _listed(admin, (), ())]
@@ -233,7 +233,7 @@ async def _listed(admin: Admin, states: Iterable[str], types: Iterable[str]) -> 
     )
 
 
-async def _list(admin: Admin, wanted: Wanted) -> int:
+async def _list(admin: Admin, wanted: GroupsRequest) -> int:
     listings = await _listed(admin, wanted.states, wanted.types)
     columns = [("GROUP", [each.group_id for each in listings])]
     if "--type" in wanted.given:
@@ -257,7 +257,7 @@ async def _list(admin: Admin, wanted: Wanted) -> int:
     return 0
 
 
-async def _delete(admin: Admin, wanted: Wanted) -> int:
+async def _delete(admin: Admin, wanted: GroupsRequest) -> int:
     from barnabas.client.errors import KeyedError
 
     ids = await group_ids(admin, wanted)
@@ -287,7 +287,7 @@ async def _delete(admin: Admin, wanted: Wanted) -> int:
     return FAILED if failed else 0
 
 
-async def _delete_offsets(admin: Admin, wanted: Wanted) -> int:
+async def _delete_offsets(admin: Admin, wanted: GroupsRequest) -> int:
     from barnabas.cli.partitions import parse_partitions
     from barnabas.client.errors import KeyedError
 

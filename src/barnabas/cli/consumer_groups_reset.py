@@ -16,7 +16,7 @@ import click
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin_options import reason
-from barnabas.cli.consumer_groups import SCENARIOS, Wanted
+from barnabas.cli.consumer_groups import SCENARIOS, GroupsRequest
 from barnabas.cli.consumer_groups_shown import Column, describe_groups, group_failure, show
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import is_watched, print_json, say, shown
@@ -34,7 +34,7 @@ _DURATION: Final = re.compile(
 _UNKNOWN_OFFSET: Final = -1
 
 
-async def reset(admin: Admin, wanted: Wanted, groups: Sequence[str]) -> int:
+async def reset(admin: Admin, wanted: GroupsRequest, groups: Sequence[str]) -> int:
     """Find out the new offsets of each group, commit them if that is wanted, and show them."""
     from barnabas.base.error_codes import ErrorCode
 
@@ -82,7 +82,7 @@ async def _commit(admin: Admin, group: str, offsets: Offsets) -> None:
 class Plan:
     """A scenario: from a group to its new offsets."""
 
-    def __init__(self, admin: Admin, wanted: Wanted, scenario: str) -> None:
+    def __init__(self, admin: Admin, wanted: GroupsRequest, scenario: str) -> None:
         self._admin = admin
         self._wanted = wanted
         self._scenario = scenario
@@ -259,7 +259,7 @@ def parse_plan(path: str, groups: Sequence[str]) -> dict[str, Offsets]:
     return found
 
 
-def _show(found: Mapping[str, Offsets], wanted: Wanted) -> None:
+def _show(found: Mapping[str, Offsets], wanted: GroupsRequest) -> None:
     rows = [(group, *each, offset) for group, offsets in found.items() for each, offset in offsets.items()]
     if wanted.as_json:
         names = ("group", "topic", "partition", "newOffset")

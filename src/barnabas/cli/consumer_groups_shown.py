@@ -9,7 +9,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin_options import reason
-from barnabas.cli.consumer_groups import MIN_WIDTH, Wanted
+from barnabas.cli.consumer_groups import MIN_WIDTH, GroupsRequest
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 from barnabas.cli.progress import progress
@@ -45,7 +45,7 @@ class Row(NamedTuple):
         return None if self.offset is None or self.end_offset is None else self.end_offset - self.offset
 
 
-async def describe(admin: Admin, wanted: Wanted, groups: Sequence[str]) -> int:
+async def describe(admin: Admin, wanted: GroupsRequest, groups: Sequence[str]) -> int:
     """Describe each group; those that cannot be are told at the end."""
     described, failed = await describe_groups(admin, groups)
     found: list[dict[str, Any]] = []
@@ -101,7 +101,7 @@ def _warn(group: GroupDescription) -> None:
         say(f"\nWarning: Consumer group '{shown(group.group_id)}' is rebalancing.", err=True)
 
 
-async def _offsets(admin: Admin, group: GroupDescription, wanted: Wanted) -> dict[str, Any]:
+async def _offsets(admin: Admin, group: GroupDescription, wanted: GroupsRequest) -> dict[str, Any]:
     rows = await _rows(admin, group)
     values = [
         {"topic": row.partition.topic, "partition": row.partition.partition, "leaderEpoch": row.leader_epoch}
@@ -180,7 +180,7 @@ def _member_values(member: MemberDescription) -> dict[str, Any]:
     }
 
 
-def _members(group: GroupDescription, wanted: Wanted) -> dict[str, Any]:
+def _members(group: GroupDescription, wanted: GroupsRequest) -> dict[str, Any]:
     if wanted.as_json:
         members = [
             _member_values(each)
@@ -232,7 +232,7 @@ def _assignment(partitions: Iterable[TopicPartition] | None) -> str:
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in found.items()) or NONE
 
 
-def _state(group: GroupDescription, wanted: Wanted) -> dict[str, Any]:
+def _state(group: GroupDescription, wanted: GroupsRequest) -> dict[str, Any]:
     node = group.coordinator
     if wanted.as_json:
         return {

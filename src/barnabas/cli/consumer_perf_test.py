@@ -12,7 +12,7 @@ import click
 
 from barnabas.cli.client_options import deprecated, file_settings, key_values, old_name
 from barnabas.cli.java_dates import java_date_format
-from barnabas.cli.kafka_options import Given, KafkaTool, version_option
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool, version_option
 from barnabas.cli.output import print_json, say
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
 from barnabas.cli.stopping import Stop
@@ -70,7 +70,7 @@ def consumer_perf_test(ctx: click.Context, /, **options: Any) -> int:
     Example:
       barnabas consumer-perf-test --bootstrap-server 127.0.0.1:9092 --topic clicks --num-records 1000000
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     given.need("--bootstrap-server")
     given.exactly_one("--topic", "--include")
     given.exactly_one("--num-records", "--messages")

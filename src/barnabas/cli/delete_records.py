@@ -10,8 +10,8 @@ import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.admin_options import Cluster, reason
-from barnabas.cli.kafka_options import Given, KafkaTool, connection
+from barnabas.cli.admin_options import ClusterOptions, reason
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool, connection
 from barnabas.cli.main import FAILED
 from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 
@@ -37,11 +37,11 @@ def delete_records(
     Example:
       barnabas delete-records --bootstrap-server 127.0.0.1:9092 --offset-json-file offsets.json
     """
-    Given(ctx).need("--bootstrap-server", "--offset-json-file")
+    GivenOptions(ctx).need("--bootstrap-server", "--offset-json-file")
     wanted = parse_offsets(Path(offset_json_file).read_bytes(), offset_json_file)
     if not as_json:
         say("Executing records delete operation")
-    outcome = Cluster(bootstrap_server, command_config).run(lambda admin: _delete(admin, wanted))
+    outcome = ClusterOptions(bootstrap_server, command_config).run(lambda admin: _delete(admin, wanted))
     _show(outcome, as_json)
     return FAILED if any(isinstance(each, Exception) for each in outcome.values()) else 0
 

@@ -25,7 +25,7 @@ from barnabas.spark.demo.story import LOWEST_RATE
 
 if TYPE_CHECKING:
     from barnabas.spark.demo.picture import Picture
-    from barnabas.spark.demo.running import DemoOptions, Outcome
+    from barnabas.spark.demo.running import DemoOptions, DemoResult
 
 _LINE_EVERY_S: Final = 2.0
 _HIGHEST_RATE: Final = 50_000
@@ -166,7 +166,7 @@ class _Lines:
         self._last = picture
 
 
-def _tell(outcome: Outcome, options: DemoOptions) -> None:
+def _tell(outcome: DemoResult, options: DemoOptions) -> None:
     """What came of it, and what to try next."""
     picture, written = outcome.picture, outcome.written
     say()
@@ -182,7 +182,7 @@ def _tell(outcome: Outcome, options: DemoOptions) -> None:
         say(f"  {text}")
 
 
-def _ending(outcome: Outcome) -> str:
+def _ending(outcome: DemoResult) -> str:
     """How far the updates came."""
     whole, broken_off = outcome.picture.updates, outcome.broken_off
     if broken_off is not None and not outcome.is_complete:

@@ -16,14 +16,14 @@ from barnabas.wire.stored.forms import KeyMessage, ValueMessage
 _DELETED: Final = "<DELETE>"
 
 
-class Shown(NamedTuple):
+class ShownRecord(NamedTuple):
     """A record's key and value: text, a number or values for JSON. None where there is nothing to show."""
 
     key: Any
     payload: Any
 
 
-RecordDecoder = Callable[[Record], Shown]
+RecordDecoder = Callable[[Record], ShownRecord]
 PartDecoder = Callable[[bytes], Any]
 
 
@@ -63,8 +63,8 @@ def part_decoder(class_name: str) -> PartDecoder:
 def plain(key_decoder: PartDecoder = _text, value_decoder: PartDecoder = _text) -> RecordDecoder:
     """Keys and values as each decoder shows them."""
 
-    def decode(record: Record) -> Shown:
-        return Shown(
+    def decode(record: Record) -> ShownRecord:
+        return ShownRecord(
             None if record.key is None else key_decoder(record.key),
             None if record.value is None else value_decoder(record.value),
         )
@@ -76,12 +76,14 @@ def cluster_metadata() -> RecordDecoder:
     """What lies in `__cluster_metadata`."""
     from barnabas.wire.stored.cluster_metadata import MetadataRecord
 
-    def decode(record: Record) -> Shown:
+    def decode(record: Record) -> ShownRecord:
         try:
             message, version = MetadataRecord.decode_framed(record.value or b"")
         except RemoteProtocolError as problem:
-            return Shown(None, f"Error at {record.offset}, skipping. {problem}")
-        return Shown(None, {"type": _upper_name(type(message)), "version": version, "data": to_json(message, version)})
+            return ShownRecord(None, f"Error at {record.offset}, skipping. {problem}")
+        return ShownRecord(
+            None, {"type": _upper_name(type(message)), "version": version, "data": to_json(message, version)}
+        )
 
     return decode
 
@@ -138,7 +140,7 @@ def share_groups() -> RecordDecoder:
 def _keyed(
     keys: type[KeyMessage], values: type[ValueMessage], show: Callable[[Message, int], dict[str, Any]]
 ) -> RecordDecoder:
-    def decode(record: Record) -> Shown:
+    def decode(record: Record) -> ShownRecord:
         if record.key is None:
             raise BarnabasError(
                 f"the record at offset {record.offset} has no key, so it is not one of the topic that was named; try "
@@ -148,15 +150,15 @@ def _keyed(
             key = keys.decode_key(record.key)
             if key is None:
                 number = int.from_bytes(record.key[:2], "big", signed=True)
-                return Shown(f"Unknown record type {number} at offset {record.offset}, skipping.", None)
+                return ShownRecord(f"Unknown record type {number} at offset {record.offset}, skipping.", None)
             shown_key = {"type": str(key.TYPE), "data": to_json(key, 0)}
             if record.value is None:
-                return Shown(shown_key, _DELETED)
+                return ShownRecord(shown_key, _DELETED)
             value = values.decode_value(key.TYPE, record.value)
             version = int.from_bytes(record.value[:2], "big", signed=True)
-            return Shown(shown_key, {"version": str(version), "data": show(value, version)})
+            return ShownRecord(shown_key, {"version": str(version), "data": show(value, version)})
         except RemoteProtocolError as problem:
-            return Shown(f"Error at offset {record.offset}, skipping. {problem}", None)
+            return ShownRecord(f"Error at offset {record.offset}, skipping. {problem}", None)
 
     return decode
 

@@ -10,8 +10,8 @@ import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.admin_options import Cluster, reason
-from barnabas.cli.kafka_options import Given, KafkaTool, connection, flag
+from barnabas.cli.admin_options import ClusterOptions, reason
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool, connection, flag
 from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 from barnabas.cli.topic_filters import topic_pattern
 
@@ -77,7 +77,7 @@ def get_offsets(
       barnabas get-offsets --bootstrap-server 127.0.0.1:9092 --topic clicks
       barnabas get-offsets --bootstrap-server 127.0.0.1:9092 --topic-partitions clicks:0-3 --time earliest
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     given.need("--bootstrap-server")
     given.exclude("--topic-partitions", "--topic", "--partitions")
     if topic_partitions is not None:
@@ -86,7 +86,7 @@ def get_offsets(
         rules = [Rule(topic_pattern(".*" if topic is None else topic), _partition_set(partitions))]
     time = parse_time(at)
     with_internal = "--exclude-internal-topics" not in given
-    cluster = Cluster(bootstrap_server, command_config)
+    cluster = ClusterOptions(bootstrap_server, command_config)
     offsets = cluster.run(lambda admin: _ask(admin, rules, time, with_internal))
     _show(offsets, as_json)
 

@@ -52,7 +52,7 @@ class KafkaTool(click.Command):
             raise click.ClickException(usage_text(problem)) from None
 
 
-class Given:
+class GivenOptions:
     """Which options stand on the command line, and what may stand beside what."""
 
     def __init__(self, ctx: click.Context) -> None:
@@ -137,10 +137,10 @@ def version_option() -> Callable[[F], F]:
 
 
 def action(name: str, help: str) -> Callable[[F], F]:
-    """An option that says what is to be done. Which one it is, `Given` tells."""
+    """An option that says what is to be done. Which one it is, `GivenOptions` tells."""
     return click.option(name, is_flag=True, expose_value=False, help=help)
 
 
 def flag(name: str, help: str) -> Callable[[F], F]:
-    """An option without a value that only `Given` is asked for."""
+    """An option without a value that only `GivenOptions` is asked for."""
     return click.option(name, is_flag=True, expose_value=False, help=help)

@@ -13,7 +13,7 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import SystemClock
-from barnabas.broker.configs.topic_settings import effective_topic_settings
+from barnabas.broker.configs.config_resources import effective_topic_settings
 from barnabas.broker.quorum.metadata_log import metadata_log_directory
 from barnabas.broker.settings import BrokerSettings
 from barnabas.cli.metadata_tree import files_of, load_image

@@ -18,7 +18,7 @@ from barnabas.cli.dump_log import entries
 from barnabas.metadata.access_images import ClientQuotasImage, ScramImage
 from barnabas.metadata.batches import LogBatch, decode_values, read_batch
 from barnabas.metadata.features import METADATA_VERSION
-from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionImage, ResourceType, TopicImage
+from barnabas.metadata.image import BrokerImage, ClusterImage, ConfigResourceType, PartitionImage, TopicImage
 from barnabas.metadata.quorum import SnapshotId
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.snapshot import acl_record, controller_record, token_record
@@ -120,7 +120,9 @@ def _features(levels: Mapping[str, int]) -> Tree:
 def _configs(image: ClusterImage) -> Tree:
     shown: Tree = {}
     for resource, settings in sorted(image.configs.items()):
-        kind = ResourceType(resource.type).name if resource.type in set(ResourceType) else str(resource.type)
+        kind = (
+            ConfigResourceType(resource.type).name if resource.type in set(ConfigResourceType) else str(resource.type)
+        )
         shown[f"{kind}:{resource.name}" if resource.name else kind] = dict(sorted(settings.items()))
     return shown
 

@@ -17,7 +17,7 @@ from barnabas.cli import output
 from barnabas.cli.stopping import Stop
 
 if TYPE_CHECKING:
-    from barnabas.cli.pipeline_shown import Shown
+    from barnabas.cli.pipeline_shown import ShownPipeline
     from barnabas.spark.pipelines.reporting import Summary
 
 _FAILED: Final = 1
@@ -168,7 +168,7 @@ def _run(
     conf = parse_overrides(settings, origin="--conf")
     _check_settings(conf)
     project = load_project(directory)
-    shown: Shown = AsJson() if is_json else AsTable() if output.is_terminal() else AsLines()
+    shown: ShownPipeline = AsJson() if is_json else AsTable() if output.is_terminal() else AsLines()
     asked = threading.Event()
     with Stop() as stop, shown:
         stop.react(asked.set)
@@ -191,14 +191,14 @@ def _run(
 
 
 def _exit_code(summary: Summary, stop: Stop, *, is_endless: bool, is_verbose: bool) -> int:
-    from barnabas.spark.pipelines.reporting import Outcome
+    from barnabas.spark.pipelines.reporting import UpdateResult
 
-    if summary.outcome is Outcome.FAILED:
+    if summary.outcome is UpdateResult.FAILED:
         if is_verbose and summary.details:
             output.say(summary.details, err=True)
         raise BarnabasError(summary.failure or "the pipeline failed")
     # Ctrl-C is how a pipeline without an end is meant to end.
-    if summary.outcome is Outcome.STOPPED and not (is_endless and stop.signal_number == signal.SIGINT):
+    if summary.outcome is UpdateResult.STOPPED and not (is_endless and stop.signal_number == signal.SIGINT):
         return stop.exit_code or _FAILED
     return 0
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from barnabas.base.foreign_text import escaped_lines
 from barnabas.cli import output
 from barnabas.spark.pipelines.graph import Graph
-from barnabas.spark.pipelines.reporting import FlowState, Outcome, State, Summary
+from barnabas.spark.pipelines.reporting import FlowState, FlowStatus, Summary, UpdateResult
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 _COLOURS: Final = {
-    State.RUNNING: "cyan",
-    State.COMPLETED: "green",
-    State.FAILED: "bold red",
-    State.RETRYING: "yellow",
-    State.STOPPED: "yellow",
-    State.SKIPPED: "yellow",
+    FlowStatus.RUNNING: "cyan",
+    FlowStatus.COMPLETED: "green",
+    FlowStatus.FAILED: "bold red",
+    FlowStatus.RETRYING: "yellow",
+    FlowStatus.STOPPED: "yellow",
+    FlowStatus.SKIPPED: "yellow",
 }
 #: Rows that a flow has read, and those that it has written: views tell only these, tables only those.
 _HEADINGS: Final = ("flow", "state", "in", "out", "rows/s", "lag", "batch", "bad")
@@ -36,7 +36,7 @@ _WORDS: Final = {"flow": 8, "state": 9}
 _GAP: Final = 2
 
 
-class Shown:
+class ShownPipeline:
     """What is common to all: a reporter that can be entered, left, and told the end."""
 
     def __init__(self) -> None:
@@ -68,13 +68,13 @@ class Shown:
     def ended(self, summary: Summary, *, is_dry: bool) -> None:
         """After everything, on standard output."""
         if is_dry:
-            if summary.outcome is Outcome.COMPLETED:
+            if summary.outcome is UpdateResult.COMPLETED:
                 print_graph(self.graph)
         else:
             print_summary(summary)
 
 
-class AsLines(Shown):
+class AsLines(ShownPipeline):
     """One line per change that matters, on standard error."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -92,7 +92,7 @@ class AsLines(Shown):
 
     def flow_changed(self, flow: FlowState) -> None:
         text = flow.state_text
-        if flow.state is State.RUNNING and flow.batches:
+        if flow.state is FlowStatus.RUNNING and flow.batches:
             text = _sentence(flow)
         elif flow.state not in _TOLD:
             return
@@ -101,7 +101,14 @@ class AsLines(Shown):
             self.said(f"{flow.name}: {text}")
 
 
-_TOLD: Final = (State.RUNNING, State.COMPLETED, State.RETRYING, State.FAILED, State.SKIPPED, State.STOPPED)
+_TOLD: Final = (
+    FlowStatus.RUNNING,
+    FlowStatus.COMPLETED,
+    FlowStatus.RETRYING,
+    FlowStatus.FAILED,
+    FlowStatus.SKIPPED,
+    FlowStatus.STOPPED,
+)
 
 
 def _sentence(flow: FlowState) -> str:
@@ -117,7 +124,7 @@ def _sentence(flow: FlowState) -> str:
     return ", ".join(parts)
 
 
-class AsJson(Shown):
+class AsJson(ShownPipeline):
     """One line per event, on standard output."""
 
     def __init__(self) -> None:
@@ -182,7 +189,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
     }
 
 
-class AsTable(Shown):
+class AsTable(ShownPipeline):
     """A table with one row per flow, drawn anew several times a second. Of updates in a row, it shows the last one;
     of a flow that has not begun in it, what was last known."""
 
@@ -270,7 +277,7 @@ def flow_table(flows: Sequence[FlowState], width: int = _BAR_COLUMNS) -> Table:
         table.add_column("", ratio=1, min_width=8, max_width=24)
     for flow, row in zip(flows, rows, strict=True):
         share = flow.share_done
-        bar = ProgressBar(total=1.0, completed=share or 0.0, pulse=share is None and flow.state is State.RUNNING)
+        bar = ProgressBar(total=1.0, completed=share or 0.0, pulse=share is None and flow.state is FlowStatus.RUNNING)
         cells: list[Any] = [
             Text(output.shown(row[heading]), style=_COLOURS.get(flow.state, "dim") if heading == "state" else "")
             for heading in needed
@@ -319,7 +326,7 @@ def print_summary(summary: Summary) -> None:
     updates = f"{summary.updates} updates" if summary.updates > 1 else "update"
     bad = f", {summary.bad_records:,} bad records" if summary.bad_records else ""
     output.say(f"{updates} {summary.outcome.value} in {summary.seconds:.1f} s{bad}")
-    if summary.failure and summary.outcome is Outcome.STOPPED:
+    if summary.failure and summary.outcome is UpdateResult.STOPPED:
         output.say(f"the last update failed: {summary.failure}")
 
 

@@ -18,12 +18,12 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.admin_options import reason
 from barnabas.cli.client_options import ParserTool, deprecated, file_settings, old_name
-from barnabas.cli.kafka_options import Given, version_option
+from barnabas.cli.kafka_options import GivenOptions, version_option
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import print_json, say
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
 from barnabas.cli.stopping import Stop, StoppedError, print_line
-from barnabas.cli.throughput import Pace
+from barnabas.cli.throughput import ThroughputThrottler
 from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def producer_perf_test(ctx: click.Context, /, **options: Any) -> int:
       barnabas producer-perf-test --bootstrap-server 127.0.0.1:9092 --topic clicks --num-records 1000000 \\
           --record-size 100 --throughput -1 --command-property linger.ms=5 compression.type=lz4
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     _check(given, options)
     settings = _producer_settings(options)
     payloads = _payloads(options)
@@ -107,7 +107,7 @@ def producer_perf_test(ctx: click.Context, /, **options: Any) -> int:
         return FAILED if run.failed_count else stop.exit_code
 
 
-def _check(given: Given, options: dict[str, Any]) -> None:
+def _check(given: GivenOptions, options: dict[str, Any]) -> None:
     deprecated(given, "--producer-props", "--command-property")
     deprecated(given, "--producer.config", "--command-config")
     given.exactly_one("--record-size", "--payload-file", "--payload-monotonic")
@@ -217,7 +217,7 @@ class Latencies:
         return Latencies(sums, self.size_bytes + others.size_bytes)
 
 
-class _Phase:
+class _Stage:
     """Records before or after the warm-up: each is counted in one of them."""
 
     def __init__(self, *, is_steady: bool) -> None:
@@ -249,7 +249,7 @@ class _Run:
         self._stop = stop
         self._topic = topic
         self._interval_ms = interval_ms
-        self._phases = [_Phase(is_steady=False)]
+        self._phases = [_Stage(is_steady=False)]
         self._group_size = 1
         self._told_errors = 0
 
@@ -258,7 +258,7 @@ class _Run:
         return sum(phase.latencies.count for phase in self._phases)
 
     def send(self, payloads: Iterator[bytes], total: int, warmup: int, per_second: float) -> None:
-        pace = Pace(per_second, self._stop.wait)
+        pace = ThroughputThrottler(per_second, self._stop.wait)
         if total >= _MANY and not 0 <= per_second < _MANY:
             self._group_size = _GROUP_SIZE
         sent = 0
@@ -267,7 +267,7 @@ class _Run:
         with suppress(StoppedError):
             while sent < total and not self._stop.is_asked_for:
                 if warmup and sent == warmup and len(self._phases) == 1:
-                    self._phases.append(_Phase(is_steady=True))
+                    self._phases.append(_Stage(is_steady=True))
                 end = warmup if sent < warmup < total else total
                 count = pace.due(sent, min(_CHUNK, end - sent))
                 self._send_some(list(islice(payloads, count)))
@@ -290,7 +290,7 @@ class _Run:
                 self._failed(problem, 1)
 
     def _delivered(
-        self, phase: _Phase, group: list[bytes], start_ms: int, metadata: RecordMetadata, error: Exception | None
+        self, phase: _Stage, group: list[bytes], start_ms: int, metadata: RecordMetadata, error: Exception | None
     ) -> None:
         """The last record of a group was written, or not: it speaks for the others, which lie beside it."""
         if error is not None:

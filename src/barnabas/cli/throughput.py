@@ -10,7 +10,7 @@ from typing import Final
 _SHORTEST_SLEEP_S: Final = 0.002
 
 
-class Pace:
+class ThroughputThrottler:
     """How many records are due by now, counted from the start, so that what a pause held up is caught up with.
 
     A rate below 0 means as fast as possible, and 0 never.

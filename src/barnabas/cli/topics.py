@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.base.errors import BarnabasError, BrokerError
-from barnabas.cli.admin_options import Cluster
-from barnabas.cli.kafka_options import Given, KafkaTool, action, connection, flag
+from barnabas.cli.admin_options import ClusterOptions
+from barnabas.cli.kafka_options import GivenOptions, KafkaTool, action, connection, flag
 from barnabas.cli.output import is_terminal, print_json, print_table, say, shown
 from barnabas.cli.topic_filters import matching, topic_pattern
 
@@ -28,10 +28,10 @@ _MAX_REPLICATION: Final = 32767
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TopicsRequest:
     """What the options ask for."""
 
-    given: Given
+    given: GivenOptions
     topic: str | None
     topic_id: str | None
     partitions: int | None
@@ -97,12 +97,12 @@ def topics(
       barnabas topics --bootstrap-server 127.0.0.1:9092 --create --topic clicks --partitions 6
       barnabas topics --bootstrap-server 127.0.0.1:9092 --describe --topic 'click.*'
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     name = given.exactly_one(*_ACTIONS)
     _check(given, name)
     if delete_configs:
         say("--delete-config has no effect here; use `barnabas configs --alter --delete-config`.", err=True)
-    wanted = Wanted(
+    wanted = TopicsRequest(
         given,
         topic,
         topic_id,
@@ -114,10 +114,10 @@ def topics(
         as_json,
     )
     work = {"--list": _list, "--describe": _describe, "--create": _create, "--alter": _alter, "--delete": _delete}[name]
-    Cluster(bootstrap_server, command_config).run(lambda admin: work(admin, wanted))
+    ClusterOptions(bootstrap_server, command_config).run(lambda admin: work(admin, wanted))
 
 
-def _check(given: Given, name: str) -> None:
+def _check(given: GivenOptions, name: str) -> None:
     """Which options go with which, as Kafka's tool has it."""
     given.need("--bootstrap-server")
     if name in ("--create", "--alter", "--delete"):
@@ -178,7 +178,7 @@ def parse_configs(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-async def find_topics(admin: Admin, wanted: Wanted, *, must_exist: bool) -> list[str]:
+async def find_topics(admin: Admin, wanted: TopicsRequest, *, must_exist: bool) -> list[str]:
     """The topics that are meant, sorted."""
     listed = await admin.list_topics(include_internal="--exclude-internal" not in wanted.given)
     names = matching(listed, topic_pattern(wanted.topic) if wanted.topic is not None else None)
@@ -187,7 +187,7 @@ async def find_topics(admin: Admin, wanted: Wanted, *, must_exist: bool) -> list
     return names
 
 
-async def _list(admin: Admin, wanted: Wanted) -> None:
+async def _list(admin: Admin, wanted: TopicsRequest) -> None:
     names = await find_topics(admin, wanted, must_exist=False)
     if wanted.as_json:
         print_json(names)
@@ -197,13 +197,13 @@ async def _list(admin: Admin, wanted: Wanted) -> None:
         say("\n".join(map(shown, names)))
 
 
-async def _describe(admin: Admin, wanted: Wanted) -> None:
+async def _describe(admin: Admin, wanted: TopicsRequest) -> None:
     from barnabas.cli.topics_shown import describe
 
     await describe(admin, wanted)
 
 
-async def _create(admin: Admin, wanted: Wanted) -> None:
+async def _create(admin: Admin, wanted: TopicsRequest) -> None:
     from barnabas.base.error_codes import ErrorCode
     from barnabas.client.admin import NewTopic
 
@@ -236,7 +236,7 @@ async def _create(admin: Admin, wanted: Wanted) -> None:
         say(f"Created topic {wanted.topic}.")
 
 
-async def _alter(admin: Admin, wanted: Wanted) -> None:
+async def _alter(admin: Admin, wanted: TopicsRequest) -> None:
     from barnabas.client.admin import NewPartitions
 
     assert wanted.partitions is not None
@@ -255,7 +255,7 @@ async def _alter(admin: Admin, wanted: Wanted) -> None:
         print_json([{"topic": name, "partitions": wanted.partitions} for name in names])
 
 
-async def _delete(admin: Admin, wanted: Wanted) -> None:
+async def _delete(admin: Admin, wanted: TopicsRequest) -> None:
     names = await find_topics(admin, wanted, must_exist=True)
     if names:
         await admin.delete_topics(names)

@@ -13,7 +13,7 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.cli.output import is_terminal, print_json, print_table, say
 from barnabas.cli.output import shown as text
-from barnabas.cli.topics import REPORTS, Wanted, find_topics
+from barnabas.cli.topics import REPORTS, TopicsRequest, find_topics
 from barnabas.net.errors import UnsupportedRequestError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownTopic:
     """A topic with what else is known of it."""
 
     topic: TopicDescription
@@ -59,7 +59,7 @@ def ids(nodes: Iterable[Any]) -> list[int]:
     return [node.node_id for node in nodes]
 
 
-async def describe(admin: Admin, wanted: Wanted) -> None:
+async def describe(admin: Admin, wanted: TopicsRequest) -> None:
     found = await _find(admin, wanted)
     reports = wanted.given.among(REPORTS)
     live = frozenset(ids((await admin.describe_cluster()).nodes)) if reports else frozenset()
@@ -85,7 +85,7 @@ async def describe(admin: Admin, wanted: Wanted) -> None:
                 say(_partition_line(each, partition))
 
 
-async def _find(admin: Admin, wanted: Wanted) -> list[Shown]:
+async def _find(admin: Admin, wanted: TopicsRequest) -> list[ShownTopic]:
     from barnabas.client.admin import ConfigResource, ConfigResourceType
 
     described = await _describe_topics(admin, wanted)
@@ -99,11 +99,11 @@ async def _find(admin: Admin, wanted: Wanted) -> list[Shown]:
         entries = settings[resources[topic.name]]
         overrides = {name: entry.value for name, entry in sorted(entries.items()) if not entry.is_default}
         needed = int(entries["min.insync.replicas"].value or 1) if "min.insync.replicas" in entries else 1
-        found.append(Shown(topic, overrides, needed, reassignments))
+        found.append(ShownTopic(topic, overrides, needed, reassignments))
     return found
 
 
-async def _describe_topics(admin: Admin, wanted: Wanted) -> list[TopicDescription]:
+async def _describe_topics(admin: Admin, wanted: TopicsRequest) -> list[TopicDescription]:
     from barnabas.client.admin.topic_descriptions import PAGE_PARTITIONS
 
     topic_id = _topic_id(wanted.topic_id)
@@ -144,7 +144,7 @@ async def _reassignments(
         raise
 
 
-def _topic_line(shown: Shown, separator: str = "\t") -> str:
+def _topic_line(shown: ShownTopic, separator: str = "\t") -> str:
     topic = shown.topic
     parts = [f"Topic: {text(topic.name)}"]
     if topic.topic_id != Uuid.ZERO:
@@ -155,18 +155,18 @@ def _topic_line(shown: Shown, separator: str = "\t") -> str:
     return separator.join(parts)
 
 
-def _overrides_text(shown: Shown) -> str:
+def _overrides_text(shown: ShownTopic) -> str:
     return ",".join(
         f"{text(name)}={'null' if value is None else text(value)}" for name, value in shown.overrides.items()
     )
 
 
-def _partition_line(shown: Shown, partition: TopicPartitionInfo) -> str:
+def _partition_line(shown: ShownTopic, partition: TopicPartitionInfo) -> str:
     parts = [f"Topic: {text(shown.topic.name)}", *(f"{name}: {value}" for name, value in _columns(shown, partition))]
     return "".join(f"\t{part}" for part in parts)
 
 
-def _columns(shown: Shown, partition: TopicPartitionInfo) -> Iterator[tuple[str, str]]:
+def _columns(shown: ShownTopic, partition: TopicPartitionInfo) -> Iterator[tuple[str, str]]:
     yield "Partition", str(partition.partition)
     yield "Leader", str(partition.leader.node_id) if partition.leader is not None else "none"
     yield "Replicas", _list_text(ids(partition.replicas))
@@ -183,7 +183,7 @@ def _list_text(numbers: Iterable[int] | None) -> str:
     return "N/A" if numbers is None else ",".join(map(str, numbers))
 
 
-def _show(shown: Shown, partitions: list[TopicPartitionInfo]) -> None:
+def _show(shown: ShownTopic, partitions: list[TopicPartitionInfo]) -> None:
     """For people: what Kafka's tool says of the topic as a title, its partitions as a table."""
     title = _topic_line(shown, separator="   ").removesuffix("   Configs: ")
     if not partitions:
@@ -194,7 +194,7 @@ def _show(shown: Shown, partitions: list[TopicPartitionInfo]) -> None:
     print_table(headings, [[row.get(name, "") for name in headings] for row in columns], title=title)
 
 
-def _values(shown: Shown, partitions: list[TopicPartitionInfo]) -> dict[str, Any]:
+def _values(shown: ShownTopic, partitions: list[TopicPartitionInfo]) -> dict[str, Any]:
     topic = shown.topic
     return {
         "topic": topic.name,
@@ -207,7 +207,7 @@ def _values(shown: Shown, partitions: list[TopicPartitionInfo]) -> dict[str, Any
     }
 
 
-def _partition_values(shown: Shown, partition: TopicPartitionInfo) -> dict[str, Any]:
+def _partition_values(shown: ShownTopic, partition: TopicPartitionInfo) -> dict[str, Any]:
     values: dict[str, Any] = {
         "partition": partition.partition,
         "leader": partition.leader.node_id if partition.leader is not None else None,

@@ -12,7 +12,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin_options import reason
 from barnabas.cli.client_options import ParserTool, deprecated, file_settings, old_name
-from barnabas.cli.kafka_options import Given, version_option
+from barnabas.cli.kafka_options import GivenOptions, version_option
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import compact_json
 from barnabas.cli.stopping import Stop, print_line
@@ -55,7 +55,7 @@ def verifiable_consumer(ctx: click.Context, /, **options: Any) -> int:
     Example:
       barnabas verifiable-consumer --bootstrap-server 127.0.0.1:9092 --topic numbers --group-id g --max-messages 100
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     given.need("--bootstrap-server")
     deprecated(given, "--consumer.config", "--command-config")
     settings = _consumer_settings(options)

@@ -12,10 +12,10 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.admin_options import reason
 from barnabas.cli.client_options import ParserTool, deprecated, file_settings, old_name
-from barnabas.cli.kafka_options import Given, version_option
+from barnabas.cli.kafka_options import GivenOptions, version_option
 from barnabas.cli.output import compact_json
 from barnabas.cli.stopping import Stop, StoppedError, print_line
-from barnabas.cli.throughput import Pace
+from barnabas.cli.throughput import ThroughputThrottler
 from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def verifiable_producer(ctx: click.Context, /, **options: Any) -> int:
     Example:
       barnabas verifiable-producer --bootstrap-server 127.0.0.1:9092 --topic numbers --max-messages 100
     """
-    given = Given(ctx)
+    given = GivenOptions(ctx)
     given.need("--bootstrap-server")
     deprecated(given, "--producer.config", "--command-config")
     settings: dict[str, Any] = {
@@ -92,7 +92,7 @@ class _Sending:
 
     def run(self, limit: int, per_second: int) -> None:
         self.tell("startup_complete")
-        pace = Pace(per_second, self._stop.wait)
+        pace = ThroughputThrottler(per_second, self._stop.wait)
         while (limit < 0 or self.sent < limit) and not self._stop.is_asked_for:
             self._send_some(pace.due(self.sent, _CHUNK if limit < 0 else min(_CHUNK, limit - self.sent)))
 

@@ -18,7 +18,7 @@ from barnabas.net.errors import ChannelError, UnsupportedRequestError, address_t
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from barnabas.client.network import Network
+    from barnabas.client.network_client import NetworkClient
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Coordinators:
     """See the module. Keys of one kind that are looked up at the same time travel in one request, where the broker
     knows how (2.8 on)."""
 
-    def __init__(self, network: Network, add_node: Callable[[Node], int], backoff: Callable[[], Backoff]) -> None:
+    def __init__(self, network: NetworkClient, add_node: Callable[[Node], int], backoff: Callable[[], Backoff]) -> None:
         self._network = network
         self._add_node = add_node
         self._new_backoff = backoff

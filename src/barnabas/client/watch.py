@@ -1,7 +1,7 @@
 """Says what keeps a client from its work: the lines of `core/troubles.py`, in Python's logging.
 
-Whoever knows of troubles is a `Source`. `look` is called when something may have changed, and by a timer in between as
-long as there is any trouble.
+Whoever knows of troubles is a `TroubleSource`. `look` is called when something may have changed, and by a timer in
+between as long as there is any trouble.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("barnabas.client")
 _BOOTSTRAP = ("bootstrap",)
 
 
-class Source(Protocol):
+class TroubleSource(Protocol):
     """Who knows of troubles. Keys are pairs: of which kind it is, and what it concerns."""
 
     def troubles(self) -> Mapping[Hashable, Trouble]:
@@ -43,13 +43,13 @@ class Watch:
         self._cluster = cluster
         self._clock = clock
         self._client_id = client_id
-        self._sources: list[Source] = []
+        self._sources: list[TroubleSource] = []
         self._troubles = Troubles()
         self._errors_at_ms: list[float] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_open = False
 
-    def add(self, source: Source) -> None:
+    def add(self, source: TroubleSource) -> None:
         self._sources.append(source)
 
     def start(self) -> None:

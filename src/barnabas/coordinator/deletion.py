@@ -11,7 +11,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.classic.group import ClassicGroup
 from barnabas.coordinator.classic.records import group_tombstone
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.group_metadata_manager import GroupMetadataManager
 from barnabas.coordinator.offsets.manager import NO_EXPIRY_MS, CommittedOffset, OffsetMetadataManager
 from barnabas.coordinator.offsets.records import offset_tombstone
@@ -29,7 +29,7 @@ def delete_group(manager: GroupMetadataManager, offsets: OffsetMetadataManager, 
     group = manager.find(group_id)
     if group is None:
         return CoordinatorResult(response=delete_failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
-    if group.state is not GroupState.EMPTY:
+    if group.state is not ClassicGroupState.EMPTY:
         return CoordinatorResult(response=delete_failed(group_id, ErrorCode.NON_EMPTY_GROUP))
     records = [*_tombstones(group_id, offsets.known_partitions(group_id)), group_tombstone(group_id)]
     return CoordinatorResult(records, DeletableGroupResult(group_id=group_id), _GroupDeleted(manager, group_id))
@@ -105,7 +105,7 @@ def _expire(
     expired = _expired(manager, offsets, group, now.wall_ms)[:_TOMBSTONES_PER_WRITE]
     records = _tombstones(group_id, expired)
     is_over = (
-        group.state is GroupState.EMPTY
+        group.state is ClassicGroupState.EMPTY
         and not group.pending_join
         and len(expired) == len(offsets.latest(group_id))
         and not offsets.has_transaction(group_id)
@@ -147,8 +147,8 @@ def _unused_since_ms(group: ClassicGroup, value: CommittedOffset) -> int | None:
     """From when on an offset counts as unused; None while the group may use it."""
     if group.protocol_type is None:
         return value.commit_timestamp_ms
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return value.commit_timestamp_ms if group.state_since_ms is None else group.state_since_ms
-    if group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
+    if group.state is ClassicGroupState.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
         return value.commit_timestamp_ms
     return None

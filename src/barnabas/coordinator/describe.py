@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.coordinator.classic.group import ClassicGroup
 from barnabas.coordinator.classic.members import Member
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.group_metadata_manager import GroupMetadataManager
 from barnabas.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from barnabas.wire.messages.list_groups import ListedGroup
@@ -32,7 +32,7 @@ def _shown(manager: GroupMetadataManager, group_id: str) -> ClassicGroup | None:
     if stored is None:
         return None
     group = manager.active.get(group_id)
-    if group is None or group.state is GroupState.STABLE:
+    if group is None or group.state is ClassicGroupState.STABLE:
         return ClassicGroup.restored(group_id, stored)
     return group
 
@@ -82,9 +82,9 @@ def describe_group(
             group_id,
             ErrorCode.GROUP_ID_NOT_FOUND if tells_missing else ErrorCode.NONE,
             f"Group {group_id} not found." if tells_missing else None,
-            state=GroupState.DEAD.value,
+            state=ClassicGroupState.DEAD.value,
         )
-    is_stable = group.state is GroupState.STABLE
+    is_stable = group.state is ClassicGroupState.STABLE
     described = DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,

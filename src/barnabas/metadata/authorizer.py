@@ -13,7 +13,7 @@ from typing import Final, Protocol
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """What somebody wants to do; the numbers are the protocol's."""
 
     READ = 3
@@ -40,35 +40,35 @@ class Resource(IntEnum):
 #: What can be done to each kind of resource at all.
 OPERATIONS: Final = {
     Resource.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     Resource.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     Resource.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
     ),
 }
 
 
-class Caller(Protocol):
+class AuthorizableRequestContext(Protocol):
     """Who asks: values that a request forwarded to another node takes along."""
 
     @property
@@ -84,17 +84,23 @@ class Caller(Protocol):
 class Authorizer(Protocol):
     """Decides who may do what."""
 
-    def is_allowed(self, caller: Caller, operation: Operation, resource_type: Resource, resource_name: str) -> bool: ...
+    def is_allowed(
+        self, caller: AuthorizableRequestContext, operation: AclOperation, resource_type: Resource, resource_name: str
+    ) -> bool: ...
 
 
 class AllowEverything:
     """The authorizer of a node that has none."""
 
-    def is_allowed(self, caller: Caller, operation: Operation, resource_type: Resource, resource_name: str) -> bool:
+    def is_allowed(
+        self, caller: AuthorizableRequestContext, operation: AclOperation, resource_type: Resource, resource_name: str
+    ) -> bool:
         return True
 
 
-def authorized_operations(authorizer: Authorizer, caller: Caller, resource_type: Resource, resource_name: str) -> int:
+def authorized_operations(
+    authorizer: Authorizer, caller: AuthorizableRequestContext, resource_type: Resource, resource_name: str
+) -> int:
     """All that the principal may do to a resource, as the bits that responses carry."""
     return sum(
         1 << operation

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
+from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.elections import changes_when_broker_comes, changes_when_broker_leaves, leads_anything
 from barnabas.metadata.image import BrokerImage, ClusterImage
 from barnabas.metadata.options import ControllerOptions
-from barnabas.metadata.outcome import Outcome
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.wire.stored.cluster_metadata import (
@@ -86,7 +86,7 @@ def register_broker(
     request: BrokerRegistrationRequest,
     next_offset: int,
     now_ms: int,
-) -> Outcome[BrokerRegistrationResponse]:
+) -> ControllerResult[BrokerRegistrationResponse]:
     """Take a broker in, fenced. Its epoch is the offset at which this is written, so each registration has a new one.
 
     A broker that asks twice within one life keeps its epoch. One that comes back after a restart first gives up what
@@ -128,7 +128,7 @@ def register_broker(
         )
     )
     sessions.heard(request.broker_id, epoch, now_ms)
-    return Outcome(BrokerRegistrationResponse(broker_epoch=epoch), records)
+    return ControllerResult(BrokerRegistrationResponse(broker_epoch=epoch), records)
 
 
 def _check_registration(image: ClusterImage, options: ControllerOptions, request: BrokerRegistrationRequest) -> None:
@@ -168,7 +168,7 @@ def heartbeat(
     request: BrokerHeartbeatRequest,
     next_offset: int,
     now_ms: int,
-) -> Outcome[BrokerHeartbeatResponse]:
+) -> ControllerResult[BrokerHeartbeatResponse]:
     """A broker lives, and wants to work, to be fenced, or to shut down."""
     broker = registered_broker(image, request.broker_id, request.broker_epoch)
     session = sessions.heard(broker.broker_id, broker.epoch, now_ms)
@@ -180,16 +180,16 @@ def heartbeat(
             response.should_shut_down = True
         elif not request.want_fence and is_caught_up:
             response.is_fenced = False
-            return Outcome(response, unfence_records(image, options, broker))
-        return Outcome(response)
+            return ControllerResult(response, unfence_records(image, options, broker))
+        return ControllerResult(response)
     if request.want_fence or (request.want_shut_down and not broker.in_controlled_shutdown):
         return _leave(image, broker, session, request, response, next_offset)
     # Everybody must know the new leaders before the old one goes.
     all_know = sessions.lowest_active_offset(image) >= session.shutdown_offset
     if broker.in_controlled_shutdown and all_know and not leads_anything(image, broker.broker_id):
         response.is_fenced = response.should_shut_down = True
-        return Outcome(response, fence_records(image, broker))
-    return Outcome(response)
+        return ControllerResult(response, fence_records(image, broker))
+    return ControllerResult(response)
 
 
 def _leave(
@@ -199,36 +199,36 @@ def _leave(
     request: BrokerHeartbeatRequest,
     response: BrokerHeartbeatResponse,
     next_offset: int,
-) -> Outcome[BrokerHeartbeatResponse]:
+) -> ControllerResult[BrokerHeartbeatResponse]:
     if request.want_fence or not leads_anything(image, broker.broker_id):
         response.is_fenced = True
         response.should_shut_down = request.want_shut_down
-        return Outcome(response, fence_records(image, broker))
+        return ControllerResult(response, fence_records(image, broker))
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=_SHUTTING_DOWN
     )
     records = [change, *changes_when_broker_leaves(image, broker.broker_id)]
     session.shutdown_offset = next_offset + len(records) - 1
-    return Outcome(response, records)
+    return ControllerResult(response, records)
 
 
 def fence_expired_brokers(
     image: ClusterImage, options: ControllerOptions, sessions: BrokerSessions, now_ms: int
-) -> Outcome[int | None]:
+) -> ControllerResult[int | None]:
     """Fence one broker that has been silent for too long: its id, or None. Only one, since each changes partitions."""
     for broker in image.brokers.values():
         if not broker.is_fenced and not sessions.is_alive(broker, now_ms, options.broker_session_timeout_ms):
-            return Outcome(broker.broker_id, fence_records(image, broker))
-    return Outcome(None)
+            return ControllerResult(broker.broker_id, fence_records(image, broker))
+    return ControllerResult(None)
 
 
-def unregister_broker(image: ClusterImage, broker_id: int) -> Outcome[None]:
+def unregister_broker(image: ClusterImage, broker_id: int) -> ControllerResult[None]:
     """Forget a broker for good."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
     gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
-    return Outcome(None, [*changes_when_broker_leaves(image, broker_id), gone])
+    return ControllerResult(None, [*changes_when_broker_leaves(image, broker_id), gone])
 
 
 def fence_records(image: ClusterImage, broker: BrokerImage) -> list[MetadataRecord]:

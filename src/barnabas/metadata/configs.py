@@ -14,9 +14,9 @@ from typing import Final, Protocol
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.metadata.image import ClusterImage, ConfigResource, ResourceType
+from barnabas.metadata.controller_result import ControllerResult
+from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST, ControllerOptions
-from barnabas.metadata.outcome import Outcome
 from barnabas.metadata.topic_configs import check_topic_configs, is_topic_list, topic_default_value
 from barnabas.metadata.topic_names import what_is_wrong_with_name
 from barnabas.wire.messages import alter_configs as replacing
@@ -37,7 +37,7 @@ MAX_CONFIGS_PER_RESOURCE: Final = 1000
 _BROKER_ID: Final = re.compile(r"[0-9]{1,10}")
 _COMMA: Final = re.compile(r"\s*,\s*")
 #: Their settings are checked by what a broker knows of them.
-_OTHERS: Final = (ResourceType.CLIENT_METRICS, ResourceType.GROUP)
+_OTHERS: Final = (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP)
 
 #: Whether the one who asks may change this resource.
 AllowsResource = Callable[[ConfigResource], bool]
@@ -83,7 +83,7 @@ def incremental_alter_configs(
     brokers: BrokerConfigRules,
     *,
     may_alter: AllowsResource = every_resource,
-) -> Outcome[IncrementalAlterConfigsResponse]:
+) -> ControllerResult[IncrementalAlterConfigsResponse]:
     """Each resource is changed as a whole or not at all."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     alteration = _Alteration(image, options, brokers)
@@ -103,7 +103,7 @@ def incremental_alter_configs(
         except BrokerError as failure:
             response.error_code = failure.code
             response.error_message = failure.message or failure.code.text
-    return Outcome(
+    return ControllerResult(
         IncrementalAlterConfigsResponse(responses=responses), [] if request.validate_only else alteration.records
     )
 
@@ -115,7 +115,7 @@ def alter_configs(
     brokers: BrokerConfigRules,
     *,
     may_alter: AllowsResource = every_resource,
-) -> Outcome[replacing.AlterConfigsResponse]:
+) -> ControllerResult[replacing.AlterConfigsResponse]:
     """Each resource gets exactly the settings that are named, or keeps those that it has."""
     translated = IncrementalAlterConfigsRequest(
         resources=[_replacement(image, each) for each in request.resources], validate_only=request.validate_only
@@ -130,7 +130,7 @@ def alter_configs(
         )
         for each in outcome.response.responses
     ]
-    return Outcome(replacing.AlterConfigsResponse(responses=responses), outcome.records)
+    return ControllerResult(replacing.AlterConfigsResponse(responses=responses), outcome.records)
 
 
 class _Alteration:
@@ -152,7 +152,7 @@ class _Alteration:
             ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
             for name, value in changes.items()
             # A broker also acts on being given the same value again: it may stand for a file that has changed.
-            if value != current.get(name) or resource.type == ResourceType.BROKER
+            if value != current.get(name) or resource.type == ConfigResourceType.BROKER
         ]
         if len(self.records) + len(records) > MAX_RECORDS_PER_REQUEST:
             raise BrokerError(
@@ -162,7 +162,7 @@ class _Alteration:
         self.records += records
 
     def _check_resource(self, resource: ConfigResource) -> None:
-        if resource.type == ResourceType.TOPIC:
+        if resource.type == ConfigResourceType.TOPIC:
             if not resource.name:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "there are no settings for all topics: name one")
             problem = what_is_wrong_with_name(resource.name)
@@ -170,13 +170,13 @@ class _Alteration:
                 raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
             if resource.name not in self.image.topics:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}")
-        elif resource.type == ResourceType.BROKER:
+        elif resource.type == ConfigResourceType.BROKER:
             if resource.name and not _BROKER_ID.fullmatch(resource.name):
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"{resource.name!r} is not the id of a broker: a number")
         elif resource.type in _OTHERS:
             if not resource.name:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"{_shown(resource)}: a name is missing")
-        elif resource.type == ResourceType.BROKER_LOGGER:
+        elif resource.type == ConfigResourceType.BROKER_LOGGER:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, "log levels are changed one by one, with IncrementalAlterConfigs"
             )
@@ -200,7 +200,7 @@ class _Alteration:
     def _changed_list(
         self, resource: ConfigResource, operation: ConfigOperation, name: str, value: str, current: str | None
     ) -> str:
-        is_topic = resource.type == ResourceType.TOPIC
+        is_topic = resource.type == ConfigResourceType.TOPIC
         if not (is_topic_list(name) if is_topic else self.brokers.is_list(name)):
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG,
@@ -214,7 +214,7 @@ class _Alteration:
         return ",".join(item for item in items if item not in named)
 
     def _check_values(self, resource: ConfigResource, current: Mapping[str, str], changes: Changes) -> None:
-        if resource.type == ResourceType.BROKER:
+        if resource.type == ConfigResourceType.BROKER:
             self.brokers.check(resource.name, changes, self.image)
             if resource.name and int(resource.name) not in self.image.brokers:
                 raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {resource.name}")
@@ -274,13 +274,15 @@ def _items(value: str) -> list[str]:
 
 
 def _not_allowed(resource: ConfigResource) -> BrokerError:
-    is_topic = resource.type == ResourceType.TOPIC
+    is_topic = resource.type == ConfigResourceType.TOPIC
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return BrokerError(code, f"not allowed to change the settings of {_shown(resource)}")
 
 
 def _shown(resource: ConfigResource) -> str:
-    if resource.type == ResourceType.BROKER:
+    if resource.type == ConfigResourceType.BROKER:
         return f"broker {resource.name}" if resource.name else "all brokers"
-    kind = ResourceType(resource.type).name.lower() if resource.type in list(ResourceType) else "the resource"
+    kind = (
+        ConfigResourceType(resource.type).name.lower() if resource.type in list(ConfigResourceType) else "the resource"
+    )
     return f"{kind} {resource.name}"

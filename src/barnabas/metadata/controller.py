@@ -15,10 +15,10 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata import brokers, configs, producer_ids, topic_deletion, topics
 from barnabas.metadata.configs import AllowsResource, BrokerConfigRules, every_resource
+from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSION_BUILT
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.options import ControllerOptions
-from barnabas.metadata.outcome import Outcome
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.topics import Allows, everything
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -38,7 +38,7 @@ from barnabas.wire.stored.cluster_metadata import (
     RegisterBrokerRecord,
 )
 
-__all__ = ["Controller", "Outcome"]
+__all__ = ["Controller", "ControllerResult"]
 
 
 class Controller:
@@ -98,7 +98,7 @@ class Controller:
 
     def activate(
         self, epoch: int, next_offset: int, now_ms: int, bootstrap: Sequence[MetadataRecord] = ()
-    ) -> Outcome[None]:
+    ) -> ControllerResult[None]:
         """This node leads the quorum from now on and will write at `next_offset`.
 
         A transaction that a former controller left open is aborted. An empty log begins with the bootstrap records.
@@ -125,7 +125,7 @@ class Controller:
                 f"the cluster is at metadata.version {version}; "
                 f"{LOWEST_METADATA_VERSION} to {METADATA_VERSION_BUILT} are supported",
             )
-        return Outcome(None, records)
+        return ControllerResult(None, records)
 
     def mark(self) -> None:
         """A batch ends here: remember the state, so that `commit` can name it."""
@@ -145,7 +145,7 @@ class Controller:
 
     def create_topics(
         self, request: CreateTopicsRequest, *, may_create: Allows = everything, may_see_configs: Allows = everything
-    ) -> Outcome[CreateTopicsResponse]:
+    ) -> ControllerResult[CreateTopicsResponse]:
         return topics.create_topics(
             self.image,
             self.options,
@@ -157,7 +157,7 @@ class Controller:
 
     def create_partitions(
         self, request: CreatePartitionsRequest, *, may_alter: Allows = everything
-    ) -> Outcome[CreatePartitionsResponse]:
+    ) -> ControllerResult[CreatePartitionsResponse]:
         return topics.create_partitions(self.image, self._randomness, request, may_alter=may_alter)
 
     def delete_topics(
@@ -167,7 +167,7 @@ class Controller:
         *,
         may_describe: Allows = everything,
         may_delete: Allows = everything,
-    ) -> Outcome[DeleteTopicsResponse]:
+    ) -> ControllerResult[DeleteTopicsResponse]:
         return topic_deletion.delete_topics(
             self.image, self.options, request, version, may_describe=may_describe, may_delete=may_delete
         )
@@ -180,7 +180,7 @@ class Controller:
         broker_rules: BrokerConfigRules,
         *,
         may_alter: AllowsResource = every_resource,
-    ) -> Outcome[IncrementalAlterConfigsResponse]:
+    ) -> ControllerResult[IncrementalAlterConfigsResponse]:
         return configs.incremental_alter_configs(self.image, self.options, request, broker_rules, may_alter=may_alter)
 
     def alter_configs(
@@ -189,31 +189,33 @@ class Controller:
         broker_rules: BrokerConfigRules,
         *,
         may_alter: AllowsResource = every_resource,
-    ) -> Outcome[AlterConfigsResponse]:
+    ) -> ControllerResult[AlterConfigsResponse]:
         return configs.alter_configs(self.image, self.options, request, broker_rules, may_alter=may_alter)
 
     # Brokers
 
-    def register_broker(self, request: BrokerRegistrationRequest, now_ms: int) -> Outcome[BrokerRegistrationResponse]:
+    def register_broker(
+        self, request: BrokerRegistrationRequest, now_ms: int
+    ) -> ControllerResult[BrokerRegistrationResponse]:
         return brokers.register_broker(self.image, self.options, self._sessions, request, self.next_offset, now_ms)
 
     def broker_is_gone(self, broker_id: int) -> None:
         """The last life of a broker has ended for certain, so nobody need wait for its session to end."""
         self._sessions.forget(broker_id)
 
-    def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Outcome[BrokerHeartbeatResponse]:
+    def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> ControllerResult[BrokerHeartbeatResponse]:
         return brokers.heartbeat(self.image, self.options, self._sessions, request, self.next_offset, now_ms)
 
-    def fence_expired_brokers(self, now_ms: int) -> Outcome[int | None]:
+    def fence_expired_brokers(self, now_ms: int) -> ControllerResult[int | None]:
         """Fence one silent broker, if there is one; ask again until the answer is None."""
         return brokers.fence_expired_brokers(self.image, self.options, self._sessions, now_ms)
 
-    def unregister_broker(self, broker_id: int) -> Outcome[None]:
+    def unregister_broker(self, broker_id: int) -> ControllerResult[None]:
         return brokers.unregister_broker(self.image, broker_id)
 
     # Producer ids
 
-    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Outcome[tuple[int, int]]:
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ControllerResult[tuple[int, int]]:
         """A block of ids that no producer has had: the first, and how many."""
         brokers.registered_broker(self.image, broker_id, broker_epoch)
         return producer_ids.allocate_producer_ids(self.image, broker_id, broker_epoch)

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.metadata.authorizer import CLUSTER_NAME, Authorizer, Caller, Operation, Resource
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AuthorizableRequestContext, Authorizer, Resource
 from barnabas.metadata.configs import BrokerConfigRules
-from barnabas.metadata.controller import Controller, Outcome
-from barnabas.metadata.image import ConfigResource, ResourceType
+from barnabas.metadata.controller import Controller, ControllerResult
+from barnabas.metadata.image import ConfigResource, ConfigResourceType
 from barnabas.metadata.quorum import Quorum
 from barnabas.metadata.quorum_description import ControllerNodes, describe_quorum
 from barnabas.wire.apis import ApiKey
@@ -52,22 +52,26 @@ class ControllerApis:
         self._broker_rules = broker_rules
         self._controller_nodes = controller_nodes
 
-    def handle(self, request: Request, version: int, caller: Caller, now_ms: int) -> Outcome[Response]:
+    def handle(
+        self, request: Request, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[Response]:
         """The records that it takes, and the answer once they are committed. Nothing has changed yet."""
         decide = _DECISIONS.get(type(request))
         if decide is None:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"the controller takes no {ApiKey(request.API_KEY).camel_name}"
             )
-        outcome: Outcome[Response] = decide(self, request, version, caller, now_ms)
+        outcome: ControllerResult[Response] = decide(self, request, version, caller, now_ms)
         return outcome
 
     # Who may
 
-    def _may(self, caller: Caller, operation: Operation, resource: Resource = Resource.TOPIC) -> Callable[[str], bool]:
+    def _may(
+        self, caller: AuthorizableRequestContext, operation: AclOperation, resource: Resource = Resource.TOPIC
+    ) -> Callable[[str], bool]:
         return partial(self._authorizer.is_allowed, caller, operation, resource)
 
-    def _check_cluster(self, caller: Caller, operation: Operation) -> None:
+    def _check_cluster(self, caller: AuthorizableRequestContext, operation: AclOperation) -> None:
         if not self._authorizer.is_allowed(caller, operation, Resource.CLUSTER, CLUSTER_NAME):
             raise BrokerError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{caller.principal} needs {operation.name} on the cluster"
@@ -76,91 +80,97 @@ class ControllerApis:
     # Topics
 
     def _create_topics(
-        self, request: CreateTopicsRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[CreateTopicsResponse]:
-        may_create_all = self._authorizer.is_allowed(caller, Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
-        may_create = self._may(caller, Operation.CREATE)
+        self, request: CreateTopicsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[CreateTopicsResponse]:
+        may_create_all = self._authorizer.is_allowed(caller, AclOperation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+        may_create = self._may(caller, AclOperation.CREATE)
         return self._controller.create_topics(
             request,
             may_create=lambda name: may_create_all or may_create(name),
-            may_see_configs=self._may(caller, Operation.DESCRIBE_CONFIGS),
+            may_see_configs=self._may(caller, AclOperation.DESCRIBE_CONFIGS),
         )
 
     def _create_partitions(
-        self, request: CreatePartitionsRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[CreatePartitionsResponse]:
-        return self._controller.create_partitions(request, may_alter=self._may(caller, Operation.ALTER))
+        self, request: CreatePartitionsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[CreatePartitionsResponse]:
+        return self._controller.create_partitions(request, may_alter=self._may(caller, AclOperation.ALTER))
 
     def _delete_topics(
-        self, request: DeleteTopicsRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[DeleteTopicsResponse]:
+        self, request: DeleteTopicsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[DeleteTopicsResponse]:
         return self._controller.delete_topics(
             request,
             version,
-            may_describe=self._may(caller, Operation.DESCRIBE),
-            may_delete=self._may(caller, Operation.DELETE),
+            may_describe=self._may(caller, AclOperation.DESCRIBE),
+            may_delete=self._may(caller, AclOperation.DELETE),
         )
 
     # Settings
 
     def _incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[IncrementalAlterConfigsResponse]:
+        self, request: IncrementalAlterConfigsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[IncrementalAlterConfigsResponse]:
         may_alter = partial(may_alter_configs, self._authorizer, caller)
         return self._controller.incremental_alter_configs(request, self._broker_rules, may_alter=may_alter)
 
     def _alter_configs(
-        self, request: AlterConfigsRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[AlterConfigsResponse]:
+        self, request: AlterConfigsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[AlterConfigsResponse]:
         may_alter = partial(may_alter_configs, self._authorizer, caller)
         return self._controller.alter_configs(request, self._broker_rules, may_alter=may_alter)
 
     # Brokers
 
     def _register_broker(
-        self, request: BrokerRegistrationRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[BrokerRegistrationResponse]:
-        self._check_cluster(caller, Operation.CLUSTER_ACTION)
+        self, request: BrokerRegistrationRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[BrokerRegistrationResponse]:
+        self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
         return self._controller.register_broker(request, now_ms)
 
     def _heartbeat(
-        self, request: BrokerHeartbeatRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[BrokerHeartbeatResponse]:
-        self._check_cluster(caller, Operation.CLUSTER_ACTION)
+        self, request: BrokerHeartbeatRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[BrokerHeartbeatResponse]:
+        self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
         return self._controller.heartbeat(request, now_ms)
 
     def _unregister_broker(
-        self, request: UnregisterBrokerRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[UnregisterBrokerResponse]:
-        self._check_cluster(caller, Operation.ALTER)
-        return Outcome(UnregisterBrokerResponse(), self._controller.unregister_broker(request.broker_id).records)
+        self, request: UnregisterBrokerRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[UnregisterBrokerResponse]:
+        self._check_cluster(caller, AclOperation.ALTER)
+        return ControllerResult(
+            UnregisterBrokerResponse(), self._controller.unregister_broker(request.broker_id).records
+        )
 
     def _allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[AllocateProducerIdsResponse]:
-        self._check_cluster(caller, Operation.CLUSTER_ACTION)
+        self, request: AllocateProducerIdsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[AllocateProducerIdsResponse]:
+        self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
         block = self._controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
         first, count = block.response
-        return Outcome(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count), block.records)
+        return ControllerResult(
+            AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count), block.records
+        )
 
     # The quorum
 
     def _describe_quorum(
-        self, request: DescribeQuorumRequest, version: int, caller: Caller, now_ms: int
-    ) -> Outcome[DescribeQuorumResponse]:
-        if not self._authorizer.is_allowed(caller, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
-            return Outcome(DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[]))
-        return Outcome(describe_quorum(request, version, self._quorum.describe(), self._controller_nodes()))
+        self, request: DescribeQuorumRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[DescribeQuorumResponse]:
+        if not self._authorizer.is_allowed(caller, AclOperation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+            return ControllerResult(
+                DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
+            )
+        return ControllerResult(describe_quorum(request, version, self._quorum.describe(), self._controller_nodes()))
 
 
-def may_alter_configs(authorizer: Authorizer, caller: Caller, resource: ConfigResource) -> bool:
+def may_alter_configs(authorizer: Authorizer, caller: AuthorizableRequestContext, resource: ConfigResource) -> bool:
     """Whether the one who asks may change the settings of a resource."""
-    if resource.type == ResourceType.TOPIC:
-        return authorizer.is_allowed(caller, Operation.ALTER_CONFIGS, Resource.TOPIC, resource.name)
-    return authorizer.is_allowed(caller, Operation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
+    if resource.type == ConfigResourceType.TOPIC:
+        return authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.TOPIC, resource.name)
+    return authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
 
 
-_DECISIONS: Final[dict[type[Request], Callable[..., Outcome[Any]]]] = {
+_DECISIONS: Final[dict[type[Request], Callable[..., ControllerResult[Any]]]] = {
     CreateTopicsRequest: ControllerApis._create_topics,
     CreatePartitionsRequest: ControllerApis._create_partitions,
     DeleteTopicsRequest: ControllerApis._delete_topics,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.metadata.assignments import active_brokers
-from barnabas.metadata.image import NO_LEADER, ClusterImage, ResourceType
+from barnabas.metadata.image import NO_LEADER, ClusterImage, ConfigResourceType
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.topic_configs import topic_default_value
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, PartitionChangeRecord
@@ -57,5 +57,5 @@ def leads_anything(image: ClusterImage, broker_id: int) -> bool:
 
 
 def _allows_unclean(image: ClusterImage, options: ControllerOptions, topic: str) -> bool:
-    own = image.config(ResourceType.TOPIC, topic).get(_UNCLEAN)
+    own = image.config(ConfigResourceType.TOPIC, topic).get(_UNCLEAN)
     return (topic_default_value(_UNCLEAN, options) if own is None else own) == "true"

@@ -33,7 +33,7 @@ UNASSIGNED_DIRECTORY: Final = Uuid(bytes(15) + b"\x01")
 LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """What a dynamic setting may belong to; the numbers are the protocol's."""
 
     TOPIC = 2
@@ -256,7 +256,7 @@ class ClusterImage:
         image = self.topics.get(topic)
         return image.partitions[partition] if image is not None and 0 <= partition < len(image.partitions) else None
 
-    def config(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+    def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         return self.configs.get(ConfigResource(resource_type, name)) or _NO_SETTINGS
 
 

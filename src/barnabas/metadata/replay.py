@@ -26,8 +26,8 @@ from barnabas.metadata.image import (
     BrokerImage,
     ClusterImage,
     ConfigResource,
+    ConfigResourceType,
     ControllerImage,
-    ResourceType,
 )
 from barnabas.metadata.topics_delta import TopicsDelta
 from barnabas.wire.stored import cluster_metadata as log
@@ -124,7 +124,7 @@ class ImageBuilder:
         self._topics.create(record)
 
     def _remove_topic(self, record: log.RemoveTopicRecord) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, self._topics.remove(record.topic_id))
+        resource = ConfigResource(ConfigResourceType.TOPIC, self._topics.remove(record.topic_id))
         if resource in self._configs:
             self._configs = self._configs.delete(resource)
             self._changed_configs[resource] = None

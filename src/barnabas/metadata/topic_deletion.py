@@ -7,9 +7,9 @@ from collections import Counter
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
+from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.image import ClusterImage, TopicImage
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST, ControllerOptions
-from barnabas.metadata.outcome import Outcome
 from barnabas.metadata.topics import Allows, everything
 from barnabas.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -30,14 +30,14 @@ def delete_topics(
     *,
     may_describe: Allows = everything,
     may_delete: Allows = everything,
-) -> Outcome[DeleteTopicsResponse]:
+) -> ControllerResult[DeleteTopicsResponse]:
     """Remove topics with all their settings. Their logs go when brokers see it."""
     asked = request.topics or [DeleteTopicState(name=name, topic_id=Uuid.ZERO) for name in request.topic_names]
     if not options.delete_topic_enable:
         # Clients of older versions do not know the error and would not tell it to anybody.
         code = ErrorCode.TOPIC_DELETION_DISABLED if version >= _FIRST_WITH_DISABLED_ERROR else ErrorCode.INVALID_REQUEST
         refusal = BrokerError(code, "deleting topics is switched off by delete.topic.enable")
-        return Outcome(DeleteTopicsResponse(responses=[_refused(each, refusal) for each in asked]))
+        return ControllerResult(DeleteTopicsResponse(responses=[_refused(each, refusal) for each in asked]))
     deletion = _Deletion(image, asked, may_describe, may_delete)
     results = []
     records: list[MetadataRecord] = []
@@ -53,7 +53,7 @@ def delete_topics(
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
         except BrokerError as failure:
             results.append(_refused(each, failure))
-    return Outcome(DeleteTopicsResponse(responses=results), records)
+    return ControllerResult(DeleteTopicsResponse(responses=results), records)
 
 
 class _Deletion:

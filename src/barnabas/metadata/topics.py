@@ -13,9 +13,9 @@ from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
 from barnabas.metadata.assignments import assignment_of_new_topic, check_assignment, partition_records
 from barnabas.metadata.configs import MAX_CONFIGS_PER_RESOURCE
-from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.metadata.controller_result import ControllerResult
+from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST, ControllerOptions
-from barnabas.metadata.outcome import Outcome
 from barnabas.metadata.placement import Placer
 from barnabas.metadata.topic_configs import check_topic_configs, effective_topic_configs
 from barnabas.metadata.topic_names import CLUSTER_METADATA, collision_key, what_is_wrong_with_name
@@ -50,7 +50,7 @@ def create_topics(
     *,
     may_create: Allows = everything,
     may_see_configs: Allows = everything,
-) -> Outcome[CreateTopicsResponse]:
+) -> ControllerResult[CreateTopicsResponse]:
     """Each topic is created or refused by itself, but the records of all are one batch.
 
     As in Kafka, a request to validate is answered with the id that the topic might have got.
@@ -59,7 +59,7 @@ def create_topics(
     partitions = sum(_asked_partitions(topic, options) for topic in request.topics)
     if partitions > MAX_RECORDS_PER_REQUEST:
         refusal = _too_large("creating these topics", partitions)
-        return Outcome(CreateTopicsResponse(topics=[_refused(name, refusal) for name in names]))
+        return ControllerResult(CreateTopicsResponse(topics=[_refused(name, refusal) for name in names]))
     creation = _Creation(image, options, randomness, may_see_configs)
     counts = Counter(topic.name for topic in request.topics)
     results = []
@@ -75,13 +75,13 @@ def create_topics(
             results.append(_refused(topic.name, failure))
     if len(creation.records) > MAX_RECORDS_PER_REQUEST:
         refusal = _too_large("creating these topics", len(creation.records))
-        return Outcome(CreateTopicsResponse(topics=[_refused(name, refusal) for name in names]))
-    return Outcome(CreateTopicsResponse(topics=results), [] if request.validate_only else creation.records)
+        return ControllerResult(CreateTopicsResponse(topics=[_refused(name, refusal) for name in names]))
+    return ControllerResult(CreateTopicsResponse(topics=results), [] if request.validate_only else creation.records)
 
 
 def create_partitions(
     image: ClusterImage, randomness: Random, request: CreatePartitionsRequest, *, may_alter: Allows = everything
-) -> Outcome[CreatePartitionsResponse]:
+) -> ControllerResult[CreatePartitionsResponse]:
     """Topics can only grow. Records stay where they are, so keys may go to other partitions from now on."""
     counts = Counter(topic.name for topic in request.topics)
     records: list[MetadataRecord] = []
@@ -99,7 +99,7 @@ def create_partitions(
                     name=topic.name, error_code=failure.code, error_message=failure.message or failure.code.text
                 )
             )
-    return Outcome(CreatePartitionsResponse(results=results), [] if request.validate_only else records)
+    return ControllerResult(CreatePartitionsResponse(results=results), [] if request.validate_only else records)
 
 
 class _Creation:
@@ -122,7 +122,7 @@ class _Creation:
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         # Before the partitions, so that whoever creates their logs knows the settings.
         self.records += [
-            ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+            ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
             for name, value in configs.items()
         ]
         self.records += partition_records(self.image, topic_id, 0, replicas)

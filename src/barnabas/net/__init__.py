@@ -4,7 +4,7 @@
 """
 
 from barnabas.net.channel import Channel, ChannelLimits
-from barnabas.net.connection import Connection, Phase
+from barnabas.net.connection import Connection
 from barnabas.net.errors import (
     AnswerTooLargeError,
     ChannelError,
@@ -17,6 +17,7 @@ from barnabas.net.errors import (
 )
 from barnabas.net.limits import ListenerLimits, ServerLimits
 from barnabas.net.listener import Listener, ListenerSpec
+from barnabas.net.phases import ConnectionPhase
 from barnabas.net.server import Server
 
 __all__ = [
@@ -26,13 +27,13 @@ __all__ = [
     "ChannelLimits",
     "ConnectError",
     "Connection",
+    "ConnectionPhase",
     "DisconnectedError",
     "ListenError",
     "Listener",
     "ListenerLimits",
     "ListenerSpec",
     "NotSentError",
-    "Phase",
     "RequestTimeoutError",
     "Server",
     "ServerLimits",

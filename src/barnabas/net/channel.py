@@ -28,7 +28,7 @@ from barnabas.net.errors import (
     address_text,
 )
 from barnabas.net.limits import ChannelLimits
-from barnabas.net.outgoing import Asked, ChannelEvents, Form, Outcome, Wire
+from barnabas.net.outgoing import ChannelEvents, ClientRequest, OutgoingConnection, RequestForm, RequestResult
 from barnabas.net.sockets import SocketBuffers
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
@@ -77,11 +77,11 @@ class Channel:
         self._on_ready = on_ready
         self._check_peer = check_peer
         self._backoff = Backoff(self._limits.reconnect_backoff_ms, self._limits.reconnect_backoff_max_ms, randomness)
-        self._waiting: deque[Asked] = deque()
+        self._waiting: deque[ClientRequest] = deque()
         self._connect_waiters: list[asyncio.Future[None]] = []
         self._opening: asyncio.Task[None] | None = None
-        self._wire: Wire | None = None
-        self._forms: dict[tuple[type[Request], int | None], Form] = {}
+        self._connection: OutgoingConnection | None = None
+        self._forms: dict[tuple[type[Request], int | None], RequestForm] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = math.inf
         self._active_at_s = 0.0
@@ -99,7 +99,7 @@ class Channel:
 
     @property
     def is_connected(self) -> bool:
-        return self._wire is not None
+        return self._connection is not None
 
     @property
     def is_closed(self) -> bool:
@@ -112,7 +112,7 @@ class Channel:
     @property
     def in_flight_count(self) -> int:
         """Requests that were asked here and are not answered, sent or not."""
-        return len(self._waiting) + (len(self._wire.asked) if self._wire is not None else 0)
+        return len(self._waiting) + (len(self._connection.in_flight) if self._connection is not None else 0)
 
     @property
     def backoff_ms(self) -> float:
@@ -121,10 +121,10 @@ class Channel:
 
     def delay_ms(self) -> float:
         """How long until a request would leave: 0 for at once, infinite if only an event can tell (`on_ready`)."""
-        wire = self._wire
-        if wire is None:
+        connection = self._connection
+        if connection is None:
             return (self._opening is None and self.backoff_ms) or math.inf
-        if self._waiting or wire.is_paused or len(wire.asked) >= self._max_in_flight:
+        if self._waiting or connection.is_paused or len(connection.in_flight) >= self._max_in_flight:
             return math.inf
         if not self._throttled_until_s:
             return 0.0
@@ -145,7 +145,7 @@ class Channel:
 
     async def connect(self) -> None:
         """Connect if that is not done already, after the wait that earlier failures ask for."""
-        if self._wire is not None:
+        if self._connection is not None:
             return
         if self._is_closed:
             raise ConnectError(self.address, "the channel was closed")
@@ -161,7 +161,7 @@ class Channel:
     def connect_soon(self) -> None:
         """Begin to connect, if that is not done or under way, once earlier failures allow it. How it ends is told by
         `on_ready`."""
-        if self._wire is not None or self._opening is not None or self._is_closed:
+        if self._connection is not None or self._opening is not None or self._is_closed:
             return
         self._opening = asyncio.get_running_loop().create_task(self._open_and_tell())
 
@@ -175,7 +175,7 @@ class Channel:
         """
         future = asyncio.get_running_loop().create_future()
         timeout_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
-        self._ask(Asked(message, version, timeout_ms, future=future))
+        self._ask(ClientRequest(message, version, timeout_ms, future=future))
         return future
 
     def request_soon(
@@ -188,19 +188,21 @@ class Channel:
     ) -> None:
         """The same, for those who want to be called with the answer or the `ChannelError`, never from inside this."""
         timeout_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
-        self._ask(Asked(message, version, timeout_ms, callback=on_answer))
+        self._ask(ClientRequest(message, version, timeout_ms, callback=on_answer))
 
     def send(self, message: Request, version: int | None = None) -> asyncio.Future[None]:
         """Send a request that gets no answer, as Produce with acks=0."""
         future = asyncio.get_running_loop().create_future()
-        self._ask(Asked(message, version, self._limits.request_timeout_ms, future=future, expects_answer=False))
+        self._ask(ClientRequest(message, version, self._limits.request_timeout_ms, future=future, expects_answer=False))
         return future
 
     def send_soon(
         self, message: Request, on_sent: Callable[[Any], None] | None = None, version: int | None = None
     ) -> None:
         """The same, for those who want to be called: with None when it was sent, or the `ChannelError`."""
-        self._ask(Asked(message, version, self._limits.request_timeout_ms, callback=on_sent, expects_answer=False))
+        self._ask(
+            ClientRequest(message, version, self._limits.request_timeout_ms, callback=on_sent, expects_answer=False)
+        )
 
     async def close(self) -> None:
         """Close; who waits for an answer gets `DisconnectedError`. A closed channel stays closed."""
@@ -210,50 +212,55 @@ class Channel:
         if opening is not None:
             opening.cancel()
             await asyncio.wait([opening])
-        wire = self._wire
+        connection = self._connection
         self._fail_waiting(ConnectError(self.address, "the channel was closed"))
-        if wire is None:
+        if connection is None:
             return
-        wire.close(DisconnectedError(self.address, "the channel was closed"), by_us=True, flushes=True)
-        done, _ = await asyncio.wait([wire.closed], timeout=_FLUSH_TIMEOUT_S)
+        connection.close(DisconnectedError(self.address, "the channel was closed"), by_us=True, flushes=True)
+        done, _ = await asyncio.wait([connection.closed], timeout=_FLUSH_TIMEOUT_S)
         if not done:
-            wire.abort()
-            await wire.closed
+            connection.abort()
+            await connection.closed
 
     def disconnect(self, why: str) -> None:
         """Give the connection up, if there is one; what is in flight on it raises `DisconnectedError`."""
-        if self._wire is not None:
-            self._wire.close(DisconnectedError(self.address, why), by_us=True)
+        if self._connection is not None:
+            self._connection.close(DisconnectedError(self.address, why), by_us=True)
 
     def retire(self) -> bool:
         """Close once all that was asked is answered; whether that is so already."""
         self._is_retiring = True
-        wire = self._wire
-        if self._waiting or self._opening is not None or self._connect_waiters or (wire is not None and wire.asked):
+        connection = self._connection
+        if (
+            self._waiting
+            or self._opening is not None
+            or self._connect_waiters
+            or (connection is not None and connection.in_flight)
+        ):
             return False
         self._is_closed = True
         self._cancel_timer()
-        if wire is not None:
-            wire.close(DisconnectedError(self.address, "the node is not at this address any more"), by_us=True)
+        if connection is not None:
+            connection.close(DisconnectedError(self.address, "the node is not at this address any more"), by_us=True)
         return True
 
     # Sending
 
-    def _ask(self, asked: Asked) -> None:
+    def _ask(self, asked: ClientRequest) -> None:
         loop = asyncio.get_running_loop()
         if self._is_closed:
             self._settle_soon(asked, ConnectError(self.address, "the channel was closed"))
             return
-        wire = self._wire
+        connection = self._connection
         now_s = loop.time()
         if (
-            wire is not None
+            connection is not None
             and not self._waiting
-            and len(wire.asked) < self._max_in_flight
+            and len(connection.in_flight) < self._max_in_flight
             and not self._throttled_until_s
-            and not wire.is_paused
+            and not connection.is_paused
         ):
-            self._send(wire, asked, now_s)
+            self._send(connection, asked, now_s)
         else:
             asked.deadline_s = now_s + asked.timeout_ms / 1000
             self._waiting.append(asked)
@@ -261,11 +268,11 @@ class Channel:
         if asked.deadline_s < self._timer_at_s:
             self._watch(asked.deadline_s)
 
-    def _send(self, wire: Wire, asked: Asked, now_s: float) -> None:
+    def _send(self, connection: OutgoingConnection, asked: ClientRequest, now_s: float) -> None:
         message = asked.message
         try:
             form = self._forms.get((type(message), asked.version)) or self._form(message, asked.version)
-            size_bytes = wire.send(asked, form, now_s)
+            size_bytes = connection.send(asked, form, now_s)
         except ChannelError as error:
             self._settle_soon(asked, error)
             return
@@ -287,8 +294,8 @@ class Channel:
         """Send what waits, as far as it may be sent now."""
         if not self._waiting:
             return
-        wire = self._wire
-        if wire is None:
+        connection = self._connection
+        if connection is None:
             self.connect_soon()
             return
         now_s = asyncio.get_running_loop().time()
@@ -298,15 +305,15 @@ class Channel:
                 return
             self._throttled_until_s = 0.0
         waiting = self._waiting
-        while waiting and len(wire.asked) < self._max_in_flight and not wire.is_paused:
+        while waiting and len(connection.in_flight) < self._max_in_flight and not connection.is_paused:
             asked = waiting.popleft()
             if not asked.is_given_up:
-                self._send(wire, asked, now_s)
+                self._send(connection, asked, now_s)
 
-    def _form(self, message: Request, version: int | None) -> Form:
+    def _form(self, message: Request, version: int | None) -> RequestForm:
         kind = type(message)
         chosen = self.version_of(kind) if version is None else self._checked(message, version)
-        form = self._forms[kind, version] = Form(kind, chosen, self._client_id)
+        form = self._forms[kind, version] = RequestForm(kind, chosen, self._client_id)
         return form
 
     def _checked(self, message: Request, version: int) -> int:
@@ -317,9 +324,9 @@ class Channel:
             raise UnsupportedRequestError(self.address, f"{name} {version} was to be sent, and it offers {offer}")
         return version
 
-    # What the wire tells
+    # What the connection tells
 
-    def answered(self, asked: Asked, response: Response, size_bytes: int) -> None:
+    def answered(self, asked: ClientRequest, response: Response, size_bytes: int) -> None:
         now_s = asyncio.get_running_loop().time()
         self._active_at_s = now_s
         if self._events is not None:
@@ -328,8 +335,8 @@ class Channel:
         if throttle_ms > 0:
             self._throttled_until_s = max(self._throttled_until_s, now_s + throttle_ms / 1000)
             self._watch(self._throttled_until_s)
-        wire = self._wire
-        was_full = wire is not None and len(wire.asked) == self._max_in_flight - 1
+        connection = self._connection
+        was_full = connection is not None and len(connection.in_flight) == self._max_in_flight - 1
         self._settle(asked, response)
         if self._waiting:
             self._send_waiting()
@@ -338,14 +345,14 @@ class Channel:
         elif was_full:
             self._tell_ready()
 
-    def lost(self, wire: Wire, unanswered: deque[Asked]) -> None:
-        failure = cast(ChannelError, wire.failure)
-        if wire is self._wire:
-            self._wire = None
-            self.last_failure = None if wire.was_closed_by_us else failure
+    def lost(self, connection: OutgoingConnection, unanswered: deque[ClientRequest]) -> None:
+        failure = cast(ChannelError, connection.failure)
+        if connection is self._connection:
+            self._connection = None
+            self.last_failure = None if connection.was_closed_by_us else failure
             if self._events is not None:
                 self._events.disconnected(self.node_id)
-            if not wire.was_closed_by_us:
+            if not connection.was_closed_by_us:
                 self._backoff.failed(asyncio.get_running_loop().time() * 1000)
         for each in unanswered:
             self._settle(each, failure)
@@ -363,7 +370,7 @@ class Channel:
         if self._on_ready is not None:
             self._on_ready(self.node_id)
 
-    def _settle(self, asked: Asked, outcome: Outcome) -> None:
+    def _settle(self, asked: ClientRequest, outcome: RequestResult) -> None:
         try:
             asked.settle(outcome)
         except Exception as error:
@@ -371,7 +378,7 @@ class Channel:
             context = {"message": f"the answer to {asked.name} could not be handled", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 
-    def _settle_soon(self, asked: Asked, outcome: Outcome) -> None:
+    def _settle_soon(self, asked: ClientRequest, outcome: RequestResult) -> None:
         if asked.future is not None:
             asked.settle(outcome)
         elif asked.callback is not None:
@@ -406,14 +413,14 @@ class Channel:
         now_s = max(asyncio.get_running_loop().time(), self._timer_at_s)
         self._timer, self._timer_at_s = None, math.inf
         self._expire_waiting(now_s)
-        wire = self._wire
-        if wire is not None:
-            late = next((each for each in wire.asked if each.deadline_s <= now_s), None)
+        connection = self._connection
+        if connection is not None:
+            late = next((each for each in connection.in_flight if each.deadline_s <= now_s), None)
             if late is not None:
                 text = f"{late.name} was not answered in {late.timeout_ms:.0f} ms"
-                wire.close(RequestTimeoutError(self.address, text))
+                connection.close(RequestTimeoutError(self.address, text))
             elif self._is_idle(now_s):
-                wire.close(DisconnectedError(self.address, "it was not used for long"), by_us=True)
+                connection.close(DisconnectedError(self.address, "it was not used for long"), by_us=True)
         if self._throttled_until_s and now_s >= self._throttled_until_s:
             self._throttled_until_s = 0.0
             self.writable()
@@ -430,17 +437,17 @@ class Channel:
 
     def _is_idle(self, now_s: float) -> bool:
         idle_ms = self._limits.connections_max_idle_ms
-        is_used = self._waiting or (self._wire is not None and self._wire.asked)
+        is_used = self._waiting or (self._connection is not None and self._connection.in_flight)
         return idle_ms >= 0 and not is_used and now_s - self._active_at_s >= idle_ms / 1000
 
     def _next_due_s(self) -> float:
-        wire, idle_ms = self._wire, self._limits.connections_max_idle_ms
+        connection, idle_ms = self._connection, self._limits.connections_max_idle_ms
         due_s = min((each.deadline_s for each in self._waiting), default=math.inf)
         if self._throttled_until_s:
             due_s = min(due_s, self._throttled_until_s)
-        if wire is not None:
-            due_s = min(due_s, min((each.deadline_s for each in wire.asked), default=math.inf))
-            if idle_ms >= 0 and not wire.asked:
+        if connection is not None:
+            due_s = min(due_s, min((each.deadline_s for each in connection.in_flight), default=math.inf))
+            if idle_ms >= 0 and not connection.in_flight:
                 due_s = min(due_s, self._active_at_s + idle_ms / 1000)
         return due_s
 
@@ -452,7 +459,7 @@ class Channel:
             wait_ms = self._backoff.wait_ms(loop.time() * 1000)
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
-            wire = await self._open()
+            connection = await self._open()
         except ChannelError as failure:
             self._backoff.failed(loop.time() * 1000)
             self._opening = None
@@ -466,15 +473,15 @@ class Channel:
             self._fail_waiting(ConnectError(self.address, why))
             raise
         self._opening = None
-        self._become_connected(wire)
+        self._become_connected(connection)
 
-    def _become_connected(self, wire: Wire) -> None:
+    def _become_connected(self, connection: OutgoingConnection) -> None:
         if self._is_closed:
-            wire.close(DisconnectedError(self.address, "the channel was closed"), by_us=True)
+            connection.close(DisconnectedError(self.address, "the channel was closed"), by_us=True)
             return
         now_s = asyncio.get_running_loop().time()
         self._backoff.succeeded()
-        self._wire = wire
+        self._connection = connection
         self._forms = {}
         self._active_at_s = now_s
         self.last_failure = None
@@ -495,7 +502,7 @@ class Channel:
         if not (self._is_retiring and self.retire()):
             self._tell_ready()
 
-    async def _open(self) -> Wire:
+    async def _open(self) -> OutgoingConnection:
         limits = self._limits
         timeout_ms = grown(
             limits.socket_connection_setup_timeout_ms,
@@ -503,15 +510,15 @@ class Channel:
             self._backoff.failure_count,
             self._randomness,
         )
-        make = partial(Wire, self, self.address, limits.max_response_bytes, limits.trusted_response_bytes)
+        make = partial(OutgoingConnection, self, self.address, limits.max_response_bytes, limits.trusted_response_bytes)
         buffers = SocketBuffers(limits.send_buffer_bytes, limits.receive_buffer_bytes)
-        wire = await connect(make, self.host, self.port, self.address, timeout_ms, buffers)
-        answer = await negotiate(wire, self.address, self._client_id, limits.request_timeout_ms, self._sent)
+        connection = await connect(make, self.host, self.port, self.address, timeout_ms, buffers)
+        answer = await negotiate(connection, self.address, self._client_id, limits.request_timeout_ms, self._sent)
         offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         complaint = self._check_peer(offered) if self._check_peer is not None else None
         if complaint is not None:
             refusal = UnsupportedRequestError(self.address, complaint)
-            wire.close(refusal, by_us=True)
+            connection.close(refusal, by_us=True)
             raise refusal
         self.peer, self.offered = answer, offered
-        return wire
+        return connection

@@ -13,7 +13,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, cast
 
 from barnabas.base.errors import check
@@ -21,7 +20,6 @@ from barnabas.net.admission import Admission
 from barnabas.net.answer_room import AnswerRoom
 from barnabas.net.errors import address_text
 from barnabas.net.idle import IdleWatch
-from barnabas.net.lanes import Lanes
 from barnabas.net.limits import (
     JOINED_BYTES,
     ORDINARY_FRAME_BYTES,
@@ -33,6 +31,8 @@ from barnabas.net.limits import (
 )
 from barnabas.net.memory import RequestMemory, Share
 from barnabas.net.pace import Doing, Standing
+from barnabas.net.phases import ConnectionEvent, ConnectionPhase
+from barnabas.net.request_channel import RequestChannel
 from barnabas.net.sockets import tune
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
@@ -50,13 +50,7 @@ _NOT_ADMITTED: Final = 8
 _AHEAD: Final = 1
 _NO_MEMORY: Final = 2
 _HELD_BACK: Final = 4
-
-
-class Phase(Enum):
-    """Before `READY`, frames are smaller and belong to whoever authenticates; the dispatcher tells the two apart."""
-
-    AUTHENTICATING = "authenticating"
-    READY = "ready"
+_CLOSED: Final = ConnectionPhase.CLOSED
 
 
 @dataclass(slots=True)
@@ -65,7 +59,7 @@ class Surroundings:
 
     loop: asyncio.AbstractEventLoop
     limits: ServerLimits
-    lanes: Lanes
+    request_channel: RequestChannel
     memory: RequestMemory
     answers: AnswerRoom
     #: Of nodes of the cluster: what clients hold must not keep them waiting.
@@ -103,13 +97,13 @@ class Connection(asyncio.BufferedProtocol):
         "_idle",
         "_is_half_closed",
         "_is_parked",
-        "_lanes",
         "_loop",
         "_mutes",
         "_partial_bytes",
         "_partial_share",
         "_pauses",
         "_receiver",
+        "_request_channel",
         "_small",
         "_throttle_timer",
         "_transport",
@@ -117,7 +111,6 @@ class Connection(asyncio.BufferedProtocol):
         "active_at_s",
         "client_software",
         "id",
-        "is_closed",
         "is_privileged",
         "listener",
         "memory",
@@ -127,22 +120,29 @@ class Connection(asyncio.BufferedProtocol):
         "principal",
     )
 
-    def __init__(self, around: Surroundings, listener: str, *, is_privileged: bool = False, phase: Phase = Phase.READY):
+    def __init__(
+        self,
+        around: Surroundings,
+        listener: str,
+        *,
+        is_privileged: bool = False,
+        phase: ConnectionPhase = ConnectionPhase.READY,
+    ) -> None:
         self.id = next(around.ids)
         self.listener = listener
         #: Of nodes of the cluster: served first, and never made to wait for clients.
         self.is_privileged = is_privileged
         self.peer_host = ""
         self.peer_port = 0
+        #: Changes by the table in `phases` alone. The router asks it what may be asked.
         self.phase = phase
         self.principal = ANONYMOUS
         #: Name and version of the client's library, as ApiVersions tells them.
         self.client_software = ("unknown", "unknown")
-        self.is_closed = False
         self.active_at_s = 0.0
         self._around = around
         self._loop = around.loop
-        self._lanes = around.lanes
+        self._request_channel = around.request_channel
         #: What its requests take of the memory of all.
         self.memory = around.cluster_memory if is_privileged else around.memory
         self._answers = around.cluster_answers if is_privileged else around.answers
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         #: to that of the small ones.
         self._partial_share = self._small
         self._partial_bytes = 0
-        #: A small response that leaves at the end of this turn of the lanes. Until then its request is in process.
+        #: A small response that leaves at the end of this turn. Until then its request is in process.
         self._answer: bytes | None = None
         self._mutes = _NOT_ADMITTED
         self._pauses = 0
@@ -177,6 +177,10 @@ class Connection(asyncio.BufferedProtocol):
     # ---- for those who answer requests
 
     @property
+    def is_closed(self) -> bool:
+        return self.phase is _CLOSED
+
+    @property
     def peer(self) -> str:
         return address_text(self.peer_host, self.peer_port)
 
@@ -185,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
 
         The parts must not change before they have left. On a closed connection nothing is sent.
         """
-        if self.is_closed:
+        if self.phase is _CLOSED:
             self._give_back()
             return
         check(self._mutes & _IN_PROCESS and self._answer is None, "a response without a request in process")
@@ -195,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
             self._finish()
             return
         self._answer = b"".join((size_bytes.to_bytes(SIZE_BYTES, "big"), *parts))
-        if not self._lanes.send_later(self):
+        if not self._request_channel.send_later(self):
             self.send_answer()
 
     def send_answer(self) -> None:
@@ -203,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         answer, self._answer = self._answer, None
         if answer is None:
             return
-        if self.is_closed:
+        if self.phase is _CLOSED:
             self._give_back()
             return
         self._transport.write(answer)
@@ -211,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish_without_response(self) -> None:
         """The request in process gets no answer: the peer said that it wants none."""
-        if self.is_closed:
+        if self.phase is _CLOSED:
             self._give_back()
             return
         check(self._mutes & _IN_PROCESS and self._answer is None, "a request was finished that is not in process")
@@ -240,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         request. It is held until `respond`, `finish_without_response` or `close`; then what the peer has not taken of
         the response counts in its place. Raises `AnswerTooLargeError` if there never can be so much.
         """
-        if self.is_closed:
+        if self.phase is _CLOSED:
             self._loop.call_soon(granted)
             return False
         check(self._mutes & _IN_PROCESS, "room was asked for without a request in process")
@@ -255,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         closed for being idle, and ends when it shuts down its side. Neither happens to a request that we work on.
         """
         forget = self.on_close(give_up)
-        if not self.is_closed:
+        if self.phase is not _CLOSED:
             self._is_parked = True
             self._idle.touch(self)
             if self._is_half_closed:
@@ -269,11 +273,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on_later(self, slice_of_work: Callable[[], None]) -> None:
         """Have the work on the request in process go on when others had their turn; also if the peer is gone then."""
-        self._lanes.go_on_later(self, slice_of_work)
+        self._request_channel.go_on_later(self, slice_of_work)
 
     def mute_for(self, throttle_ms: int) -> None:
         """Take up no request for a while after the one in process. To be called before `respond`."""
-        if self.is_closed or throttle_ms <= 0:
+        if self.phase is _CLOSED or throttle_ms <= 0:
             return
         end_s = self._loop.time() + throttle_ms / 1000
         if self._throttle_timer is not None:
@@ -286,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str | None = None) -> None:
         """Close; a response that was handed over before still leaves first. The request in process is done with."""
         self.send_answer()
-        if self.is_closed:
+        if self.phase is _CLOSED:
             self._give_back()
             return
         if self._mutes & _SENDING:
@@ -298,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self, reason: str) -> None:
         """Close at once, whatever is left to send."""
-        if not self.is_closed:
+        if self.phase is not _CLOSED:
             self._shut(reason)
             self._transport.abort()
 
@@ -309,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Have `callback` called when the connection has ended, whoever ended it; what is returned undoes this."""
-        if self.is_closed:
+        if self.phase is _CLOSED:
             self._loop.call_soon(callback)
             return lambda: None
         token = object()
@@ -317,8 +321,10 @@ class Connection(asyncio.BufferedProtocol):
         return lambda: cast(None, self._close_callbacks.pop(token, None))
 
     def become_ready(self, principal: str) -> None:
-        """The peer has shown who it is: from now on it may send requests of full size."""
-        self.phase = Phase.READY
+        """The peer has shown who it is: from now on it may send any request, of full size."""
+        if self.phase is _CLOSED:
+            return
+        self.phase = self.phase.after(ConnectionEvent.AUTHENTICATED)
         self.principal = principal
         self.limits_changed()
 
@@ -343,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def standing(self) -> Standing | None:
         """How far the peer has come with what only it can bring to an end; None if it is our turn, or nobody's."""
-        if self.is_closed:
+        if self.phase is _CLOSED:
             return None
         if self._is_parked:
             return Standing(Doing.WAITING, 0, 0)
@@ -424,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         receiver = self._receiver
         frames = receiver.received(nbytes)
-        if self._ending is not None or self.is_closed:
+        if not self.phase.is_open:
             return
         if not frames:
             # With frames the activity is noted when they are answered.
@@ -443,7 +449,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame = frames[0]
                 self._mutes = _IN_PROCESS
                 self._frame_bytes = len(frame)
-                self._lanes.submit(self, frame)
+                self._request_channel.submit(self, frame)
         if receiver.broken is not None:
             self._end(f"it sent what is no request: {receiver.broken}")
         elif self._mutes:
@@ -457,7 +463,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         # What was asked before is still answered, as for those who send a request and shut down their side.
         self._is_half_closed = True
-        self._ending = "the peer ended it"
+        self._begin_to_end("the peer ended it")
         return True
 
     def pause_writing(self) -> None:
@@ -467,12 +473,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._answers.taken(self)
-        if not self.is_closed:
+        if self.phase is not _CLOSED:
             self._idle.touch(self)
             self._unmute(_SENDING)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.is_closed:
+        if self.phase is not _CLOSED:
             self._shut(f"the connection broke: {exc}" if exc else self._ending or "the peer ended it")
         del self._around.connections[self.id]
         if self._has_arrived:
@@ -493,7 +499,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _max_frame_bytes(self) -> int:
         limits = self._around.limits
-        if self.phase is Phase.AUTHENTICATING:
+        if self.phase is ConnectionPhase.AUTHENTICATING:
             return min(limits.sasl_server_max_receive_size, limits.socket_request_max_bytes)
         return limits.socket_request_max_bytes
 
@@ -517,7 +523,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_bytes = len(frame)
             self._ahead_bytes -= self._frame_bytes
             self._mutes = _IN_PROCESS
-            self._lanes.submit(self, frame)
+            self._request_channel.submit(self, frame)
         elif self._ending is not None:
             self.close(self._ending)
         else:
@@ -598,12 +604,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, reason: str) -> None:
         """Read nothing more; close when what was asked is answered and the answers have left."""
-        if self.is_closed:
+        if self.phase is _CLOSED:
             return
         self._pause(_AHEAD)
-        self._ending = reason
+        self._begin_to_end(reason)
         if not self._mutes & (_IN_PROCESS | _SENDING) and not self._ahead:
             self.close(reason)
+
+    def _begin_to_end(self, reason: str) -> None:
+        if self.phase.is_open:
+            self.phase = self.phase.after(ConnectionEvent.ENDING)
+        self._ending = reason
 
     def _unthrottle(self) -> None:
         self._throttle_timer = None
@@ -615,22 +626,22 @@ class Connection(asyncio.BufferedProtocol):
             self._take_next()
 
     def _pause(self, why: int) -> None:
-        if not self._pauses and not self.is_closed and self._ending is None:
+        if not self._pauses and self.phase.is_open:
             self._transport.pause_reading()
         self._pauses |= why
 
     def _resume(self, why: int) -> None:
         if self._pauses & why:
             self._pauses &= ~why
-            if not self._pauses and not self.is_closed and self._ending is None:
+            if not self._pauses and self.phase.is_open:
                 self._transport.resume_reading()
 
     def _shut(self, reason: str | None) -> None:
         """Let go of everything; the transport is closed by the caller, and tells when it is done."""
-        self.is_closed = True
+        self.phase = self.phase.after(ConnectionEvent.CLOSED)
         _log.debug("%r ends: %s", self, reason)
         self._idle.remove(self)
-        self._lanes.forget(self)
+        self._request_channel.forget(self)
         self.memory.stop_waiting(self)
         self._drop_ahead()
         if self._partial_bytes:

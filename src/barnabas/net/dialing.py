@@ -10,7 +10,7 @@ from typing import Final
 from barnabas._version import package_version
 from barnabas.base.error_codes import ErrorCode
 from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, RequestTimeoutError
-from barnabas.net.outgoing import Asked, Form, Wire
+from barnabas.net.outgoing import ClientRequest, OutgoingConnection, RequestForm
 from barnabas.net.sockets import SOCK_STREAM, SocketBuffers, open_socket
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -19,8 +19,13 @@ _SOFTWARE: Final = "barnabas"
 
 
 async def connect(
-    make: Callable[[], Wire], host: str, port: int, address: str, timeout_ms: float, buffers: SocketBuffers
-) -> Wire:
+    make: Callable[[], OutgoingConnection],
+    host: str,
+    port: int,
+    address: str,
+    timeout_ms: float,
+    buffers: SocketBuffers,
+) -> OutgoingConnection:
     """Connect to the first address of the host that takes us; each has the whole timeout, or one that is silent would
     keep us from the others. Raises `ConnectError`."""
     loop = asyncio.get_running_loop()
@@ -40,10 +45,10 @@ async def connect(
             async with asyncio.timeout(timeout_ms / 1000):
                 opened = await open_socket(loop, each, port, buffers)
                 if opened is None:
-                    _, wire = await loop.create_connection(make, each, port)
+                    _, connection = await loop.create_connection(make, each, port)
                 else:
-                    _, wire = await loop.create_connection(make, sock=opened)
-            return wire
+                    _, connection = await loop.create_connection(make, sock=opened)
+            return connection
         except TimeoutError:
             failures.append(f"{each}: no answer within {timeout_ms / 1000:.1f} s")
         except OSError as failure:
@@ -73,29 +78,29 @@ async def _addresses(host: str, port: int) -> list[str]:
 
 
 async def negotiate(
-    wire: Wire, address: str, client_id: str, timeout_ms: float, on_sent: Callable[[int], None]
+    connection: OutgoingConnection, address: str, client_id: str, timeout_ms: float, on_sent: Callable[[int], None]
 ) -> ApiVersionsResponse:
     """Ask for the versions of the peer, in a version that it knows; what it knows may be told by a refusal. If that
     fails the connection is closed."""
     try:
-        return await _negotiate(wire, address, client_id, timeout_ms, on_sent)
+        return await _negotiate(connection, address, client_id, timeout_ms, on_sent)
     except BaseException as failure:
-        wire.close(DisconnectedError(address, "its versions could not be learned"), by_us=True)
+        connection.close(DisconnectedError(address, "its versions could not be learned"), by_us=True)
         if isinstance(failure, ChannelError):
             raise ConnectError(address, f"it did not tell its versions: {failure.reason}") from failure
         raise
 
 
 async def _negotiate(
-    wire: Wire, address: str, client_id: str, timeout_ms: float, on_sent: Callable[[int], None]
+    connection: OutgoingConnection, address: str, client_id: str, timeout_ms: float, on_sent: Callable[[int], None]
 ) -> ApiVersionsResponse:
     version = ApiVersionsRequest.VERSIONS.high
     question = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version=_software_version())
     loop = asyncio.get_running_loop()
     while True:
         future: asyncio.Future[ApiVersionsResponse] = loop.create_future()
-        asked = Asked(question, version, timeout_ms, future=future)
-        on_sent(wire.send(asked, Form(ApiVersionsRequest, version, client_id), loop.time()))
+        asked = ClientRequest(question, version, timeout_ms, future=future)
+        on_sent(connection.send(asked, RequestForm(ApiVersionsRequest, version, client_id), loop.time()))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 answer = await future
@@ -106,8 +111,8 @@ async def _negotiate(
         offered = [each.max_version for each in answer.api_keys if each.api_key == ApiKey.API_VERSIONS]
         # Lower each time, so that this ends also with a peer that contradicts itself.
         version = max(0, min([version - 1, *offered])) if offered else 0
-    if wire.failure is not None:
-        raise wire.failure
+    if connection.failure is not None:
+        raise connection.failure
     if answer.error_code:
         raise ConnectError(address, f"it answers ApiVersions with {_code_text(answer.error_code)}")
     return answer

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.net.connection import Connection, Phase
+from barnabas.net.connection import Connection
 from barnabas.net.errors import ListenError, address_text
+from barnabas.net.phases import ConnectionPhase
 
 #: All addresses: one socket for each family, since one for both is not the same on every system.
 _ALL_ADDRESSES: Final = ("0.0.0.0", "::")
@@ -27,7 +28,7 @@ class ListenerSpec:
     host: str
     port: int
     is_privileged: bool = False
-    first_phase: Phase = Phase.READY
+    first_phase: ConnectionPhase = ConnectionPhase.READY
 
 
 class Listener:

@@ -27,10 +27,10 @@ _UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "bi
 #: How much may wait to be taken by the peer before the next request has to wait, too.
 _WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 
-Outcome = Response | ChannelError | None
+RequestResult = Response | ChannelError | None
 
 
-class Form:
+class RequestForm:
     """How one kind of request travels on one connection, worked out once."""
 
     __slots__ = ("has_tagged_answer", "name", "response", "tail", "version")
@@ -49,7 +49,7 @@ class Form:
         self.has_tagged_answer = known.response_header_version(version) > 0
 
 
-class Asked:
+class ClientRequest:
     """A request that waits for its turn, and then for its answer.
 
     Exactly one of `future` and `callback` is told. With a future that nobody waits for any more it is not sent.
@@ -84,7 +84,7 @@ class Asked:
         self.future = future
         self.callback = callback
         self.expects_answer = expects_answer
-        self.form: Form | None = None
+        self.form: RequestForm | None = None
         self.correlation_id = 0
         self.deadline_s = 0.0
         self.sent_at_s = 0.0
@@ -97,7 +97,7 @@ class Asked:
     def is_given_up(self) -> bool:
         return self.future is not None and self.future.done()
 
-    def settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: RequestResult) -> None:
         """Tell the outcome. Each who waits gets an exception of its own: a traceback belongs to one place."""
         if isinstance(outcome, ChannelError):
             outcome = type(outcome)(outcome.address, outcome.reason)
@@ -126,16 +126,16 @@ class ChannelEvents(Protocol):
 
 
 class Owner(Protocol):
-    """Who is told what happens on a wire."""
+    """Who is told what happens on a connection."""
 
-    def answered(self, asked: Asked, response: Response, size_bytes: int) -> None: ...
+    def answered(self, asked: ClientRequest, response: Response, size_bytes: int) -> None: ...
 
-    def lost(self, wire: Wire, unanswered: deque[Asked]) -> None: ...
+    def lost(self, connection: OutgoingConnection, unanswered: deque[ClientRequest]) -> None: ...
 
     def writable(self) -> None: ...
 
 
-class Wire(asyncio.BufferedProtocol):
+class OutgoingConnection(asyncio.BufferedProtocol):
     """See the module. It has no timers: its owner watches the time."""
 
     __slots__ = (
@@ -144,9 +144,9 @@ class Wire(asyncio.BufferedProtocol):
         "_owner",
         "_receiver",
         "_transport",
-        "asked",
         "closed",
         "failure",
+        "in_flight",
         "is_paused",
         "was_closed_by_us",
     )
@@ -159,7 +159,7 @@ class Wire(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._next_id = 0
         #: Sent and not answered, in the order of sending.
-        self.asked: deque[Asked] = deque()
+        self.in_flight: deque[ClientRequest] = deque()
         #: Why the connection is of no use any more.
         self.failure: ChannelError | None = None
         self.was_closed_by_us = False
@@ -168,7 +168,7 @@ class Wire(asyncio.BufferedProtocol):
         #: Done when the transport has let go of the socket.
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def send(self, asked: Asked, form: Form, now_s: float) -> int:
+    def send(self, asked: ClientRequest, form: RequestForm, now_s: float) -> int:
         """Write one request; its size. Raises `LocalProtocolError` if the message does not go into that version."""
         message, version = asked.message, form.version
         parts = message.encode_parts(version)
@@ -188,7 +188,7 @@ class Wire(asyncio.BufferedProtocol):
         asked.sent_at_s = now_s
         asked.deadline_s = now_s + asked.timeout_ms / 1000
         if asked.expects_answer:
-            self.asked.append(asked)
+            self.in_flight.append(asked)
         return size + SIZE_BYTES
 
     def close(self, failure: ChannelError, *, by_us: bool = False, flushes: bool = False) -> None:
@@ -198,7 +198,7 @@ class Wire(asyncio.BufferedProtocol):
             return
         self.failure = failure
         self.was_closed_by_us = by_us
-        unanswered, self.asked = self.asked, deque()
+        unanswered, self.in_flight = self.in_flight, deque()
         transport = self._transport
         if transport is None:
             if not self.closed.done():
@@ -252,21 +252,21 @@ class Wire(asyncio.BufferedProtocol):
         if self.failure is None:
             self._owner.writable()
 
-    def _read(self, frame: bytearray) -> tuple[Asked, Response]:
-        if not self.asked:
+    def _read(self, frame: bytearray) -> tuple[ClientRequest, Response]:
+        if not self.in_flight:
             raise RemoteProtocolError("nothing was asked")
         if len(frame) < _CORRELATION_ID_BYTES:
             raise RemoteProtocolError(f"{len(frame)} bytes are no answer")
         correlation_id = int.from_bytes(frame[:_CORRELATION_ID_BYTES], "big", signed=True)
-        asked = self.asked[0]
+        asked = self.in_flight[0]
         if correlation_id != asked.correlation_id:
             raise RemoteProtocolError(f"it answers {correlation_id} when {asked.correlation_id} is due")
-        response = _decode(cast(Form, asked.form), frame)
-        self.asked.popleft()
+        response = _decode(cast(RequestForm, asked.form), frame)
+        self.in_flight.popleft()
         return asked, response
 
 
-def _decode(form: Form, frame: bytearray) -> Response:
+def _decode(form: RequestForm, frame: bytearray) -> Response:
     """The response of a frame; its records are views into it. Bytes behind the last field are passed over, as Kafka's
     clients do: the mock cluster of librdkafka sends some."""
     kind = form.response

@@ -12,10 +12,10 @@ from barnabas.net.admission import Admission
 from barnabas.net.answer_room import AnswerRoom
 from barnabas.net.connection import Connection, Surroundings
 from barnabas.net.idle import IdleWatch
-from barnabas.net.lanes import Dispatch, IsUrgent, Lanes
 from barnabas.net.limits import SMALL_FRAME_BYTES, ServerLimits
 from barnabas.net.listener import Listener, ListenerSpec
 from barnabas.net.memory import RequestMemory
+from barnabas.net.request_channel import Dispatch, IsUrgent, RequestChannel
 
 
 class Server:
@@ -71,7 +71,7 @@ class Server:
         if around is None:
             return
         around.limits = limits
-        around.lanes.max_waiting = limits.queued_max_requests
+        around.request_channel.max_waiting = limits.queued_max_requests
         largest_bytes, window_s = limits.socket_request_max_bytes, limits.stall_timeout_ms / 1000
         around.memory.set_limit(limits.request_memory_bytes, largest_bytes)
         around.cluster_memory.set_limit(limits.cluster_memory_bytes, largest_bytes)
@@ -130,7 +130,7 @@ class Server:
         return Surroundings(
             loop=loop,
             limits=limits,
-            lanes=Lanes(
+            request_channel=RequestChannel(
                 loop, self._dispatch, self._is_urgent, limits.queued_max_requests, limits.dispatch_budget_ms / 1000
             ),
             memory=RequestMemory(loop, connections, limits.request_memory_bytes, largest_bytes, window_s),

@@ -17,7 +17,7 @@ from barnabas.spark.core.admission_limits import (
     EARLIEST,
     LATEST,
     Earliest,
-    Latest,
+    LatestOffsets,
     Limit,
     Offsets,
     OnNoMatch,
@@ -42,7 +42,7 @@ _COMMIT_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTopics:
     """What there is of the topics that the options ask for."""
 
     partitions: frozenset[TopicPartition]
@@ -52,7 +52,7 @@ class Found:
     missing_topics: tuple[str, ...] = ()
 
 
-class Cluster:
+class SparkCluster:
     """The cluster of one read. Connects when it is first asked.
 
     Each question is asked up to `fetchOffset.numRetries` times, with a new connection each time, since a topic that is
@@ -73,7 +73,7 @@ class Cluster:
         self._now_ms = now_ms
         self._isolation_level = options.client.get("isolation.level", "read_uncommitted").strip()
         self._admin: Admin | None = None
-        self._cached: Found | None = None
+        self._cached: FoundTopics | None = None
         self._cached_at_ms = 0.0
         self._was_reached = False
         #: Topics that were there once.
@@ -141,7 +141,7 @@ class Cluster:
         match limit:
             case Earliest():
                 return self.earliest()
-            case Latest():
+            case LatestOffsets():
                 return self.latest()
             case Offsets(offsets):
                 there = self.partitions()
@@ -172,7 +172,7 @@ class Cluster:
     # Questions, as they are tried again and again: those about offsets begin with the partitions, which may be others
     # by then.
 
-    def _found(self) -> Found:
+    def _found(self) -> FoundTopics:
         ttl_ms = self._options.partition_cache_ttl_ms
         if self._cached is None or ttl_ms is None or self._now_ms() - self._cached_at_ms >= ttl_ms:
             self._cached = self._ask_for_topics()
@@ -201,7 +201,7 @@ class Cluster:
         listed = self._connected().list_offsets(specs, isolation_level=self._isolation_level)
         return {partition: each.offset for partition, each in listed.items()}
 
-    def _ask_for_topics(self) -> Found:
+    def _ask_for_topics(self) -> FoundTopics:
         admin, selection = self._connected(), self._options.selection
         match selection:
             case Topics(names):
@@ -227,7 +227,7 @@ class Cluster:
         if isinstance(selection, Pattern):
             missing = ()  # Deleted between the two questions; by its pattern nobody has asked for it.
         ids = {topic: str(each.topic_id) for topic, each in described.items() if each.topic_id != Uuid.ZERO}
-        return Found(frozenset(there), ids, missing)
+        return FoundTopics(frozenset(there), ids, missing)
 
     def _tried(self, question: Callable[[], T]) -> T:
         attempts = self._options.fetch_retries

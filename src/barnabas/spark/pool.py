@@ -22,13 +22,13 @@ IDLE_S: Final = 300.0
 _Key: TypeAlias = tuple[tuple[str, str], ...]
 
 
-class Client(Protocol):
+class PooledClient(Protocol):
     """What can be lent: any of our clients."""
 
     def close(self, timeout: float | None = None) -> None: ...
 
 
-C = TypeVar("C", bound=Client)
+C = TypeVar("C", bound=PooledClient)
 
 
 class ClientPool(Generic[C]):
@@ -142,7 +142,7 @@ class ClientPool(Generic[C]):
             _end(client)
 
 
-def _end(client: Client) -> None:
+def _end(client: PooledClient) -> None:
     try:
         client.close(timeout=0)
     except Exception:

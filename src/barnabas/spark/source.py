@@ -19,10 +19,10 @@ from pyspark.sql.datasource import (
 from barnabas.base.errors import BarnabasError
 from barnabas.client.settings import ADMIN_SETTINGS, CONSUMER_SETTINGS, PRODUCER_SETTINGS
 from barnabas.spark.client_settings import settings_for, warn_of_unknown
-from barnabas.spark.cluster import Cluster
+from barnabas.spark.cluster import SparkCluster
 from barnabas.spark.core import errors
 from barnabas.spark.core.filters import Narrowing, narrow
-from barnabas.spark.core.given import Given
+from barnabas.spark.core.given import SparkOptions
 from barnabas.spark.core.options import SELECTIONS, SourceOptions
 from barnabas.spark.core.ranges import OffsetRange, between
 from barnabas.spark.core.values import boolean
@@ -53,7 +53,7 @@ class BarnabasDataSource(DataSource):
         """The columns of a read. Asked for by `load`: what is wrong in any case is told here, not at the first row."""
         given = self._given
         # Where topics are selected, or seem to be, it is a read: Spark asks for the columns of a write as well.
-        if any(name.lower() in given for name in SELECTIONS) or any(Given(given, SELECTIONS).slips()):
+        if any(name.lower() in given for name in SELECTIONS) or any(SparkOptions(given, SELECTIONS).slips()):
             _check_options(given)
         return _columns(given)
 
@@ -107,7 +107,7 @@ class BatchReader(DataSourceReader):
 
     @tells_first
     def partitions(self) -> list[InputPartition]:
-        cluster = Cluster(self._options, self._admin_client)
+        cluster = SparkCluster(self._options, self._admin_client)
         try:
             return [*self._planned(cluster)]
         finally:
@@ -116,14 +116,14 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._tasks.read(partition)
 
-    def _planned(self, cluster: Cluster) -> list[RangePartition]:
+    def _planned(self, cluster: SparkCluster) -> list[RangePartition]:
         ranges = self._ranges(cluster)
         return left_open(self._split(ranges, cluster), ranges, self._options, cluster.topic_ids())
 
-    def _split(self, ranges: list[OffsetRange], cluster: Cluster) -> list[RangePartition]:
+    def _split(self, ranges: list[OffsetRange], cluster: SparkCluster) -> list[RangePartition]:
         return input_partitions(ranges, self._options, self._tasks.plan.client, cluster.topic_ids())
 
-    def _ranges(self, cluster: Cluster) -> list[OffsetRange]:
+    def _ranges(self, cluster: SparkCluster) -> list[OffsetRange]:
         begin = cluster.resolve(self._options.starting, is_start=True)
         end = cluster.resolve(self._options.ending, is_start=False)
         if begin.keys() != end.keys():
@@ -153,14 +153,14 @@ class NarrowingReader(BatchReader):
         self._narrowing = narrow(filters)
         return filters
 
-    def _planned(self, cluster: Cluster) -> list[RangePartition]:
+    def _planned(self, cluster: SparkCluster) -> list[RangePartition]:
         ranges = self._ranges(cluster)
         if self._narrowing is not None:
             ranges = _narrowed(ranges, self._narrowing, cluster)
         return self._split(ranges, cluster)
 
 
-def _narrowed(ranges: list[OffsetRange], narrowing: Narrowing, cluster: Cluster) -> list[OffsetRange]:
+def _narrowed(ranges: list[OffsetRange], narrowing: Narrowing, cluster: SparkCluster) -> list[OffsetRange]:
     kept = [
         OffsetRange(each.topic_partition, *narrowing.offsets(each.from_offset, each.until_offset))
         for each in ranges

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from barnabas.base.errors import BarnabasError
-from barnabas.spark.cluster import Cluster
+from barnabas.spark.cluster import SparkCluster
 from barnabas.spark.core import errors
 from barnabas.spark.core.admission import MinOffsetsGate, limit_bytes, rate_limit
 from barnabas.spark.core.options import SourceOptions
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 class _Run:
     """What the reader knows on the driver, while its query runs. Tasks get none of it."""
 
-    cluster: Cluster
+    cluster: SparkCluster
     gate: MinOffsetsGate | None
     mirror: Mirror | None
     initial: SparkOffset | None = None
@@ -170,7 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _run(self) -> _Run:
         if self._run_or_none is None:
             options = self._options
-            cluster = Cluster(options, self._admin_client)
+            cluster = SparkCluster(options, self._admin_client)
             gate = None
             if options.min_offsets_per_trigger is not None:
                 gate = MinOffsetsGate(options.min_offsets_per_trigger, options.max_trigger_delay_ms)

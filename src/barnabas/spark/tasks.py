@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from barnabas.base.ids import TopicPartition
-from barnabas.spark.core.admission_limits import EARLIEST, LATEST, Earliest, Latest, Limit, Offsets
+from barnabas.spark.core.admission_limits import EARLIEST, LATEST, Earliest, LatestOffsets, Limit, Offsets
 from barnabas.spark.core.ranges import OffsetRange, split, split_by_bytes
 from barnabas.spark.density import bytes_per_offset
 from barnabas.spark.reading import RangePartition, ReadPlan, read_range
@@ -100,7 +100,7 @@ def _is_at(limit: Limit, partition: TopicPartition, place: int) -> bool:
     match limit:
         case Earliest():
             return place == EARLIEST
-        case Latest():
+        case LatestOffsets():
             return place == LATEST
         case Offsets(offsets):
             return offsets[partition] == place

@@ -18,7 +18,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Runtime
 from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.compaction import BatchCleaner, CleaningStats, Entry, KeyOffsets
-from barnabas.storage.compaction_plan import CleaningPlan, SegmentFacts, group_segments, plan_cleaning
+from barnabas.storage.compaction_plan import CleanableSegment, CleaningPlan, group_segments, plan_cleaning
 from barnabas.storage.directories import LogDirectory
 from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError
 from barnabas.storage.log import PartitionLog
@@ -173,10 +173,10 @@ def _naming(segment: Segment) -> Iterator[None]:
         raise CorruptLogError(segment.file.path, 0, f"cannot be compacted: {problem}") from None
 
 
-def segment_facts(log: PartitionLog) -> list[SegmentFacts]:
+def segment_facts(log: PartitionLog) -> list[CleanableSegment]:
     wants_first_timestamp = log.settings.max_compaction_lag_ms < _NO_LIMIT_MS
     return [
-        SegmentFacts(
+        CleanableSegment(
             segment.base_offset,
             segment.size_bytes,
             segment.offset_index.size_bytes,

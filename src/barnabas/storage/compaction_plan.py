@@ -10,7 +10,7 @@ _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFacts:
+class CleanableSegment:
     """What a plan needs to know of a segment. Timestamps are -1 where there is none."""
 
     base_offset: int
@@ -49,7 +49,7 @@ class CleaningPlan:
 
 
 def plan_cleaning(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[CleanableSegment],
     *,
     checkpoint_offset: int | None,
     log_start_offset: int,
@@ -90,7 +90,7 @@ def plan_cleaning(
     )
 
 
-def _covering(segments: Sequence[SegmentFacts], first_offset: int, end_offset: int) -> list[SegmentFacts]:
+def _covering(segments: Sequence[CleanableSegment], first_offset: int, end_offset: int) -> list[CleanableSegment]:
     """The segments that hold offsets from `first_offset` on and begin below `end_offset`."""
     if first_offset >= end_offset:
         return []
@@ -102,13 +102,13 @@ def _covering(segments: Sequence[SegmentFacts], first_offset: int, end_offset: i
 
 
 def group_segments(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[CleanableSegment],
     *,
     end_offset: int,
     first_uncleanable_offset: int,
     max_segment_bytes: int,
     max_index_bytes: int,
-) -> list[list[SegmentFacts]]:
+) -> list[list[CleanableSegment]]:
     """Which segments below `end_offset` (that of the key map) are written into one: neighbours, while all that they
     hold fits.
 
@@ -117,7 +117,7 @@ def group_segments(
     """
     chosen = [segment for segment in segments if segment.base_offset < end_offset]
     ends = [segment.base_offset for segment in chosen[1:]] + [first_uncleanable_offset]
-    groups: list[list[SegmentFacts]] = []
+    groups: list[list[CleanableSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0
     for segment, next_base_offset in zip(chosen, ends, strict=False):
         log_bytes += segment.size_bytes

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.broker.node import Node
-from barnabas.broker.single_node import format_if_new, single_node_settings
+from barnabas.broker.single_node import TEST_DEFAULTS, format_if_new, single_node_settings
 from barnabas.net.runtime import SystemRuntime, new_event_loop
 from barnabas.storage.files import FileSystem
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.testing.faults import Faults
 from barnabas.testing.memory_files import MemoryFileSystem
 from barnabas.testing.scripted_client import ScriptedClient
-from barnabas.testing.single_node import TEST_DEFAULTS
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 
-class Codec:
+class MessageCodec:
     """The two functions, or generators, of one version of one message, and how to explain why one of them failed."""
 
     __slots__ = ("_name", "_places", "decode", "encode")
@@ -74,7 +74,7 @@ class Codec:
         return step.tb_frame, self._places[step.tb_lineno]
 
 
-def compile_codec(cls: type[Struct], version: int, flexible: bool, *, sliced: bool = False) -> Codec:
+def compile_codec(cls: type[Struct], version: int, flexible: bool, *, sliced: bool = False) -> MessageCodec:
     """Compile both directions of `cls` in `version`; `sliced`: as generators, which yield after every few elements."""
     from barnabas.wire.decoder_source import DecoderSource
     from barnabas.wire.encoder_source import EncoderSource
@@ -91,4 +91,4 @@ def compile_codec(cls: type[Struct], version: int, flexible: bool, *, sliced: bo
     }
     name = f"{cls.__name__} v{version}"
     exec(compile(decoder.text + encoder.text, f"<codec of {name}>", "exec"), scope)
-    return Codec(name, scope, decoder.places | encoder.places)
+    return MessageCodec(name, scope, decoder.places | encoder.places)

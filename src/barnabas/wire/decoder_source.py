@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from barnabas.base.errors import check
 from barnabas.base.ids import Uuid
 from barnabas.wire.schema import Array, Field, Struct
-from barnabas.wire.source import MAX_STRING_BYTES, NUMBERS_PER_STEP, READY_LENGTHS, Source
+from barnabas.wire.source import MAX_STRING_BYTES, NUMBERS_PER_STEP, READY_LENGTHS, FunctionSource
 from barnabas.wire.types import BYTES, RECORDS, STRING, UUID, Primitive
 
 #: What a message that is decoded in slices may hold, as Kafka 4.4 has it: elements of arrays, and tags.
@@ -17,7 +17,7 @@ MAX_ELEMENTS = 1_000_000
 MAX_TAGS = 10_000
 
 
-class DecoderSource(Source):
+class DecoderSource(FunctionSource):
     """`decode(buf, p) -> (message, position after it)`; in slices `decode(buf, p, most)`, with a bound on elements."""
 
     def __init__(

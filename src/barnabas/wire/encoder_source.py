@@ -9,12 +9,12 @@ from typing import Any
 from barnabas.base.errors import check
 from barnabas.base.ids import Uuid
 from barnabas.wire.schema import Array, Field, Struct, default_of
-from barnabas.wire.source import MAX_STRING_BYTES, READY_LENGTHS, Source
+from barnabas.wire.source import MAX_STRING_BYTES, READY_LENGTHS, FunctionSource
 from barnabas.wire.types import RECORDS, STRING, UUID, Primitive
 from barnabas.wire.varint import encode_uvarint
 
 
-class EncoderSource(Source):
+class EncoderSource(FunctionSource):
     """`encode(message, parts)` appends buffers to `parts`."""
 
     def __init__(

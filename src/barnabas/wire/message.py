@@ -7,7 +7,7 @@ from enum import Flag, auto
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError, check
-from barnabas.wire.compiler import Buffer, Codec, compile_codec
+from barnabas.wire.compiler import Buffer, MessageCodec, compile_codec
 from barnabas.wire.schema import NO_VERSIONS, Struct, Versions
 
 S = TypeVar("S", bound=Struct)
@@ -19,9 +19,9 @@ class Message(Struct):
     VERSIONS: ClassVar[Versions] = NO_VERSIONS
     #: The versions that use compact lengths and end each struct with tagged fields.
     FLEXIBLE: ClassVar[Versions] = NO_VERSIONS
-    _codecs: ClassVar[dict[int, Codec]]
-    _sliced_codecs: ClassVar[dict[int, Codec]]
-    _piece_codecs: ClassVar[dict[tuple[type[Struct], int], Codec]]
+    _codecs: ClassVar[dict[int, MessageCodec]]
+    _sliced_codecs: ClassVar[dict[int, MessageCodec]]
+    _piece_codecs: ClassVar[dict[tuple[type[Struct], int], MessageCodec]]
 
     def __init_subclass__(cls, versions: str | None = None, flexible: str = "none", **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -36,7 +36,7 @@ class Message(Struct):
                 check(is_carried, f"{cls.__name__}: no version carries the field {each.name}")
 
     @classmethod
-    def codec(cls, version: int, *, sliced: bool = False) -> Codec:
+    def codec(cls, version: int, *, sliced: bool = False) -> MessageCodec:
         """The codec of one version, compiled when it is first asked for."""
         codecs = cls._sliced_codecs if sliced else cls._codecs
         try:

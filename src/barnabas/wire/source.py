@@ -29,7 +29,7 @@ class Place(NamedTuple):
     variable: str = ""
 
 
-class Source:
+class FunctionSource:
     """Collects the text of one function. `sliced`: of a generator, which yields after every few elements."""
 
     def __init__(self, version: int, flexible: bool, first_line: int, *, sliced: bool) -> None:

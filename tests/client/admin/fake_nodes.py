@@ -11,7 +11,7 @@ from barnabas.base.errors import LocalProtocolError
 from barnabas.client.admin import Admin
 from barnabas.client.admin.driver import Driver
 from barnabas.client.core.cluster_view import ClusterView, Node
-from barnabas.client.network import CoordinatorType
+from barnabas.client.network_client import CoordinatorType
 from barnabas.net.errors import ChannelError, UnsupportedRequestError
 from barnabas.wire.headers import encode_request
 from barnabas.wire.message import Request

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from barnabas.base.ids import TopicPartition
 from barnabas.client._kernel.receiving import Chunk
 from barnabas.client.core.consuming.fetched import FetchedRecords
-from barnabas.client.core.consuming.partition_state import PartitionState, Phase
+from barnabas.client.core.consuming.partition_state import FetchState, PartitionState
 from barnabas.records import BatchBuilder, BatchView, Codec, TransactionMarker, build_marker
 from barnabas.wire.messages.fetch import AbortedTransaction
 
@@ -72,6 +72,6 @@ def chunk(*entries: bytes | bytearray, at: int = 0, **options: object) -> Chunk:
     return Chunk(T0.topic, T0.partition, source, sum(map(len, entries)), **deserializers)  # type: ignore[arg-type]
 
 
-def phase_of(state: PartitionState) -> Phase:
+def fetch_state_of(state: PartitionState) -> FetchState:
     """Asked through a function, as it changes behind the back of whoever reads a test."""
-    return state.phase
+    return state.fetch_state

@@ -15,7 +15,7 @@ from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.core.consuming.offsets import ResetStrategy
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.core.metadata import Metadata
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings import ConsumerSettings
 from barnabas.testing import AsyncEmbeddedBroker
 from barnabas.testing.scripted_client import ScriptedClient
@@ -66,7 +66,7 @@ async def reading(
     )
     randomness, clock = Random(1), SystemClock()
     metadata = Metadata.of(settings, randomness=randomness)
-    network = Network(settings, metadata, clock=clock, randomness=randomness)
+    network = NetworkClient(settings, metadata, clock=clock, randomness=randomness)
     subscription = Subscription(ResetStrategy.parse(settings.auto_offset_reset))
     fetcher = Fetcher(
         network,
@@ -117,7 +117,7 @@ class World:
 
 
 class Reader:
-    def __init__(self, network: Network, subscription: Subscription, fetcher: Fetcher) -> None:
+    def __init__(self, network: NetworkClient, subscription: Subscription, fetcher: Fetcher) -> None:
         self.network = network
         self.subscription = subscription
         self.fetcher = fetcher

@@ -13,11 +13,11 @@ from barnabas.client.core.consuming.fetch_answers import AnswerEffects, AnswerOp
 from barnabas.client.core.consuming.fetch_buffer import FetchBuffer
 from barnabas.client.core.consuming.fetch_sessions import WantedFetch
 from barnabas.client.core.consuming.offsets import EARLIEST, NO_RESET, ResetStrategy
-from barnabas.client.core.consuming.partition_state import Phase, Position
+from barnabas.client.core.consuming.partition_state import FetchState, Position
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
 from barnabas.wire.messages.fetch import AbortedTransaction, LeaderIdAndEpoch, PartitionData
-from tests.client.consuming.logs import T0, T1, batch, marker, phase_of
+from tests.client.consuming.logs import T0, T1, batch, fetch_state_of, marker
 
 
 class Reading:
@@ -121,7 +121,7 @@ def test_two_leaders_that_answer_the_same_fetch_count_once() -> None:
 def test_what_comes_while_the_position_is_validated_is_not_trusted() -> None:
     reading = Reading()
     asked = reading.asked()
-    reading.state.phase = Phase.VALIDATING
+    reading.state.fetch_state = FetchState.AWAIT_VALIDATION
     reading.answered(reading.records(batch(0, [b"a"])), asked)
     assert reading.values() == []
     assert reading.state.fetch == Position(0)
@@ -168,7 +168,7 @@ def test_who_moved_is_looked_for_and_asked_again(code: ErrorCode) -> None:
     effects = reading.answered(reading.error(code), now_ms=1000)
     assert effects.wants_metadata
     assert reading.state.error is None
-    assert phase_of(reading.state) is Phase.READING
+    assert fetch_state_of(reading.state) is FetchState.FETCHING
     assert 1080 <= reading.state.retry_at_ms <= 1120
     reading.answered(reading.error(code), now_ms=2000)
     assert 2160 <= reading.state.retry_at_ms <= 2240  # longer each time
@@ -216,7 +216,7 @@ def test_corruption_that_the_broker_finds_stays_until_the_program_seeks() -> Non
 def test_an_offset_out_of_range_is_reset_as_the_setting_says() -> None:
     reading = Reading()
     reading.answered(reading.error(ErrorCode.OFFSET_OUT_OF_RANGE))
-    assert phase_of(reading.state) is Phase.RESETTING
+    assert fetch_state_of(reading.state) is FetchState.AWAIT_RESET
     assert reading.state.reset_strategy == EARLIEST
     strict = Reading(NO_RESET)
     strict.answered(strict.error(ErrorCode.OFFSET_OUT_OF_RANGE))
@@ -228,11 +228,11 @@ def test_out_of_range_ahead_of_the_program_waits_until_it_gets_there() -> None:
     reading = Reading()
     reading.answered(reading.records(batch(0, [b"a", b"b"])))
     reading.answered(reading.error(ErrorCode.OFFSET_OUT_OF_RANGE))
-    assert phase_of(reading.state) is Phase.READING
+    assert fetch_state_of(reading.state) is FetchState.FETCHING
     assert reading.state.retry_at_ms > 0
     assert reading.values() == [b"a", b"b"]
     reading.answered(reading.error(ErrorCode.OFFSET_OUT_OF_RANGE))
-    assert phase_of(reading.state) is Phase.RESETTING
+    assert fetch_state_of(reading.state) is FetchState.AWAIT_RESET
 
 
 def test_out_of_range_at_a_replica_nearby_asks_the_leader() -> None:

@@ -13,7 +13,7 @@ from barnabas.client.core.consuming.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     ClientFetchSession,
-    SessionFetch,
+    FetchRequestData,
     WantedFetch,
 )
 from barnabas.replication.fetch_sessions import FetchSessionCache
@@ -32,12 +32,12 @@ def wants(*partitions: TopicPartition, offset: int = 0) -> dict[TopicPartition, 
     return {partition: want(partition, offset) for partition in partitions}
 
 
-def request(fetch: SessionFetch) -> FetchRequest:
+def request(fetch: FetchRequestData) -> FetchRequest:
     return fetch.request(max_wait_ms=1, min_bytes=1, max_bytes=1, read_committed=False)
 
 
 def answer(
-    fetch: SessionFetch, *partitions: TopicPartition, session_id: int = 0, error: int = 0, throttle_ms: int = 0
+    fetch: FetchRequestData, *partitions: TopicPartition, session_id: int = 0, error: int = 0, throttle_ms: int = 0
 ) -> FetchResponse:
     topics: dict[str, FetchableTopicResponse] = {}
     for partition in partitions:

@@ -8,8 +8,8 @@ from barnabas.client._kernel.receiving import Chunk
 from barnabas.client.core.cluster_view import ClusterView, Node, PartitionInfo, TopicView
 from barnabas.client.core.consuming.fetch_buffer import FetchBuffer
 from barnabas.client.core.consuming.offset_requests import (
-    EpochEnd,
-    ListedOffset,
+    LeaderEpochEnd,
+    ListOffsetData,
     bundle,
     epoch_request,
     list_offsets_request,
@@ -17,7 +17,7 @@ from barnabas.client.core.consuming.offset_requests import (
     read_list_offsets,
 )
 from barnabas.client.core.consuming.offsets import EARLIEST, LATEST, NO_RESET, OffsetAndMetadata, ResetStrategy
-from barnabas.client.core.consuming.partition_state import PartitionState, Phase, Position
+from barnabas.client.core.consuming.partition_state import FetchState, PartitionState, Position
 from barnabas.client.core.consuming.positions import (
     follow_leaders,
     question_for,
@@ -38,7 +38,7 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from tests.client.consuming.logs import T0, T1, batch, fetched, phase_of
+from tests.client.consuming.logs import T0, T1, batch, fetch_state_of, fetched
 
 
 def view_of(epoch: int = 1, leader: int = 1) -> ClusterView:
@@ -53,7 +53,7 @@ def assigned(reset: ResetStrategy = EARLIEST) -> tuple[Subscription, PartitionSt
     return subscription, subscription.state(T0)
 
 
-def validate(subscription: Subscription, end: EpochEnd) -> None:
+def validate(subscription: Subscription, end: LeaderEpochEnd) -> None:
     state = subscription.state(T0)
     take_epoch_end(subscription, T0, state, state.fetch, question_for(state), end)
 
@@ -70,7 +70,7 @@ def test_reading_starts_at_what_is_committed() -> None:
 def test_without_a_committed_offset_the_setting_decides() -> None:
     subscription, state = assigned()
     take_committed(subscription, {T0: state}, {T0: None})
-    assert phase_of(state) is Phase.RESETTING
+    assert fetch_state_of(state) is FetchState.AWAIT_RESET
     assert state.reset_strategy == EARLIEST
     strict, state = assigned(NO_RESET)
     take_committed(strict, {T0: state}, {})
@@ -88,7 +88,7 @@ def test_committed_offsets_come_too_late_for_who_has_sought_or_lost_the_partitio
     subscription, state = assigned()
     subscription.assign([T1])
     take_committed(subscription, {T0: state}, {T0: OffsetAndMetadata(7)})
-    assert phase_of(state) is Phase.NEW
+    assert fetch_state_of(state) is FetchState.INITIALIZING
 
 
 # Resets
@@ -97,18 +97,18 @@ def test_committed_offsets_come_too_late_for_who_has_sought_or_lost_the_partitio
 def test_a_reset_goes_to_what_the_leader_says_and_trusts_it() -> None:
     subscription, state = assigned()
     subscription.request_reset(T0)
-    take_listed(subscription, T0, state, state.reset_strategy or LATEST, ListedOffset(12, -1, 5), view_of(epoch=5))
+    take_listed(subscription, T0, state, state.reset_strategy or LATEST, ListOffsetData(12, -1, 5), view_of(epoch=5))
     assert subscription.position(T0) == Position(12, 5)
     follow_leaders(subscription, view_of(epoch=5))
-    assert phase_of(state) is Phase.READING
+    assert fetch_state_of(state) is FetchState.FETCHING
 
 
 def test_a_duration_that_nothing_is_as_young_as_ends_at_the_end() -> None:
     subscription, state = assigned()
     strategy = ResetStrategy.parse("by_duration:PT1H")
     subscription.request_reset(T0, strategy)
-    take_listed(subscription, T0, state, strategy, ListedOffset(-1, -1, -1), view_of())
-    assert phase_of(state) is Phase.RESETTING
+    take_listed(subscription, T0, state, strategy, ListOffsetData(-1, -1, -1), view_of())
+    assert fetch_state_of(state) is FetchState.AWAIT_RESET
     assert state.reset_strategy == LATEST
 
 
@@ -117,10 +117,10 @@ def test_an_answer_to_an_earlier_reset_is_dropped() -> None:
     first = ResetStrategy.parse("earliest")
     subscription.request_reset(T0, first)
     subscription.request_reset(T0, LATEST)
-    take_listed(subscription, T0, state, first, ListedOffset(0, -1, -1), view_of())
-    assert phase_of(state) is Phase.RESETTING
+    take_listed(subscription, T0, state, first, ListOffsetData(0, -1, -1), view_of())
+    assert fetch_state_of(state) is FetchState.AWAIT_RESET
     subscription.seek(T0, 4)
-    take_listed(subscription, T0, state, LATEST, ListedOffset(9, -1, -1), view_of())
+    take_listed(subscription, T0, state, LATEST, ListOffsetData(9, -1, -1), view_of())
     assert subscription.position(T0) == Position(4)
 
 
@@ -131,16 +131,16 @@ def test_a_position_with_an_epoch_is_validated_at_each_new_leader() -> None:
     subscription, state = assigned()
     subscription.seek(T0, OffsetAndMetadata(10, "", 3))
     follow_leaders(subscription, view_of(epoch=3))
-    assert phase_of(state) is Phase.VALIDATING
+    assert fetch_state_of(state) is FetchState.AWAIT_VALIDATION
     assert question_for(state) == (3, 3)
     assert subscription.position(T0) == Position(10, 3)  # it can be committed meanwhile
     assert not state.is_fetchable
-    validate(subscription, EpochEnd(3, 10))
-    assert phase_of(state) is Phase.READING
+    validate(subscription, LeaderEpochEnd(3, 10))
+    assert fetch_state_of(state) is FetchState.FETCHING
     follow_leaders(subscription, view_of(epoch=3))
-    assert phase_of(state) is Phase.READING
+    assert fetch_state_of(state) is FetchState.FETCHING
     follow_leaders(subscription, view_of(epoch=4, leader=2))
-    assert phase_of(state) is Phase.VALIDATING
+    assert fetch_state_of(state) is FetchState.AWAIT_VALIDATION
     assert question_for(state) == (3, 4)
 
 
@@ -148,7 +148,7 @@ def test_a_position_without_an_epoch_cannot_be_validated() -> None:
     subscription, state = assigned()
     subscription.seek(T0, 10)
     follow_leaders(subscription, view_of(epoch=3))
-    assert phase_of(state) is Phase.READING
+    assert fetch_state_of(state) is FetchState.FETCHING
     assert state.leader_epoch == 3
 
 
@@ -157,23 +157,23 @@ def test_an_old_broker_is_trusted() -> None:
     subscription.seek(T0, OffsetAndMetadata(10, "", 3))
     follow_leaders(subscription, view_of(epoch=3))
     trust(state)
-    assert phase_of(state) is Phase.READING
+    assert fetch_state_of(state) is FetchState.FETCHING
 
 
 def test_a_log_that_was_cut_is_read_on_from_where_it_was_cut() -> None:
     subscription, state = assigned()
     subscription.seek(T0, OffsetAndMetadata(10, "", 3))
     follow_leaders(subscription, view_of(epoch=4))
-    validate(subscription, EpochEnd(2, 6))
+    validate(subscription, LeaderEpochEnd(2, 6))
     assert subscription.position(T0) == Position(6, 2)
-    assert phase_of(state) is Phase.READING
+    assert fetch_state_of(state) is FetchState.FETCHING
 
 
 def test_a_log_that_was_cut_is_an_error_where_nothing_may_be_reset() -> None:
     subscription, state = assigned(NO_RESET)
     subscription.seek(T0, OffsetAndMetadata(10, "", 3))
     follow_leaders(subscription, view_of(epoch=4))
-    validate(subscription, EpochEnd(2, 6))
+    validate(subscription, LeaderEpochEnd(2, 6))
     assert isinstance(state.failure, LogTruncatedError)
     assert state.failure.offsets == {T0: 6}
     assert subscription.position(T0) == Position(10, 3)
@@ -183,15 +183,15 @@ def test_an_epoch_that_the_leader_never_heard_of_is_reset() -> None:
     subscription, state = assigned()
     subscription.seek(T0, OffsetAndMetadata(10, "", 3))
     follow_leaders(subscription, view_of(epoch=4))
-    validate(subscription, EpochEnd(-1, -1))
-    assert phase_of(state) is Phase.RESETTING
+    validate(subscription, LeaderEpochEnd(-1, -1))
+    assert fetch_state_of(state) is FetchState.AWAIT_RESET
 
 
 def test_what_was_fetched_ahead_is_dropped_when_the_log_was_cut_within_it() -> None:
     subscription, state = assigned()
     subscription.seek(T0, OffsetAndMetadata(0, "", 1))
     follow_leaders(subscription, view_of(epoch=1))
-    validate(subscription, EpochEnd(1, 0))
+    validate(subscription, LeaderEpochEnd(1, 0))
     buffer = FetchBuffer(subscription)
     data = bytes(batch(0, [b"%d" % i for i in range(10)], epoch=1))
     buffer.add(T0, state, Chunk(*T0, fetched(data), len(data)))
@@ -200,14 +200,14 @@ def test_what_was_fetched_ahead_is_dropped_when_the_log_was_cut_within_it() -> N
     assert chunk is not None
     assert [record.offset for record in chunk.take(4)] == [0, 1, 2, 3]
     follow_leaders(subscription, view_of(epoch=2))
-    validate(subscription, EpochEnd(1, 6))
+    validate(subscription, LeaderEpochEnd(1, 6))
     # The program is at 4, the log was cut at 6: nothing it got is wrong, but the rest must be fetched again.
-    assert phase_of(state) is Phase.VALIDATING
+    assert fetch_state_of(state) is FetchState.AWAIT_VALIDATION
     assert state.fetch == Position(4, 1)
     assert chunk.take(10) == []
     assert buffer.next_chunk() is None
-    validate(subscription, EpochEnd(1, 6))
-    assert phase_of(state) is Phase.READING
+    validate(subscription, LeaderEpochEnd(1, 6))
+    assert fetch_state_of(state) is FetchState.FETCHING
     assert subscription.position(T0) == Position(4, 1)
 
 
@@ -217,8 +217,8 @@ def test_an_answer_about_another_position_or_leader_is_dropped() -> None:
     follow_leaders(subscription, view_of(epoch=4))
     asked, question = state.fetch, question_for(state)
     follow_leaders(subscription, view_of(epoch=5))
-    take_epoch_end(subscription, T0, state, asked, question, EpochEnd(3, 4))
-    assert phase_of(state) is Phase.VALIDATING
+    take_epoch_end(subscription, T0, state, asked, question, LeaderEpochEnd(3, 4))
+    assert fetch_state_of(state) is FetchState.AWAIT_VALIDATION
     assert subscription.position(T0) == Position(10, 3)
 
 
@@ -254,7 +254,7 @@ def test_answers_are_found_tried_again_or_failed() -> None:
             (3, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
         ),
     )
-    assert outcome.found == {names[0]: ListedOffset(5, 6, 7), names[3]: ListedOffset(-1, -1, -1)}
+    assert outcome.found == {names[0]: ListOffsetData(5, 6, 7), names[3]: ListOffsetData(-1, -1, -1)}
     assert outcome.retry == {
         names[1]: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         names[4]: ErrorCode.UNKNOWN_SERVER_ERROR,  # not answered at all
@@ -278,5 +278,5 @@ def test_ends_of_epochs_are_asked_for_and_read() -> None:
     ]
     response = OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="clicks", partitions=answers)])
     outcome = read_epochs([T0, T1], response)
-    assert outcome.found == {T0: EpochEnd(3, 11)}
+    assert outcome.found == {T0: LeaderEpochEnd(3, 11)}
     assert outcome.retry == {T1: ErrorCode.FENCED_LEADER_EPOCH}

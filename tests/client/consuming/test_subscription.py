@@ -21,10 +21,10 @@ from barnabas.client.core.consuming.offsets import (
     ResetKind,
     ResetStrategy,
 )
-from barnabas.client.core.consuming.partition_state import Phase, Position
+from barnabas.client.core.consuming.partition_state import FetchState, Position
 from barnabas.client.core.consuming.subscription import Mode, Subscription
 from barnabas.client.errors import WrongUseError
-from tests.client.consuming.logs import T0, T1, batch, fetched, phase_of
+from tests.client.consuming.logs import T0, T1, batch, fetch_state_of, fetched
 
 OTHER = TopicPartition("orders", 0)
 
@@ -165,7 +165,7 @@ def test_a_reset_without_a_strategy_is_refused() -> None:
     with pytest.raises(ValueError, match="none"):
         subscription.request_reset(T0)
     subscription.request_reset(T0, LATEST)
-    assert phase_of(subscription.state(T0)) is Phase.RESETTING
+    assert fetch_state_of(subscription.state(T0)) is FetchState.AWAIT_RESET
     assert subscription.position(T0) is None
     assert subscription.consumed() == {}
 

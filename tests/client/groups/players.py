@@ -18,7 +18,7 @@ from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.metrics.consumer import GroupMetrics
 from barnabas.client.core.metrics.registry import MetricsRegistry
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings import ConsumerSettings
 
 
@@ -53,7 +53,7 @@ class Listener:
 class Member:
     """A member of a group that reads nothing; `read` says what it would have."""
 
-    def __init__(self, network: Network, settings: ConsumerSettings, registry: MetricsRegistry) -> None:
+    def __init__(self, network: NetworkClient, settings: ConsumerSettings, registry: MetricsRegistry) -> None:
         self.network = network
         self.registry = registry
         self.subscription = Subscription(ResetStrategy.parse("earliest"))
@@ -120,7 +120,7 @@ async def member_of(bootstrap_servers: str, group: str = "g", /, **settings: Any
     keywords = {"bootstrap_servers": bootstrap_servers, "group_id": group, "heartbeat_interval_ms": 50} | settings
     loaded = ConsumerSettings.load(**keywords)
     clock, randomness = SystemClock(), random.Random(3)
-    network = Network(loaded, Metadata.of(loaded, randomness=randomness), clock=clock, randomness=randomness)
+    network = NetworkClient(loaded, Metadata.of(loaded, randomness=randomness), clock=clock, randomness=randomness)
     await network.start()
     registry = MetricsRegistry(clock.monotonic_ms)
     member = Member(network, loaded, registry)

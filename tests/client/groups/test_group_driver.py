@@ -10,7 +10,7 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
-from barnabas.client.core.consuming.membership_steps import Phase
+from barnabas.client.core.consuming.membership_steps import MemberState
 from barnabas.client.errors import ClientClosedError
 from barnabas.testing import AsyncEmbeddedBroker
 from barnabas.wire.apis import ApiKey
@@ -227,7 +227,9 @@ async def test_a_member_gets_over_a_fault(api: ApiKey, fault: ErrorCode | None) 
                 broker.faults.fail_next(api, error=fault)
             member.subscribe("t")
             await member.join()
-            await member.poll_until(lambda: not broker.faults.pending and member.group.membership.phase is Phase.STABLE)
+            await member.poll_until(
+                lambda: not broker.faults.pending and member.group.membership.state is MemberState.STABLE
+            )
             await member.join()
             assert member.assigned == [T0, T1]
 

@@ -14,7 +14,7 @@ import pytest
 from barnabas import Consumer, Producer, RebalanceListener, TopicPartition
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.runtime import SystemClock
-from barnabas.client.consumer.lifeline import Lifeline
+from barnabas.client.consumer.heartbeat_task import HeartbeatTask
 from barnabas.client.core.consuming.membership_steps import Heartbeat
 from barnabas.client.errors import ClientTimeoutError, CommitFailedError
 from barnabas.client.settings import ConsumerSettings
@@ -126,7 +126,7 @@ class LateMember:
 @on_loop
 async def test_heartbeats_do_not_wait_until_leaving_is_answered() -> None:
     network = SlowNetwork()
-    lifeline = Lifeline(
+    heartbeats = HeartbeatTask(
         network,  # type: ignore[arg-type]
         LateMember(),  # type: ignore[arg-type]
         ConsumerSettings.load(bootstrap_servers="127.0.0.1:1", group_id="g"),
@@ -135,9 +135,9 @@ async def test_heartbeats_do_not_wait_until_leaving_is_answered() -> None:
         before=lambda now_ms: None,
         after=lambda: None,
     )
-    lifeline.start()
+    heartbeats.start()
     await asyncio.wait_for(network.is_beating.wait(), PATIENCE_S)
-    lifeline.stop()
+    heartbeats.stop()
     assert isinstance(network.sent[0], HeartbeatRequest)
 
 

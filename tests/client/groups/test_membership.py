@@ -15,7 +15,17 @@ from barnabas.client.core.consuming.assignors.protocol import (
 )
 from barnabas.client.core.consuming.membership import Membership
 from barnabas.client.core.consuming.membership_policy import MembershipPolicy
-from barnabas.client.core.consuming.membership_steps import GiveUp, Idle, Join, Lead, Phase, Step, Sync, Take, Wait
+from barnabas.client.core.consuming.membership_steps import (
+    GiveUp,
+    Idle,
+    Join,
+    Lead,
+    MemberState,
+    Step,
+    Sync,
+    Take,
+    Wait,
+)
 from barnabas.client.errors import ClientError
 from barnabas.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.wire.messages.sync_group import SyncGroupResponse
@@ -218,7 +228,7 @@ def test_an_answer_to_what_is_over_changes_nothing() -> None:
     stage.join(joining, generation=2)
     stage.member.heartbeat_answered(beat, ErrorCode.ILLEGAL_GENERATION, stage.now_ms)  # of generation 1
     stage.member.commit_refused(ErrorCode.UNKNOWN_MEMBER_ID, 1, "me")
-    assert stage.member.phase is Phase.SYNCING
+    assert stage.member.state is MemberState.SYNCING
     stage.join(joining, generation=7)
     assert stage.member.generation == 2
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from barnabas.client.core.consuming.membership_steps import Phase
+from barnabas.client.core.consuming.membership_steps import MemberState
 from tests.client.groups.world import Player, World
 
 TOPICS = ("a", "b", "c")
@@ -115,4 +115,4 @@ def test_nothing_is_given_up_twice_while_a_member_waits() -> None:
     world.check_quiet()
     gone = [line for player in (first, second) for line in player.program.story if line.startswith("revoked")]
     assert len(gone) == 1
-    assert all(player.membership.phase is Phase.STABLE for player in (first, second, third))
+    assert all(player.membership.state is MemberState.STABLE for player in (first, second, third))

@@ -14,7 +14,17 @@ from barnabas.client.core.cluster_view import ClusterView
 from barnabas.client.core.consuming.assignors import ASSIGNORS, RebalanceProtocol
 from barnabas.client.core.consuming.membership import Membership
 from barnabas.client.core.consuming.membership_policy import MembershipPolicy
-from barnabas.client.core.consuming.membership_steps import GiveUp, Heartbeat, Idle, Join, Lead, Phase, Sync, Take, Wait
+from barnabas.client.core.consuming.membership_steps import (
+    GiveUp,
+    Heartbeat,
+    Idle,
+    Join,
+    Lead,
+    MemberState,
+    Sync,
+    Take,
+    Wait,
+)
 from barnabas.wire.messages.join_group import JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupRequest
 from barnabas.wire.messages.sync_group import SyncGroupResponse
@@ -252,7 +262,7 @@ class World:
             return
         group = self.bench.groups[GROUP]
         for each in alive:
-            assert each.membership.phase is Phase.STABLE, (each.name, each.membership.phase)
+            assert each.membership.state is MemberState.STABLE, (each.name, each.membership.state)
             assert each.membership.generation == group.generation
             assert each.program.has == {*each.membership.owned}
             assert all(partition.topic in each.topics for partition in each.program.has)

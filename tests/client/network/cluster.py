@@ -10,7 +10,7 @@ from typing import Any
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.client.core.metadata import Metadata
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings import ClientSettings, ProducerSettings
 from barnabas.net import Connection, ListenerSpec, Server
 from barnabas.wire import ApiKey, decode_request_header, encode_response
@@ -188,9 +188,9 @@ class Cluster:
 
 def client(
     bootstrap_servers: str, kind: type[ClientSettings] = ProducerSettings, *, metrics: Any = None, **settings: Any
-) -> Network:
+) -> NetworkClient:
     """A network that is not started."""
     loaded = kind.load({"bootstrap.servers": bootstrap_servers}, **settings)
     randomness = Random(5)
     metadata = Metadata.of(loaded, randomness=randomness)
-    return Network(loaded, metadata, clock=LoopClock(), randomness=randomness, metrics=metrics)
+    return NetworkClient(loaded, metadata, clock=LoopClock(), randomness=randomness, metrics=metrics)

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.client.errors import ClientTimeoutError, NoBrokersError
-from barnabas.client.network import CoordinatorType, Network
+from barnabas.client.network_client import CoordinatorType, NetworkClient
 from barnabas.net import ChannelError
 from barnabas.wire import ApiKey
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -59,7 +59,7 @@ async def heal(cluster: Cluster) -> None:
 class User:
     """Calls one thing after another, and takes down how each ended."""
 
-    def __init__(self, network: Network, random: Random) -> None:
+    def __init__(self, network: NetworkClient, random: Random) -> None:
         self.network = network
         self.random = random
         self.outcomes: list[str] = []

@@ -10,7 +10,7 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError, NoBrokersError
-from barnabas.client.network import CoordinatorType
+from barnabas.client.network_client import CoordinatorType
 from barnabas.net import DisconnectedError, UnsupportedRequestError
 from barnabas.wire import ApiKey
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -13,7 +13,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError, NoBrokersError
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.nodes import resolved, split_address
 from barnabas.client.settings import AdminSettings, ConsumerSettings
 from barnabas.net import ChannelError, ConnectError, DisconnectedError, RequestTimeoutError, UnsupportedRequestError
@@ -57,7 +57,7 @@ async def tasks_left(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
     return [each for each in asyncio.all_tasks() if each not in before and not each.done()]
 
 
-def started(story: Callable[[Cluster, Network], Any], size: int = 1, **settings: Any) -> Story:
+def started(story: Callable[[Cluster, NetworkClient], Any], size: int = 1, **settings: Any) -> Story:
     """A story with a cluster and a client, which must leave nothing behind."""
 
     async def whole() -> None:
@@ -85,7 +85,7 @@ def started(story: Callable[[Cluster, Network], Any], size: int = 1, **settings:
 
 
 def test_topics_are_learned_and_their_leaders_asked(run: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         ids: list[str | None] = []
         versions: list[int] = []
         network.on_cluster_id(ids.append)
@@ -109,7 +109,7 @@ def test_topics_are_learned_and_their_leaders_asked(run: Run) -> None:
 
 
 def test_the_bootstrap_connection_is_let_go_when_the_brokers_are_known(run: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         await network.connect(1)
         await eventually(lambda: not network.is_connected(-1))
@@ -242,7 +242,7 @@ def test_a_broker_that_we_cannot_talk_to_is_told_at_once(run: Run, offered: Any,
 
 
 def test_a_topic_that_may_not_be_used_is_told_to_whoever_asked(run: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         cluster.errors["secret"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         cluster.errors["a/b"] = ErrorCode.INVALID_TOPIC_EXCEPTION
         with pytest.raises(BrokerError, match=r"TOPIC_AUTHORIZATION_FAILED .*topic 'secret'") as caught:
@@ -262,7 +262,7 @@ def test_a_topic_that_may_not_be_used_is_told_to_whoever_asked(run: Run) -> None
 
 
 def test_a_topic_that_does_not_exist_is_waited_for() -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         with pytest.raises(ClientTimeoutError, match=r"topic 'u' were not known after 3000 ms.*UNKNOWN_TOPIC"):
             await network.topic_metadata("u", 3000)
         waiting = asyncio.ensure_future(network.topic_metadata("u", 30_000))
@@ -276,7 +276,7 @@ def test_a_topic_that_does_not_exist_is_waited_for() -> None:
 
 
 def test_an_update_waits_for_its_own_question() -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         first, second = await asyncio.gather(network.update_metadata(5000), network.update_metadata(5000))
         assert first.version == second.version == 2
@@ -287,7 +287,7 @@ def test_an_update_waits_for_its_own_question() -> None:
 
 
 def test_metadata_is_asked_for_again_when_it_is_old() -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         asked = len(cluster[1].asked(ApiKey.METADATA))
         await asyncio.sleep(10.5)
@@ -297,7 +297,7 @@ def test_metadata_is_asked_for_again_when_it_is_old() -> None:
 
 
 def test_another_thread_may_ask_for_topics(run_real: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, network.metadata.want, "t", 10**9)
@@ -308,7 +308,7 @@ def test_another_thread_may_ask_for_topics(run_real: Run) -> None:
 
 
 def test_the_least_loaded_node_is_asked() -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         for broker in cluster.brokers.values():
             broker.answers[ApiKey.HEARTBEAT] = lambda *_: SILENCE
@@ -324,7 +324,7 @@ def test_the_least_loaded_node_is_asked() -> None:
 
 
 def test_among_equal_nodes_chance_decides_and_unconnected_ones_come_last() -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         assert {network.least_loaded() for _ in range(40)} == {1, 2, 3}
         await network.connect(2)
@@ -334,7 +334,7 @@ def test_among_equal_nodes_chance_decides_and_unconnected_ones_come_last() -> No
 
 
 def test_a_question_for_anybody_goes_to_the_next_when_one_hangs_up(run: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         for node_id in (1, 2):
             cluster[node_id].answers[ApiKey.HEARTBEAT] = lambda *_: HANG_UP
@@ -347,7 +347,7 @@ def test_a_question_for_anybody_goes_to_the_next_when_one_hangs_up(run: Run) -> 
 
 
 def test_who_does_not_offer_a_request_is_passed_over(run: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         del cluster[1].versions[ApiKey.HEARTBEAT]
         await network.update_metadata(5000)
         for _ in range(4):
@@ -360,7 +360,7 @@ def test_who_does_not_offer_a_request_is_passed_over(run: Run) -> None:
 
 
 def test_a_node_that_moved_is_asked_at_its_new_address(run: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         await network.connect(1)
         cluster[1].answers[ApiKey.HEARTBEAT] = lambda *_: SILENCE
@@ -381,7 +381,7 @@ def test_a_node_that_moved_is_asked_at_its_new_address(run: Run) -> None:
 
 
 def test_a_node_that_is_not_known_cannot_be_asked(run: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         with pytest.raises(ConnectError, match="node 7: the metadata of the cluster does not name it"):
             await network.request(7, HEARTBEAT)
@@ -398,7 +398,7 @@ def test_a_node_that_is_not_known_cannot_be_asked(run: Run) -> None:
 
 
 def test_readiness_is_told() -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         told: list[int] = []
         network.on_ready(told.append)
         await network.update_metadata(5000)
@@ -423,7 +423,7 @@ def test_readiness_is_told() -> None:
 
 
 def test_a_node_that_throttles_is_left_alone() -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         loop = asyncio.get_running_loop()
         told: list[tuple[int, float]] = []
         await network.update_metadata(5000)
@@ -447,7 +447,7 @@ def test_a_node_that_throttles_is_left_alone() -> None:
 
 
 def test_an_idle_connection_is_closed_and_opened_again() -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         await network.request(1, HEARTBEAT)
         await asyncio.sleep(15)
@@ -463,7 +463,7 @@ def test_an_idle_connection_is_closed_and_opened_again() -> None:
 
 
 def test_a_slow_answer_is_waited_for_no_longer_than_the_timeout() -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         cluster[1].answers[ApiKey.HEARTBEAT] = lambda *_: SILENCE
         with pytest.raises(RequestTimeoutError, match="Heartbeat was not answered in 4000 ms"):
@@ -478,7 +478,7 @@ def test_a_slow_answer_is_waited_for_no_longer_than_the_timeout() -> None:
 
 @pytest.mark.parametrize("nonsense", [b"", b"\xff" * 40, b"\x00" * 3])
 def test_metadata_that_makes_no_sense_is_told(run: Run, nonsense: bytes) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         cluster[1].answers[ApiKey.METADATA] = lambda *_: nonsense
         with pytest.raises(NoBrokersError, match="its answer cannot be read"):
             await network.update_metadata(1000)
@@ -507,7 +507,7 @@ def test_a_server_that_is_no_broker_is_told(run_real: Run) -> None:
 
 
 def test_cancelling_leaves_nothing_behind(run: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         cluster[1].answers[ApiKey.METADATA] = lambda *_: SILENCE
         waiting = [
             asyncio.ensure_future(network.update_metadata(60_000)),
@@ -519,7 +519,7 @@ def test_cancelling_leaves_nothing_behind(run: Run) -> None:
             each.cancel()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert isinstance(outcomes[0], asyncio.CancelledError)
-        assert network._upkeep._waiters == []
+        assert network._updater._waiters == []
 
     run(started(story))
 
@@ -610,7 +610,7 @@ def test_metrics_are_told_what_goes_over_the_wire(run: Run) -> None:
 
 
 def test_an_answer_is_a_message_of_the_right_kind(run: Run) -> None:
-    async def story(cluster: Cluster, network: Network) -> None:
+    async def story(cluster: Cluster, network: NetworkClient) -> None:
         await network.update_metadata(5000)
         told: list[Any] = []
         network.request_soon(1, MetadataRequest(topics=[]), told.append, version=9)

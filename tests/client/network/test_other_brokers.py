@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.network import CoordinatorType
+from barnabas.client.network_client import CoordinatorType
 from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from tests.client.network.cluster import client

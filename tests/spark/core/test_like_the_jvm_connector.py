@@ -16,7 +16,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.spark.core.admission import MinOffsetsGate, rate_limit
-from barnabas.spark.core.admission_limits import Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
+from barnabas.spark.core.admission_limits import Earliest, LatestOffsets, Limit, Offsets, Timestamp, Timestamps
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.core.java_regex import RegexError, compile_java
 from barnabas.spark.core.options import SourceOptions
@@ -219,7 +219,7 @@ def option_cases() -> list[Case]:
         {**BASE, "startingOffsetsByTimestamp": ' {"t": {"0": 7}} ', "startingOffsets": "x"},
         {**BASE, "startingOffsetsByTimestamp": "earliest"},
         *some_values("startingOffsetsByTimestampStrategy", "error|LATEST|earliest|| error"),
-        {**BASE, "startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "Latest"},
+        {**BASE, "startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "LatestOffsets"},
         *some_values("endingOffsets", "earliest|latest| LATEST |x"),
         {**BASE, "endingTimestamp": "5", "endingOffsets": "earliest"},
         *some_values("endingOffsetsByTimestamp", '{"t": {"0": 7}}|x'),
@@ -369,7 +369,7 @@ def in_limit(limit: Limit, text: str) -> bool:
     match limit:
         case Earliest():
             return text in ("EarliestOffsetRangeLimit", "null")
-        case Latest():
+        case LatestOffsets():
             return text in ("LatestOffsetRangeLimit", "null")
         case Offsets(offsets):
             return text == f"SpecificOffsetRangeLimit({scala_map(offsets)})"

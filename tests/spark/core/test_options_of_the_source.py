@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.spark.core.admission_limits import Earliest, Latest, Offsets, Timestamp, Timestamps
+from barnabas.spark.core.admission_limits import Earliest, LatestOffsets, Offsets, Timestamp, Timestamps
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.core.options import SourceOptions
 from barnabas.spark.core.selection import Partitions, Pattern, Topics
@@ -33,8 +33,8 @@ def test_defaults() -> None:
     assert options == SourceOptions(
         client={"bootstrap.servers": "h:9092"},
         selection=Topics(("t",)),
-        starting=Latest(),
-        ending=Latest(),
+        starting=LatestOffsets(),
+        ending=LatestOffsets(),
         fail_on_data_loss=True,
         poll_timeout_ms=120_000,
         fetch_retries=3,
@@ -52,7 +52,7 @@ def test_defaults() -> None:
         mirror_group=None,
         warnings=(),
     )
-    assert (batch().starting, batch().ending) == (Earliest(), Latest())
+    assert (batch().starting, batch().ending) == (Earliest(), LatestOffsets())
 
 
 def test_every_option_has_a_field() -> None:
@@ -193,7 +193,7 @@ def test_offsets_may_stand_for_the_ends() -> None:
     assert batch(endingOffsets='{"t": {"0": -1}}').ending == Offsets({T0: -1})
 
 
-@pytest.mark.parametrize("text", ["error", "ERROR", "latest", "Latest"])
+@pytest.mark.parametrize("text", ["error", "ERROR", "latest", "LatestOffsets"])
 def test_what_to_do_without_a_match_is_said_for_starts_only(text: str) -> None:
     options = {"startingOffsetsByTimestampStrategy": text, "startingTimestamp": "5", "endingTimestamp": "6"}
     assert batch(options).starting == Timestamp(5, "latest" if text.lower() == "latest" else "error")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.spark.core.admission_limits import Earliest, Latest, Limit, Offsets, Timestamp, Timestamps
+from barnabas.spark.core.admission_limits import Earliest, LatestOffsets, Limit, Offsets, Timestamp, Timestamps
 from barnabas.spark.core.errors import OptionError, SparkConnectorError
 from barnabas.spark.core.positions import (
     Positions,
@@ -129,7 +129,9 @@ steps = st.lists(st.sampled_from(["grow", "new partition", "trigger", "plan and 
 
 @settings(deadline=None)
 @given(
-    steps, st.sampled_from([Latest(), Timestamp(5, "latest"), Timestamps({T0: 5}, "latest"), Earliest()]), st.booleans()
+    steps,
+    st.sampled_from([LatestOffsets(), Timestamp(5, "latest"), Timestamps({T0: 5}, "latest"), Earliest()]),
+    st.booleans(),
 )
 def test_batches_join_whatever_happens_between_them(story: list[str], starting: Limit, begins_empty: bool) -> None:
     log = Checkpoint(starting, {} if begins_empty else {T0: 100})
@@ -152,7 +154,7 @@ def test_batches_join_whatever_happens_between_them(story: list[str], starting: 
 
 def test_the_end_of_a_first_batch_beats_an_initial_offset_that_was_found_later() -> None:
     end = end_offset(initial_offset({T0: 100}), {T0: 150})
-    for starting in Latest(), Offsets({T0: 170}):
+    for starting in LatestOffsets(), Offsets({T0: 170}):
         assert batch_start(initial_offset({T0: 170}), end, starting) == {T0: 100}
 
 
@@ -163,24 +165,24 @@ def test_nothing_new_is_the_same_text_also_after_the_jvm_connector() -> None:
 
 def test_an_empty_batch_after_the_first_does_not_read_the_first_again() -> None:
     end = to_offset({T0: 150}, {T0: 100})
-    assert batch_start(end, dict(end), Latest()) == {T0: 150}
+    assert batch_start(end, dict(end), LatestOffsets()) == {T0: 150}
 
 
 def test_later_batches_do_not_carry_the_start() -> None:
     second = end_offset(to_offset({T0: 150}, {T0: 100}), {T0: 160})
     assert second == {"t": {"0": 160}}
-    assert batch_start(to_offset({T0: 150}, {T0: 100}), second, Latest()) == {T0: 150}
+    assert batch_start(to_offset({T0: 150}, {T0: 100}), second, LatestOffsets()) == {T0: 150}
 
 
 def test_a_batch_that_begins_anew_says_so_and_the_next_one_does_not() -> None:
     start: SparkOffset = {"t": {"0": 5, "1": 7}}
     end = end_offset(start, {T0: 5, T1: 8}, {T0: 0})
     assert end == {"t": {"0": 5, "1": 8}, "@anew t 0 0": {}}
-    assert batch_start(start, end, Latest()) == {T0: 0, T1: 7}
-    assert batch_start(end, dict(end), Latest()) == {T0: 5, T1: 8}
+    assert batch_start(start, end, LatestOffsets()) == {T0: 0, T1: 7}
+    assert batch_start(end, dict(end), LatestOffsets()) == {T0: 5, T1: 8}
     following = end_offset(end, {T0: 6, T1: 8})
     assert following == {"t": {"0": 6, "1": 8}}
-    assert batch_start(end, following, Latest()) == {T0: 5, T1: 8}
+    assert batch_start(end, following, LatestOffsets()) == {T0: 5, T1: 8}
 
 
 def test_that_nothing_but_the_topic_is_new_is_new() -> None:
@@ -197,10 +199,12 @@ def test_a_batch_that_begins_anew_is_never_taken_for_none() -> None:
 
 def test_a_first_batch_may_begin_anew() -> None:
     end = end_offset(initial_offset({T0: 5, T1: 7}), {T0: 3, T1: 8}, {T0: 0})
-    assert batch_start(initial_offset({T0: 3, T1: 8}), end, Latest()) == {T0: 0, T1: 7}
+    assert batch_start(initial_offset({T0: 3, T1: 8}), end, LatestOffsets()) == {T0: 0, T1: 7}
 
 
-@pytest.mark.parametrize("starting", [Latest(), Timestamp(5, "error"), Timestamps({T0: 5}, "error"), Offsets({T0: -1})])
+@pytest.mark.parametrize(
+    "starting", [LatestOffsets(), Timestamp(5, "error"), Timestamps({T0: 5}, "error"), Offsets({T0: -1})]
+)
 def test_another_connectors_unfinished_first_batch_is_not_begun_at_a_guess(starting: Limit) -> None:
     with pytest.raises(SparkConnectorError, match="sources/0/0"):
         batch_start(initial_offset({T0: 120}), {"t": {"0": 150}}, starting)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.spark.demo.picture import Picture
-from barnabas.spark.demo.running import Demo, DemoOptions, Outcome
+from barnabas.spark.demo.running import Demo, DemoOptions, DemoResult
 
 #: To compile a query takes longer than to run it on a few hundred rows.
 SETTINGS: Final = {
@@ -46,7 +46,7 @@ class Looker:
         self.times.setdefault(what, round(time.monotonic() - self._began_s, 1))
 
 
-def told(outcome: Outcome, looker: Looker) -> dict[str, object]:
+def told(outcome: DemoResult, looker: Looker) -> dict[str, object]:
     """What a test wants to know, as JSON has it."""
     return {
         "clicks": outcome.written.clicks,

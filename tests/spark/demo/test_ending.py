@@ -18,7 +18,7 @@ from barnabas.spark.demo.picture import Picture
 from barnabas.spark.demo.running import Demo, DemoOptions
 from barnabas.spark.pipelines import Project
 from barnabas.spark.pipelines.failures import PipelineError
-from barnabas.spark.pipelines.reporting import FlowState, Outcome, Reporter, State, Summary
+from barnabas.spark.pipelines.reporting import FlowState, FlowStatus, Reporter, Summary, UpdateResult
 from barnabas.spark.pipelines.templates import ProjectExistsError
 
 
@@ -39,12 +39,12 @@ class SlowSpark:
     ) -> None:
         self.settings = settings
         reporter.update_started(1)
-        reporter.flow_changed(FlowState("clicks", State.RUNNING, rows=5))
+        reporter.flow_changed(FlowState("clicks", FlowStatus.RUNNING, rows=5))
         stop.wait()
         self.is_told_to_stop = True
         self.let_go.wait()
         self._at_end(project)
-        reporter.update_ended(1, Summary(Outcome.STOPPED, 1.0))
+        reporter.update_ended(1, Summary(UpdateResult.STOPPED, 1.0))
 
 
 def test_clicks_stop_at_once_and_the_screen_goes_on_while_spark_ends(monkeypatch: pytest.MonkeyPatch) -> None:

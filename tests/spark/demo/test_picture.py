@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from barnabas.spark.demo.picture import STARTING, Flow, Picture, Session, Window, line, screen, sparkline
+from barnabas.spark.demo.picture import STARTING, FlowTotals, Picture, Session, Window, line, screen, sparkline
 
 EARLY = Picture("127.0.0.1:40123", 1.2, STARTING, clicks=240, broken=3, users=900)
 LATE = replace(
@@ -24,7 +24,7 @@ LATE = replace(
     trend=tuple(range(60)),
     updates=312,
     flows=tuple(
-        Flow(name, state, rows_in=12_345_678, rows_out=99_999, lag=0)
+        FlowTotals(name, state, rows_in=12_345_678, rows_out=99_999, lag=0)
         for name, state in [
             ("clicks", "running"),
             ("dead_letters", "completed"),

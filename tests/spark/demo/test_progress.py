@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from barnabas.spark.demo.picture import Flow
+from barnabas.spark.demo.picture import FlowTotals
 from barnabas.spark.demo.progress import PipelineWatch
 from barnabas.spark.pipelines.graph import SINK, TABLE, TEMPORARY, VIEW, Dataset, Graph
 from barnabas.spark.pipelines.graph import Flow as Defined
-from barnabas.spark.pipelines.reporting import FlowState, Outcome, State, Summary
+from barnabas.spark.pipelines.reporting import FlowState, FlowStatus, Summary, UpdateResult
 
 KINDS = {"clicks_topic": TEMPORARY, "clicks": TABLE, "page_views": VIEW, "sessions_topic": SINK}
 GRAPH = Graph(
@@ -23,7 +23,9 @@ GRAPH = Graph(
 )
 
 
-def update(watch: PipelineWatch, number: int, *flows: FlowState, outcome: Outcome = Outcome.COMPLETED) -> None:
+def update(
+    watch: PipelineWatch, number: int, *flows: FlowState, outcome: UpdateResult = UpdateResult.COMPLETED
+) -> None:
     watch.update_started(number)
     watch.defined(GRAPH)
     for flow in flows:
@@ -35,7 +37,11 @@ def test_flows_are_there_before_they_run_and_views_in_between_are_not() -> None:
     watch = PipelineWatch()
     watch.update_started(1)
     watch.defined(GRAPH)
-    assert watch.flows == (Flow("clicks", "queued"), Flow("page_views", "queued"), Flow("sessions", "queued"))
+    assert watch.flows == (
+        FlowTotals("clicks", "queued"),
+        FlowTotals("page_views", "queued"),
+        FlowTotals("sessions", "queued"),
+    )
 
 
 def test_rows_of_streams_add_up_and_those_of_views_do_not() -> None:
@@ -45,23 +51,23 @@ def test_rows_of_streams_add_up_and_those_of_views_do_not() -> None:
             watch,
             number,
             # Told twice, as after a batch and at the end.
-            FlowState("clicks", State.RUNNING, rows=rows, lag_records=7),
-            FlowState("clicks", State.COMPLETED, rows=rows, lag_records=number),
-            FlowState("page_views", State.COMPLETED, rows_written=40 + number),
-            FlowState("sessions", State.COMPLETED, rows=rows, rows_written=2),
+            FlowState("clicks", FlowStatus.RUNNING, rows=rows, lag_records=7),
+            FlowState("clicks", FlowStatus.COMPLETED, rows=rows, lag_records=number),
+            FlowState("page_views", FlowStatus.COMPLETED, rows_written=40 + number),
+            FlowState("sessions", FlowStatus.COMPLETED, rows=rows, rows_written=2),
         )
     assert watch.flows == (
-        Flow("clicks", "completed", rows_in=120, lag=2),
-        Flow("page_views", "completed", rows_out=42),
-        Flow("sessions", "completed", rows_in=120, rows_out=4),
+        FlowTotals("clicks", "completed", rows_in=120, lag=2),
+        FlowTotals("page_views", "completed", rows_out=42),
+        FlowTotals("sessions", "completed", rows_in=120, rows_out=4),
     )
 
 
 def test_an_update_that_finds_nothing_new_leaves_the_numbers_as_they_are() -> None:
     watch = PipelineWatch()
-    update(watch, 1, FlowState("clicks", State.COMPLETED, rows=100, lag_records=3))
-    update(watch, 2, FlowState("clicks", State.STARTING), FlowState("clicks", State.COMPLETED))
-    assert watch.flows[0] == Flow("clicks", "completed", rows_in=100, lag=3)
+    update(watch, 1, FlowState("clicks", FlowStatus.COMPLETED, rows=100, lag_records=3))
+    update(watch, 2, FlowState("clicks", FlowStatus.STARTING), FlowState("clicks", FlowStatus.COMPLETED))
+    assert watch.flows[0] == FlowTotals("clicks", "completed", rows_in=100, lag=3)
 
 
 def test_whoever_reads_a_table_hears_when_its_flow_has_ended_well() -> None:
@@ -69,9 +75,9 @@ def test_whoever_reads_a_table_hears_when_its_flow_has_ended_well() -> None:
     watch = PipelineWatch(heard.append)
     watch.update_started(1)
     for flow in (
-        FlowState("clicks", State.RUNNING),
-        FlowState("clicks", State.COMPLETED),
-        FlowState("sessions", State.FAILED),
+        FlowState("clicks", FlowStatus.RUNNING),
+        FlowState("clicks", FlowStatus.COMPLETED),
+        FlowState("sessions", FlowStatus.FAILED),
     ):
         watch.flow_changed(flow)
     assert heard == ["clicks"]
@@ -85,7 +91,7 @@ def test_an_update_that_was_broken_off_is_told_by_its_number() -> None:
     update(watch, 1)
     assert begun == 1
     assert (watch.updates, watch.broken_off) == (1, None)
-    update(watch, 2, outcome=Outcome.STOPPED)
+    update(watch, 2, outcome=UpdateResult.STOPPED)
     assert (watch.updates, watch.broken_off) == (1, 2)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.spark.pipelines.graph import Flow, Graph
-from barnabas.spark.pipelines.reporting import FlowState, Outcome, State, Summary, Table, together
+from barnabas.spark.pipelines.reporting import FlowState, FlowStatus, Summary, Table, UpdateResult, together
 from barnabas.spark.pipelines.tracking import METRICS_PREFIX, Tracker
 
 
@@ -74,7 +74,7 @@ def test_numbers_add_up_over_batches() -> None:
     followed.progressed(progress("spark_catalog.default.a", 20, sink={"numOutputRows": 7}, batchDuration=500))
     flow = seen[-1]
     assert (flow.rows, flow.rows_written, flow.batches, flow.batch_s) == (120, 7, 2, 0.5)
-    assert (flow.state, flow.rows_per_s, flow.lag_records) == (State.RUNNING, 50.0, None)
+    assert (flow.state, flow.rows_per_s, flow.lag_records) == (FlowStatus.RUNNING, 50.0, None)
 
 
 def test_a_batch_without_rows_says_nothing_of_speed() -> None:
@@ -134,34 +134,34 @@ def test_a_query_has_completed_when_both_say_so() -> None:
         followed.told(f"Flow {name} is RUNNING.")
         if is_told_first:
             followed.told(f"Flow {name} has COMPLETED.")
-            assert seen[-1].state is State.RUNNING
+            assert seen[-1].state is FlowStatus.RUNNING
         followed.query_ended(name, has_failed=False)
         if not is_told_first:
             followed.told(f"Flow {name} has COMPLETED.")
-        assert (seen[-1].name, seen[-1].state, seen[-1].rows) == (name, State.COMPLETED, 0)
+        assert (seen[-1].name, seen[-1].state, seen[-1].rows) == (name, FlowStatus.COMPLETED, 0)
 
 
 def test_an_end_that_no_query_told_is_believed_at_the_end_of_the_update() -> None:
     followed, seen = tracker()
     followed.told("Flow a is RUNNING.")
     followed.told("Flow a has COMPLETED.")
-    assert (seen[-1].state, followed.ends) == (State.RUNNING, 1)
+    assert (seen[-1].state, followed.ends) == (FlowStatus.RUNNING, 1)
     followed.settled()
-    assert seen[-1].state is State.COMPLETED
+    assert seen[-1].state is FlowStatus.COMPLETED
 
 
 def test_views_have_no_query_that_could_tell_its_end() -> None:
     followed, seen = tracker()
     for state in ("is PLANNING", "is RUNNING", "has COMPLETED"):
         followed.told(f"Flow a {state}.")
-    assert (seen[-1].state, seen[-1].rows, followed.ends) == (State.COMPLETED, None, 0)
+    assert (seen[-1].state, seen[-1].rows, followed.ends) == (FlowStatus.COMPLETED, None, 0)
 
 
 def test_a_flow_that_waits_for_another_try_has_failed_when_the_update_ends() -> None:
     followed, _ = tracker()
     followed.told("Flow 'a' has FAILED.\nError: why")
     followed.stopped()
-    assert [flow.state for flow in followed.flows] == [State.FAILED]
+    assert [flow.state for flow in followed.flows] == [FlowStatus.FAILED]
 
 
 def test_flows_are_in_the_order_of_their_definitions() -> None:
@@ -173,11 +173,11 @@ def test_flows_are_in_the_order_of_their_definitions() -> None:
 
 
 def test_what_was_last_known_stays_where_nothing_is_new() -> None:
-    before = FlowState("a", State.COMPLETED, 70, None, 50.0, 3, 1.5, 1, 2, {"r": 2}, failures=1)
+    before = FlowState("a", FlowStatus.COMPLETED, 70, None, 50.0, 3, 1.5, 1, 2, {"r": 2}, failures=1)
     seen: list[FlowState] = []
     followed = Tracker(seen.append, earlier=[before])
     followed.told("Flow a is RUNNING.")
-    assert seen[-1] == FlowState("a", State.RUNNING, 0, None, 50.0, 3, 1.5, 0, 0, {"r": 0})
+    assert seen[-1] == FlowState("a", FlowStatus.RUNNING, 0, None, 50.0, 3, 1.5, 0, 0, {"r": 0})
 
 
 def test_sources_that_are_no_topics_have_no_lag() -> None:
@@ -206,33 +206,33 @@ def test_flows_that_were_stopped_are_shown_so() -> None:
     followed.told("Flow b is PLANNING.")
     followed.told("Flow b has COMPLETED.")
     followed.stopped()
-    assert [flow.state for flow in followed.flows] == [State.STOPPED, State.COMPLETED]
+    assert [flow.state for flow in followed.flows] == [FlowStatus.STOPPED, FlowStatus.COMPLETED]
 
 
 def test_updates_add_up() -> None:
     one = Summary(
-        Outcome.COMPLETED,
+        UpdateResult.COMPLETED,
         2.0,
-        (FlowState("a", State.COMPLETED, rows=5, lag_records=7, batches=1, bad=1, broken={"r": 1}),),
+        (FlowState("a", FlowStatus.COMPLETED, rows=5, lag_records=7, batches=1, bad=1, broken={"r": 1}),),
         (Table("a"), Table("v", 3)),
         bad_records=1,
     )
     two = Summary(
-        Outcome.FAILED,
+        UpdateResult.FAILED,
         1.0,
-        (FlowState("a", State.FAILED, rows=6, batches=2, broken={"s": 2}), FlowState("b", State.SKIPPED)),
+        (FlowState("a", FlowStatus.FAILED, rows=6, batches=2, broken={"s": 2}), FlowState("b", FlowStatus.SKIPPED)),
         (Table("v", 4),),
         failure="why",
     )
     whole = together(one, two)
     assert (whole.outcome, whole.seconds, whole.updates, whole.bad_records, whole.failure) == (
-        Outcome.FAILED,
+        UpdateResult.FAILED,
         3.0,
         2,
         1,
         "why",
     )
     a, b = whole.flows
-    assert (a.state, a.rows, a.lag_records, a.batches, a.broken) == (State.FAILED, 11, 7, 3, {"r": 1, "s": 2})
-    assert b.state is State.SKIPPED
+    assert (a.state, a.rows, a.lag_records, a.batches, a.broken) == (FlowStatus.FAILED, 11, 7, 3, {"r": 1, "s": 2})
+    assert b.state is FlowStatus.SKIPPED
     assert whole.tables == (Table("a"), Table("v", 4))

@@ -36,7 +36,7 @@ def test_grandchildren_are_found_and_ended_after_their_parent() -> None:
 
 def test_a_number_that_was_given_to_another_is_left_alone() -> None:
     mine = next(each for each in processes._all() if each.pid == os.getpid())
-    processes.end([processes.Process(mine.pid, mine.parent, "long ago")], 0.0)
+    processes.end([processes.RunningProcess(mine.pid, mine.parent, "long ago")], 0.0)
 
 
 @pytest.mark.skipif(not Path("/bin/ps").exists(), reason="there is no ps")

@@ -48,7 +48,7 @@ class InterruptedWhenUp(StopWhenUp):
         return False
 
 
-def left(home: Path) -> list[processes.Process]:
+def left(home: Path) -> list[processes.RunningProcess]:
     """The script, if it runs, and what it has started."""
     pid = int((home / "up").read_text())
     return [each for each in processes.below(os.getpid()) if pid in (each.pid, each.parent)]

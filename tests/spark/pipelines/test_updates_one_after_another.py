@@ -25,7 +25,7 @@ from barnabas.spark.pipelines import running, server
 from barnabas.spark.pipelines.failures import PipelineError
 from barnabas.spark.pipelines.graph import TABLE, Dataset, Flow, Graph
 from barnabas.spark.pipelines.project import Project
-from barnabas.spark.pipelines.reporting import Outcome, Silent, State, Summary, Table
+from barnabas.spark.pipelines.reporting import FlowStatus, Silent, Summary, Table, UpdateResult
 from barnabas.spark.pipelines.running import Selection, run_project
 from barnabas.spark.pipelines.tracking import Tracker
 
@@ -82,7 +82,7 @@ def update(monkeypatch: pytest.MonkeyPatch, stop: threading.Event) -> FakeUpdate
 
 def test_one_update_and_its_summary(project: Project, update: FakeUpdate) -> None:
     summary = run_project(project, refresh=["a"])
-    assert (summary.outcome, summary.updates, summary.flows[0].rows) == (Outcome.COMPLETED, 1, 5)
+    assert (summary.outcome, summary.updates, summary.flows[0].rows) == (UpdateResult.COMPLETED, 1, 5)
     assert update.selections == [Selection(refresh=("a",))]
 
 
@@ -92,7 +92,7 @@ def test_what_was_rebuilt_is_only_kept_up_to_date_afterwards(
     update.do = lambda number, _: stop.set() if number == 3 else None
     summary = run_project(project, full_refresh_all=True, every_s=0.0, stop=stop)
     assert update.selections == [Selection(is_full_refresh_of_all=True), Selection(), Selection()]
-    assert (summary.outcome, summary.updates, summary.flows[0].rows) == (Outcome.STOPPED, 3, 15)
+    assert (summary.outcome, summary.updates, summary.flows[0].rows) == (UpdateResult.STOPPED, 3, 15)
     assert Selection(("a",), ("b",)).next() == Selection(("a", "b"))
     assert Selection(is_dry=True).next().is_dry
 
@@ -100,7 +100,7 @@ def test_what_was_rebuilt_is_only_kept_up_to_date_afterwards(
 def test_the_stop_of_a_run_that_ended_by_itself_can_be_used_for_the_next(
     project: Project, update: FakeUpdate, stop: threading.Event
 ) -> None:
-    assert run_project(project, stop=stop).outcome is Outcome.COMPLETED
+    assert run_project(project, stop=stop).outcome is UpdateResult.COMPLETED
     assert not stop.is_set()
 
 
@@ -112,7 +112,7 @@ def test_a_failed_update_is_the_last(project: Project, update: FakeUpdate) -> No
     update.do = fails
     summary = run_project(project, every_s=0.0)
     assert (summary.outcome, summary.updates, summary.failure, summary.details) == (
-        Outcome.FAILED,
+        UpdateResult.FAILED,
         2,
         "flow a failed: why",
         "all of it",
@@ -137,7 +137,7 @@ def test_a_run_that_outlasts_failures_goes_on_and_tells_each(
 
     update.do = fails
     summary = run_project(project, every_s=0.001, outlasts_failures=True, stop=stop, reporter=Hearing())
-    assert (summary.outcome, summary.updates, summary.failure) == (Outcome.STOPPED, 4, None)
+    assert (summary.outcome, summary.updates, summary.failure) == (UpdateResult.STOPPED, 4, None)
     assert told[1:] == [f"update {n} failed, the next one comes in 0 s: no broker {n}" for n in (2, 3)]
 
 
@@ -149,7 +149,7 @@ def test_what_cannot_get_better_ends_the_run(project: Project, update: FakeUpdat
 
     update.do = fails
     summary = run_project(project, every_s=0.001, outlasts_failures=True)
-    assert (summary.outcome, summary.updates, summary.failure) == (Outcome.FAILED, number, why)
+    assert (summary.outcome, summary.updates, summary.failure) == (UpdateResult.FAILED, number, why)
 
 
 def test_the_time_of_a_run_is_that_on_the_wall(project: Project, update: FakeUpdate, stop: threading.Event) -> None:
@@ -170,7 +170,7 @@ def test_a_spark_that_does_not_answer_is_ended(
         raise RuntimeError("the connection is gone")
 
     update.do = hangs
-    assert run_project(project, stop=stop).outcome is Outcome.STOPPED
+    assert run_project(project, stop=stop).outcome is UpdateResult.STOPPED
 
 
 def test_a_start_that_was_stopped_is_no_failure(
@@ -181,7 +181,7 @@ def test_a_start_that_was_stopped_is_no_failure(
 
     monkeypatch.setattr(server, "started", started)
     summary = run_project(project)
-    assert (summary.outcome, summary.updates) == (Outcome.STOPPED, 0)
+    assert (summary.outcome, summary.updates) == (UpdateResult.STOPPED, 0)
 
 
 def test_tables_that_got_a_batch_are_told_of_a_stopped_run_too(
@@ -199,7 +199,7 @@ def test_tables_that_got_a_batch_are_told_of_a_stopped_run_too(
 
     monkeypatch.setattr(running._Run, "_work_through", interrupted)
     summary = run_project(project, stop=stop)
-    assert (summary.outcome, summary.tables) == (Outcome.STOPPED, (Table("a"),))
+    assert (summary.outcome, summary.tables) == (UpdateResult.STOPPED, (Table("a"),))
 
 
 def test_flows_are_shown_as_stopped_when_somebody_stops_them(
@@ -211,7 +211,11 @@ def test_flows_are_shown_as_stopped_when_somebody_stops_them(
 
     update.do = interrupted
     summary = run_project(project, every_s=60.0, stop=stop)
-    assert (summary.outcome, summary.failure, summary.flows[0].state) == (Outcome.STOPPED, None, State.STOPPED)
+    assert (summary.outcome, summary.failure, summary.flows[0].state) == (
+        UpdateResult.STOPPED,
+        None,
+        FlowStatus.STOPPED,
+    )
 
 
 def test_a_spark_that_dies_is_told_as_such(
@@ -240,7 +244,7 @@ def test_reporters_hear_of_every_update(project: Project, update: FakeUpdate, st
 
     update.do = lambda number, _: stop.set() if number == 2 else None
     run_project(project, every_s=0.0, stop=stop, reporter=Hearing())
-    assert heard == [1, Outcome.COMPLETED, 2, Outcome.COMPLETED]
+    assert heard == [1, UpdateResult.COMPLETED, 2, UpdateResult.COMPLETED]
 
 
 def test_a_project_runs_once_at_a_time(project: Project, update: FakeUpdate) -> None:
@@ -267,17 +271,17 @@ def test_a_project_that_was_moved_is_refused(project: Project, update: FakeUpdat
     other_name = tmp_path / "link"
     other_name.symlink_to(tmp_path, target_is_directory=True)
     linked = replace(project, folder=other_name, storage=(other_name / "storage").as_uri())
-    assert run_project(linked).outcome is Outcome.COMPLETED
+    assert run_project(linked).outcome is UpdateResult.COMPLETED
     elsewhere = replace(there, storage="s3a://b/s", configuration={"spark.sql.warehouse.dir": "s3a://b/t"})
-    assert run_project(elsewhere).outcome is Outcome.COMPLETED
-    assert run_project(replace(elsewhere, storage=f"{moved.as_uri()}-storage")).outcome is Outcome.COMPLETED
+    assert run_project(elsewhere).outcome is UpdateResult.COMPLETED
+    assert run_project(replace(elsewhere, storage=f"{moved.as_uri()}-storage")).outcome is UpdateResult.COMPLETED
 
 
 def test_a_note_that_was_not_written_to_its_end_says_nothing(project: Project, update: FakeUpdate) -> None:
     note = project.working_folder / "place"
     project.working_folder.mkdir()
     note.write_text("")
-    assert run_project(project).outcome is Outcome.COMPLETED
+    assert run_project(project).outcome is UpdateResult.COMPLETED
     assert note.read_text() == str(project.folder)
     written = note.stat()
     run_project(project)
@@ -294,7 +298,7 @@ def test_a_project_that_has_nothing_yet_may_move(project: Project, update: FakeU
     (moved / "tables" / "shop.db").mkdir(parents=True)
     shutil.copy(project.working_folder / "place", moved / ".pipeline" / "place")
     there = replace(project, folder=moved, storage=(moved / "storage").as_uri())
-    assert run_project(there).outcome is Outcome.COMPLETED
+    assert run_project(there).outcome is UpdateResult.COMPLETED
     assert not (moved / ".pipeline" / "catalog").exists()
     assert (moved / ".pipeline" / "place").read_text() == str(moved)
 
@@ -313,12 +317,12 @@ def test_brokers_that_do_not_answer_are_told_before_spark_starts(project: Projec
     there = replace(project, configuration={"spark.toy.bootstrap.servers": address})
     with pytest.raises(PipelineError, match=rf"no broker answers at {address} \(spark.toy.bootstrap.servers\)"):
         run_project(there)
-    assert run_project(there, is_dry=True).outcome is Outcome.COMPLETED
+    assert run_project(there, is_dry=True).outcome is UpdateResult.COMPLETED
     with socket.create_server(("127.0.0.1", 0)) as taken:
         both = f"{address},127.0.0.1:{taken.getsockname()[1]}"
-        assert run_project(project, settings={"spark.toy.bootstrap.servers": both}).outcome is Outcome.COMPLETED
+        assert run_project(project, settings={"spark.toy.bootstrap.servers": both}).outcome is UpdateResult.COMPLETED
     # Whatever this is, it is not for us to judge.
-    assert run_project(project, settings={"a.bootstrap.servers": "${HOST}"}).outcome is Outcome.COMPLETED
+    assert run_project(project, settings={"a.bootstrap.servers": "${HOST}"}).outcome is UpdateResult.COMPLETED
 
 
 def test_contradictions_are_told(project: Project, update: FakeUpdate) -> None:
@@ -464,7 +468,7 @@ def test_a_spark_that_cannot_be_stopped_is_not_in_the_way_of_the_next(monkeypatc
     context = Unreachable()
     for name in ("_active_spark_context", "_gateway", "_jvm"):
         monkeypatch.setattr(SparkContext, name, context)
-    server.Server(context, None, "").end()
+    server.ConnectServer(context, None, "").end()
     assert SparkContext._active_spark_context is None
 
 

@@ -15,7 +15,7 @@ import pytest
 from barnabas import Admin, Producer, TopicPartition
 from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.client.errors import ClientClosedError
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.spark import reading
 from barnabas.spark.core.admission_limits import EARLIEST, LATEST
 from barnabas.spark.core.errors import DataLossError, SparkConnectorError
@@ -319,13 +319,13 @@ def create_again(broker: EmbeddedBroker, count: int, partitions: int = 1) -> Non
 
 def fetch_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of brokers before Kafka 3.1."""
-    version_of = Network.version_of
+    version_of = NetworkClient.version_of
 
-    def older(network: Network, node_id: int, request: type[Request]) -> int | None:
+    def older(network: NetworkClient, node_id: int, request: type[Request]) -> int | None:
         version = version_of(network, node_id, request)
         return version if version is None or request is not FetchRequest else min(version, 12)
 
-    monkeypatch.setattr(Network, "version_of", older)
+    monkeypatch.setattr(NetworkClient, "version_of", older)
 
 
 @pytest.mark.parametrize("is_by_name", [False, True])

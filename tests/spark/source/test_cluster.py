@@ -11,25 +11,25 @@ from barnabas import Admin, NewPartitions, Producer, TopicPartition
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.client.errors import NoBrokersError
-from barnabas.spark.cluster import Cluster
+from barnabas.spark.cluster import SparkCluster
 from barnabas.spark.core.admission_limits import Timestamp
 from barnabas.spark.core.errors import OptionError, SparkConnectorError
 from barnabas.testing import EmbeddedBroker
 from barnabas.wire import ApiKey
 from tests.spark.source.support import NewTopic, send, source_options
 
-Clusters = Callable[..., Cluster]
+Clusters = Callable[..., SparkCluster]
 
 
 @pytest.fixture
 def clusters(broker: EmbeddedBroker) -> Iterator[Clusters]:
-    made: list[Cluster] = []
+    made: list[SparkCluster] = []
 
     def make(
         sleep: Callable[[float], None] = lambda _: None, now_ms: Callable[[], float] = lambda: 0.0, **options: object
-    ) -> Cluster:
+    ) -> SparkCluster:
         parsed = source_options(broker, **options)
-        made.append(Cluster(parsed, parsed.client, sleep=sleep, now_ms=now_ms))
+        made.append(SparkCluster(parsed, parsed.client, sleep=sleep, now_ms=now_ms))
         return made[-1]
 
     yield make
@@ -121,7 +121,7 @@ def test_questions_are_tried_as_often_as_the_option_says() -> None:
     with EmbeddedBroker() as faulty:
         faulty.create_topic("t")
         options = source_options(faulty, subscribe="t", fetchOffset__numRetries=3)
-        cluster = Cluster(options, options.client, sleep=lambda _: None)
+        cluster = SparkCluster(options, options.client, sleep=lambda _: None)
         faulty.faults.fail_next(ApiKey.LIST_OFFSETS, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=2)
         assert cluster.earliest() == {TopicPartition("t", 0): 0}
         faulty.faults.fail_next(ApiKey.LIST_OFFSETS, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=3)
@@ -139,7 +139,7 @@ def test_a_topic_that_is_not_there_yet_is_asked_for_again(broker: EmbeddedBroker
         if len(waits) == 2:
             broker.create_topic("comes-late")
 
-    cluster = Cluster(options, options.client, sleep=sleep)
+    cluster = SparkCluster(options, options.client, sleep=sleep)
     assert cluster.latest() == {TopicPartition("comes-late", 0): 0}
     assert waits == [options.fetch_retry_interval_ms / 1000] * 2
     cluster.close()
@@ -150,7 +150,7 @@ def test_brokers_that_nobody_reaches_are_named_with_the_reason() -> None:
         "127.0.0.1:1", subscribe="t", kafka__default__api__timeout__ms=500, kafka__request__timeout__ms=400
     )
     waits: list[float] = []
-    cluster = Cluster(options, options.client, sleep=waits.append)
+    cluster = SparkCluster(options, options.client, sleep=waits.append)
     with pytest.raises(NoBrokersError, match=r"127\.0\.0\.1:1 \(no connection: Connection refused\)"):
         cluster.latest()
     cluster.close()

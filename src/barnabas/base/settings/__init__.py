@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from barnabas.base.settings.load import Extras, Given, InvalidSettingsError, Problem, SettingsWarning
+from barnabas.base.settings.load import Extras, GivenValue, InvalidSettingsError, Problem, SettingsWarning
 from barnabas.base.settings.model import Settings, rule
 from barnabas.base.settings.registry import Registry
 from barnabas.base.settings.setting import (
@@ -25,7 +25,7 @@ from barnabas.base.settings.setting import (
     REQUIRED,
     Importance,
     Setting,
-    State,
+    SettingState,
     again,
     setting,
 )
@@ -42,7 +42,7 @@ __all__ = [
     "REQUIRED",
     "Double",
     "Extras",
-    "Given",
+    "GivenValue",
     "Importance",
     "Int",
     "InvalidSettingsError",
@@ -53,10 +53,10 @@ __all__ = [
     "Problem",
     "Registry",
     "Setting",
+    "SettingState",
     "Settings",
     "SettingsWarning",
     "Short",
-    "State",
     "Type",
     "again",
     "format_value",

@@ -13,7 +13,7 @@ from typing import Any
 from barnabas.base.errors import SettingsError
 from barnabas.base.properties import Properties
 from barnabas.base.settings.names import looks_secret, nearest_name
-from barnabas.base.settings.setting import Setting, State
+from barnabas.base.settings.setting import Setting, SettingState
 from barnabas.base.settings.values import Password, format_value
 
 _log = logging.getLogger("barnabas.settings")
@@ -22,7 +22,7 @@ KEYWORD = "keyword argument"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenValue:
     """A value as it was written, and where."""
 
     value: object = field(repr=False)
@@ -66,7 +66,7 @@ class InvalidSettingsError(SettingsError):
 class Extras(Mapping[str, object]):
     """Settings that nothing declared, kept for plug-ins. Remembers which were read, so that the others can be told."""
 
-    def __init__(self, given: Mapping[str, Given]) -> None:
+    def __init__(self, given: Mapping[str, GivenValue]) -> None:
         self._given = dict(given)
         self._read: set[str] = set()
 
@@ -101,12 +101,12 @@ def gather(
     keywords: Mapping[str, object],
     declared: Mapping[str, Setting],
     hints: Mapping[str, str],
-) -> tuple[dict[str, Given], list[SettingsWarning], list[Problem]]:
+) -> tuple[dict[str, GivenValue], list[SettingsWarning], list[Problem]]:
     """Lay the sources over each other: for each name the value that counts, with where it was written.
 
     `hints` says what to write in place of names that are none here but well known elsewhere, spelt with dots.
     """
-    given: dict[str, Given] = {}
+    given: dict[str, GivenValue] = {}
     warnings: list[SettingsWarning] = []
     problems: list[Problem] = []
     for source in sources:
@@ -114,7 +114,7 @@ def gather(
             warnings += (_repetition(name, lines, source.origin) for name, lines in source.repeated.items())
         for name, value in source.items():
             if value is not None:
-                given[name] = Given(value, source.where(name) if isinstance(source, Properties) else "")
+                given[name] = GivenValue(value, source.where(name) if isinstance(source, Properties) else "")
     by_attribute = {setting.attribute: setting for setting in declared.values()}
     for attribute, value in keywords.items():
         if attribute not in by_attribute:
@@ -124,7 +124,7 @@ def gather(
                 hint = f"; did you mean {declared[near].attribute}?"
             problems.append(Problem((attribute,), f"{attribute} ({KEYWORD}): there is no such setting{hint}"))
         elif value is not None:
-            given[by_attribute[attribute].name] = Given(value, KEYWORD)
+            given[by_attribute[attribute].name] = GivenValue(value, KEYWORD)
     return given, warnings, problems
 
 
@@ -133,20 +133,20 @@ def _repetition(name: str, lines: list[int], origin: str) -> SettingsWarning:
     return SettingsWarning(name, f"given {len(lines)} times, on lines {numbers}; the last one counts", origin)
 
 
-def convert(setting: Setting, name: str, given: Given) -> Any:
+def convert(setting: Setting, name: str, given: GivenValue) -> Any:
     """The checked value. Raises `InvalidSettingsError` with one problem."""
     try:
         value = setting.convert(given.value)
     except ValueError as reason:
         text = f"{shown(name, setting, given)}: the value {reason}; allowed: {setting.allowed_text}"
         raise InvalidSettingsError([Problem((name,), text)]) from None
-    if setting.state is State.NOT_BUILT and setting.refused and value != setting.default:
+    if setting.state is SettingState.NOT_BUILT and setting.refused and value != setting.default:
         text = f"{shown(name, setting, given)}: this is not built yet, so it is refused rather than ignored; remove it"
         raise InvalidSettingsError([Problem((name,), text)])
     return value
 
 
-def unknown(name: str, given: Given, declared: Mapping[str, Setting], hints: Mapping[str, str]) -> SettingsWarning:
+def unknown(name: str, given: GivenValue, declared: Mapping[str, Setting], hints: Mapping[str, str]) -> SettingsWarning:
     hint = _elsewhere(name, hints)
     if not hint and (near := nearest_name(name, declared)):
         hint = f"; did you mean {near}?"
@@ -158,7 +158,7 @@ def _elsewhere(name: str, hints: Mapping[str, str]) -> str:
     return f"; {hint}" if hint else ""
 
 
-def without_effect(setting: Setting, name: str, given: Given) -> SettingsWarning:
+def without_effect(setting: Setting, name: str, given: GivenValue) -> SettingsWarning:
     return SettingsWarning(name, f"no effect: it belongs to {setting.group}, which is not built yet", given.where)
 
 
@@ -167,7 +167,7 @@ def missing(setting: Setting) -> Problem:
 
 
 def contradiction(
-    settings: Sequence[Setting], values: Mapping[str, Any], given: Mapping[str, Given], text: str
+    settings: Sequence[Setting], values: Mapping[str, Any], given: Mapping[str, GivenValue], text: str
 ) -> Problem:
     """A rule about several settings that does not hold, with the value and the origin of each."""
     sides = []
@@ -178,7 +178,7 @@ def contradiction(
     return Problem(tuple(setting.name for setting in settings), f"{', '.join(sides)}: {text}")
 
 
-def shown(name: str, setting: Setting, given: Given) -> str:
+def shown(name: str, setting: Setting, given: GivenValue) -> str:
     """`name = value (where)`, with the value hidden when it is or may be a secret."""
     hidden = isinstance(given.value, Password) or setting.secret or looks_secret(name)
     value = Password.HIDDEN if hidden else repr(given.value)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barnabas.base.settings.registry import Registry
-from barnabas.base.settings.setting import Setting, State
+from barnabas.base.settings.setting import Setting, SettingState
 
 _HEAD = "| setting | type | default | allowed | importance | state | meaning |\n|---|---|---|---|---|---|---|\n"
 _STATES = """\
@@ -53,7 +53,7 @@ def _allowed(setting: Setting) -> str:
 
 
 def _state(setting: Setting) -> str:
-    if setting.state is not State.NOT_BUILT:
+    if setting.state is not SettingState.NOT_BUILT:
         return str(setting.state.value)
     return "not built, refused" if setting.refused else "not built, warned"
 

@@ -8,7 +8,7 @@ from dataclasses import FrozenInstanceError
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from barnabas.base.settings import load as loading
-from barnabas.base.settings.load import Extras, Given, InvalidSettingsError, Problem, SettingsWarning
+from barnabas.base.settings.load import Extras, GivenValue, InvalidSettingsError, Problem, SettingsWarning
 from barnabas.base.settings.setting import (
     MEDIUM,
     READ_AT_START,
@@ -16,7 +16,7 @@ from barnabas.base.settings.setting import (
     Importance,
     NoValueError,
     Setting,
-    State,
+    SettingState,
     again,
     setting,
 )
@@ -54,7 +54,7 @@ class Settings:
         cls,
         *,
         title: str = "",
-        state: State = READ_AT_START,
+        state: SettingState = READ_AT_START,
         importance: Importance = MEDIUM,
         refused: bool = True,
     ) -> None:
@@ -125,12 +125,12 @@ class Settings:
         problems = [
             Problem((name,), f"{name} is {found.state.value}: it cannot change while the program runs")
             for name in changes
-            if (found := self._setting_for(name)) is not None and found.state is not State.LIVE
+            if (found := self._setting_for(name)) is not None and found.state is not SettingState.LIVE
         ]
         if problems:
             raise InvalidSettingsError(problems)
         given = {name: each for name, each in self._given.items() if name not in changes}
-        given |= {name: Given(value, "change at run time") for name, value in changes.items() if value is not None}
+        given |= {name: GivenValue(value, "change at run time") for name, value in changes.items() if value is not None}
         changed = type(self).__new__(type(self))
         changed._fill(given, [], [], told=self.warnings)
         changed.__dict__["_as_loaded"] = self.as_loaded
@@ -147,17 +147,17 @@ class Settings:
         return cls._declared.get(name)
 
     @classmethod
-    def _adjust(cls, values: dict[str, Any], given: Mapping[str, Given]) -> Iterator[SettingsWarning]:
+    def _adjust(cls, values: dict[str, Any], given: Mapping[str, GivenValue]) -> Iterator[SettingsWarning]:
         """Change values that follow from others, before the rules are checked. `values` is keyed by attribute."""
         yield from ()
 
     @property
-    def _given(self) -> Mapping[str, Given]:
+    def _given(self) -> Mapping[str, GivenValue]:
         return self.__dict__["_all_given"]  # type: ignore[no-any-return]
 
     def _fill(
         self,
-        given: Mapping[str, Given],
+        given: Mapping[str, GivenValue],
         warnings: list[SettingsWarning],
         problems: list[Problem],
         told: tuple[SettingsWarning, ...] = (),
@@ -165,7 +165,7 @@ class Settings:
         """Convert, adjust and check what was given, and take it on. All that is wrong is raised together."""
         values = {each.attribute: each.default for each in self._declared.values() if not each.required}
         prefixed: dict[str, Any] = {}
-        extras: dict[str, Given] = {}
+        extras: dict[str, GivenValue] = {}
         refused: set[str] = set()
         for name, written in given.items():
             setting = self._setting_for(name)
@@ -184,7 +184,7 @@ class Settings:
                 prefixed[name] = value
             else:
                 values[setting.attribute] = value
-            if setting.state is State.NOT_BUILT and value != setting.default:
+            if setting.state is SettingState.NOT_BUILT and value != setting.default:
                 warnings.append(loading.without_effect(setting, name, written))
         warnings += self._adjust(values, given)
         usable = {attribute: value for attribute, value in values.items() if attribute not in refused}

@@ -19,7 +19,7 @@ class Importance(Enum):
     LOW = "low"
 
 
-class State(Enum):
+class SettingState(Enum):
     """What a value does in this version.
 
     A setting that is not built may be given its default. Another value is refused when it asks for something that would
@@ -34,7 +34,7 @@ class State(Enum):
 
 
 HIGH, MEDIUM, LOW = Importance
-LIVE, READ_AT_START, NO_EFFECT, NOT_BUILT = State
+LIVE, READ_AT_START, NO_EFFECT, NOT_BUILT = SettingState
 
 
 class _Required:
@@ -59,7 +59,7 @@ class Setting:
     default: Any
     allowed: Allowed | None
     importance: Importance
-    state: State
+    state: SettingState
     doc: str
     group: str
     order: int
@@ -168,7 +168,7 @@ def setting(
     default: Any = REQUIRED,
     allowed: Allowed | None = None,
     importance: Importance | None = None,
-    state: State | None = None,
+    state: SettingState | None = None,
     name: str = "",
     display_name: str = "",
     dependents: tuple[str, ...] = (),

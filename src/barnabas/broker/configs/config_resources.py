@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.base.settings import InvalidSettingsError, Plugin, Setting, State, Type, format_value
+from barnabas.base.settings import InvalidSettingsError, Plugin, Setting, SettingState, Type, format_value
 from barnabas.broker.configs.other_resources import OTHER_KINDS, check_other_resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
-from barnabas.metadata.authorizer import Caller
+from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.controller_apis import may_alter_configs
-from barnabas.metadata.image import ClusterImage, ConfigResource, ResourceType
+from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType
 from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
-from barnabas.storage.settings import TOPIC_SETTINGS
+from barnabas.storage.settings import TOPIC_SETTINGS, TopicSettings
 
 if TYPE_CHECKING:
     from barnabas.broker.services import CommonServices
@@ -92,13 +92,18 @@ def declaration(name: str) -> Setting | None:
 def is_changeable(name: str) -> bool:
     """Whether a broker takes on a new value of this setting while it runs. Unknown ones belong to plug-ins."""
     setting = declaration(name)
-    return setting is None or setting.state is State.LIVE or setting.name in _CHANGEABLE_WITHOUT_EFFECT
+    return setting is None or setting.state is SettingState.LIVE or setting.name in _CHANGEABLE_WITHOUT_EFFECT
 
 
 def is_secret(name: str) -> bool:
     """Whether the value must not be shown. Nobody knows what an unknown setting holds."""
     setting = declaration(name)
     return setting is None or setting.secret
+
+
+def effective_topic_settings(settings: BrokerSettings, image: ClusterImage, topic: str) -> TopicSettings:
+    """What holds for a topic: the node's defaults, and over them what the topic says for itself."""
+    return TopicSettings.load(topic_defaults(settings), dict(image.config(ConfigResourceType.TOPIC, topic)))
 
 
 def effective_settings(static: BrokerSettings, image: ClusterImage, node_id: int) -> BrokerSettings:
@@ -164,15 +169,15 @@ def told_synonyms(static: BrokerSettings, image: ClusterImage, node_id: int, nam
 
 
 def described(
-    kind: ResourceType, own: Mapping[str, str], static: BrokerSettings, image: ClusterImage, node_id: int
+    kind: ConfigResourceType, own: Mapping[str, str], static: BrokerSettings, image: ClusterImage, node_id: int
 ) -> Iterator[tuple[Setting, str | None, list[Synonym]]]:
     """What DescribeConfigs tells of a group or of client metrics: settings, values, and where they come from."""
-    source = ConfigSource.GROUP if kind is ResourceType.GROUP else ConfigSource.CLIENT_METRICS
+    source = ConfigSource.GROUP if kind is ConfigResourceType.GROUP else ConfigSource.CLIENT_METRICS
     for name, setting in OTHER_KINDS[kind].registry.items():
         synonyms = [Synonym(name, own[name], source)] if name in own else []
         if setting.server_default is not None:
             synonyms += told_synonyms(static, image, node_id, setting.server_default)
-        elif kind is ResourceType.GROUP:
+        elif kind is ConfigResourceType.GROUP:
             synonyms.append(Synonym(name, setting.default_text, ConfigSource.DEFAULT))
         yield setting, synonyms[0].value if synonyms else setting.default_text, synonyms
 
@@ -202,7 +207,7 @@ def _dynamic_synonyms(image: ClusterImage, node_id: int, name: str) -> list[Syno
     return [
         Synonym(name, None if is_secret(name) else value, source)
         for broker, source in places
-        if (value := image.config(ResourceType.BROKER, broker).get(name)) is not None
+        if (value := image.config(ConfigResourceType.BROKER, broker).get(name)) is not None
     ]
 
 
@@ -216,13 +221,13 @@ def _text(setting: Setting, value: object) -> str | None:
 
 
 def _live_changes(image: ClusterImage, node_id: int) -> dict[str, object]:
-    stored = {**image.config(ResourceType.BROKER, ""), **image.config(ResourceType.BROKER, str(node_id))}
+    stored = {**image.config(ConfigResourceType.BROKER, ""), **image.config(ConfigResourceType.BROKER, str(node_id))}
     return {name: value for name, value in stored.items() if _is_live(name)}
 
 
 def _is_live(name: str) -> bool:
     setting = declaration(name)
-    return setting is not None and setting.state is State.LIVE
+    return setting is not None and setting.state is SettingState.LIVE
 
 
 class BrokerRules:
@@ -292,22 +297,22 @@ def _convert(setting: Setting, value: str) -> None:
 
 def warn_of_no_effect(resource: ConfigResource, names: Iterable[str]) -> None:
     """Say of settings that were just changed, and kept, which of them nothing here follows."""
-    find = TOPIC_SETTINGS.get if resource.type == ResourceType.TOPIC else declaration
+    find = TOPIC_SETTINGS.get if resource.type == ConfigResourceType.TOPIC else declaration
     idle = sorted(name for name in names if resource.type in OTHER_KINDS or _is_idle(find(name)))
     if idle:
-        what = f"{ResourceType(resource.type).name.lower()} {resource.name[:_SHOWN_CHARS]!r}"
+        what = f"{ConfigResourceType(resource.type).name.lower()} {resource.name[:_SHOWN_CHARS]!r}"
         shown = ", ".join(name[:_SHOWN_CHARS] for name in idle[:_SHOWN_NAMES])
         _log.warning("%s: kept, but nothing here follows it: %s", what, shown)
 
 
 def _is_idle(setting: Setting | None) -> bool:
-    return setting is not None and setting.state in (State.NOT_BUILT, State.NO_EFFECT)
+    return setting is not None and setting.state in (SettingState.NOT_BUILT, SettingState.NO_EFFECT)
 
 
-def why_not_here(services: CommonServices, caller: Caller, resource: ConfigResource) -> str | None:
+def why_not_here(services: CommonServices, caller: AuthorizableRequestContext, resource: ConfigResource) -> str | None:
     """Why this node does not take changes of a resource to the controller: only a broker knows what it can take on."""
     if (
-        resource.type != ResourceType.BROKER
+        resource.type != ConfigResourceType.BROKER
         or resource.name in ("", str(services.node_id))
         or not resource.name.isdecimal()
         or not may_alter_configs(services.authorizer, caller, resource)

@@ -12,7 +12,7 @@ from barnabas.base.errors import BrokerError
 from barnabas.base.settings import Registry, Setting
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings
 from barnabas.broker.settings.other_resources import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
-from barnabas.metadata.image import ConfigResource, ResourceType
+from barnabas.metadata.image import ConfigResource, ConfigResourceType
 
 _MATCHED: Final = (
     "client_instance_id",
@@ -38,14 +38,14 @@ class OtherKind(NamedTuple):
 
 
 OTHER_KINDS: Final = {
-    ResourceType.GROUP: OtherKind(GROUP_SETTINGS, ErrorCode.INVALID_CONFIG, "a group"),
-    ResourceType.CLIENT_METRICS: OtherKind(CLIENT_METRICS_SETTINGS, ErrorCode.INVALID_REQUEST, "client metrics"),
+    ConfigResourceType.GROUP: OtherKind(GROUP_SETTINGS, ErrorCode.INVALID_CONFIG, "a group"),
+    ConfigResourceType.CLIENT_METRICS: OtherKind(CLIENT_METRICS_SETTINGS, ErrorCode.INVALID_REQUEST, "client metrics"),
 }
 
 
 def check_other_resource(resource: ConfigResource, configs: Mapping[str, str], settings: BrokerSettings) -> None:
     """Raise `BrokerError` unless a group, or a subscription to client metrics, may have all these settings."""
-    kind = OTHER_KINDS[ResourceType(resource.type)]
+    kind = OTHER_KINDS[ConfigResourceType(resource.type)]
     values: dict[str, object] = {}
     for name, value in configs.items():
         setting = kind.registry.get(name)

@@ -12,7 +12,7 @@ from barnabas.base.errors import BrokerError
 from barnabas.broker.controller.controller_channel import ControllerChannel
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import chunks
-from barnabas.metadata.authorizer import Caller
+from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.internal_topics import InternalTopicOptions, creatable_topic
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -46,7 +46,7 @@ class AutoTopicCreationManager:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    def create_topics(self, names: Sequence[str], caller: Caller) -> None:
+    def create_topics(self, names: Sequence[str], caller: AuthorizableRequestContext) -> None:
         """Begin to create topics for somebody who was found allowed to."""
         wanted = [name for name in names if name not in self._being_created]
         if wanted and not self._is_closed:
@@ -55,7 +55,7 @@ class AutoTopicCreationManager:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _create(self, names: Sequence[str], caller: Caller) -> None:
+    async def _create(self, names: Sequence[str], caller: AuthorizableRequestContext) -> None:
         options = internal_topic_options(self._settings())
         try:
             for part in chunks(list(names), _TOPICS_AT_ONCE):

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.broker.controller.quorum_controller import QuorumController
-from barnabas.metadata.authorizer import Caller
+from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.quorum import Quorum
 from barnabas.wire.message import Request, Response
 
@@ -28,7 +28,7 @@ def broker_caller(node_id: int) -> BrokerCaller:
 class ControllerChannel(Protocol):
     """Takes a request to the active controller and brings its answer back."""
 
-    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+    async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
         """Raises `BrokerError` where no answer came, or one with nothing but an error."""
         ...
 
@@ -46,7 +46,7 @@ class DirectChannel:
         self._quorum = quorum
         self._until_applied = until_applied
 
-    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+    async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
         response = await self._controller.submit(request, version, caller)
         if not await self._until_applied(self._quorum.high_watermark - 1):
             raise BrokerError(ErrorCode.NOT_CONTROLLER, "the node is stopping")

@@ -16,7 +16,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.periodic import Scheduler
-from barnabas.metadata.authorizer import Caller
+from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.batches import encode_change
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.controller_apis import ControllerApis
@@ -146,7 +146,7 @@ class QuorumController:
 
     # Deciding
 
-    async def submit(self, request: Request, version: int, caller: Caller) -> Response:
+    async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
         """Let the controller decide; the answer comes once the decision is committed.
 
         Where the request has a `timeout_ms`: without any time nothing is decided. After it, or a second if that is

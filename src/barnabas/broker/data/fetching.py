@@ -20,7 +20,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.data.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, crowd_of, in_crowd, spent
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.net import Connection
 from barnabas.replication.fetch_sessions import SessionFetch, WantedPartition, replica_of
 from barnabas.replication.partition import Partition
@@ -240,7 +240,7 @@ class Fetch:
 
     def _is_allowed(self, partition: Partition) -> bool:
         return self._replica >= 0 or self._services.authorizer.is_allowed(
-            self._context, Operation.READ, Resource.TOPIC, partition.name.topic
+            self._context, AclOperation.READ, Resource.TOPIC, partition.name.topic
         )
 
     def _add_error(self, look: _Look, wanted: WantedPartition, partition: Partition | None, failure: LogError) -> None:

@@ -20,7 +20,7 @@ from barnabas.broker.data.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.data.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.metadata.topic_names import is_internal
 from barnabas.net import Connection
 from barnabas.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
@@ -177,7 +177,7 @@ class Produce:
             if known is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {name}"
             name = known
-        if not self.services.authorizer.is_allowed(self.context, Operation.WRITE, Resource.TOPIC, name):
+        if not self.services.authorizer.is_allowed(self.context, AclOperation.WRITE, Resource.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.text
         if is_internal(name) and self.context.client_id != _ADMIN_CLIENT:
             return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the cluster itself"

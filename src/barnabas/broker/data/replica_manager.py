@@ -18,7 +18,7 @@ from barnabas.base.errors import BarnabasError, RemoteProtocolError, SettingsErr
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.records.batch import BatchView
 from barnabas.records.legacy import LegacyMessage
 from barnabas.records.reading import iter_entries
@@ -180,9 +180,9 @@ class ReplicaManager:
         partition.delete()
 
     def _apply_settings(self, image: ClusterImage, delta: ClusterDelta) -> None:
-        topics = [each.name for each in delta.configs_changed if each.type == ResourceType.TOPIC]
+        topics = [each.name for each in delta.configs_changed if each.type == ConfigResourceType.TOPIC]
         # What the node itself is set to is the default of all topics.
-        concerns_all = any(each.type == ResourceType.BROKER for each in delta.configs_changed)
+        concerns_all = any(each.type == ConfigResourceType.BROKER for each in delta.configs_changed)
         concerned = self.all if concerns_all else [each for topic in topics for each in self._of_topic(image, topic)]
         for partition in concerned:
             if partition.log is not None:

@@ -55,7 +55,7 @@ class WriteSettings:
         return self.max_batch_bytes - HEADER.size
 
 
-class _Phase(Enum):
+class CoordinatorState(Enum):
     LOADING = auto()
     ACTIVE = auto()
     FAILED = auto()
@@ -88,7 +88,7 @@ class CoordinatorRunner(Generic[S]):
         self._on_deadline = on_deadline
         self._on_reload = on_reload
         self._core = CoordinatorRuntime(new_shard(), settings.max_write_bytes)
-        self._phase = _Phase.LOADING
+        self._state = CoordinatorState.LOADING
         self._is_append_due = False
         self._waits: set[asyncio.Future[ErrorCode]] = set()
         #: To be run once it is loaded.
@@ -101,9 +101,9 @@ class CoordinatorRunner(Generic[S]):
     @property
     def error(self) -> ErrorCode:
         """What requests for this shard are told at the moment; NONE if it serves them."""
-        if self._phase is _Phase.ACTIVE:
+        if self._state is CoordinatorState.ACTIVE:
             return ErrorCode.NONE
-        is_loading = self._phase is _Phase.LOADING
+        is_loading = self._state is CoordinatorState.LOADING
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
 
     @property
@@ -134,8 +134,8 @@ class CoordinatorRunner(Generic[S]):
                 level = logging.WARNING
             text = "the groups of %s are not served, they cannot be loaded: %s"
             _log.log(level, text, self.partition, failure, exc_info=trace)
-            if self._phase is not _Phase.CLOSED:
-                self._phase = _Phase.FAILED
+            if self._state is not CoordinatorState.CLOSED:
+                self._state = CoordinatorState.FAILED
 
     async def _load_all(self) -> None:
         loaded, began_ms = 0, self._runtime.clock.monotonic_ms()
@@ -143,11 +143,11 @@ class CoordinatorRunner(Generic[S]):
         async for data in self._writer.read_all(self.partition, self._settings.load_buffer_bytes, self._runtime):
             loaded += len(memoryview(data))
             await self._runtime.offload(partial(core.load, data))
-            if self._phase is not _Phase.LOADING:
+            if self._state is not CoordinatorState.LOADING:
                 return
-        if self._phase is not _Phase.LOADING:
+        if self._state is not CoordinatorState.LOADING:
             return
-        self._phase = _Phase.ACTIVE
+        self._state = CoordinatorState.ACTIVE
         for operation in core.finish_loading(self._now()):
             self._run(operation)
         postponed, self._postponed = self._postponed, []
@@ -163,21 +163,21 @@ class CoordinatorRunner(Generic[S]):
 
     def reload(self) -> None:
         """Begin anew with what the log has: it may have lost what was replayed, or can be read now."""
-        self._stop(_Phase.LOADING)
+        self._stop(CoordinatorState.LOADING)
         self._core = CoordinatorRuntime(self._new_shard(), self._settings.max_write_bytes)
         self._on_reload(self)
 
     @property
     def has_failed(self) -> bool:
-        return self._phase is _Phase.FAILED
+        return self._state is CoordinatorState.FAILED
 
     def close(self) -> None:
         """Stop: whoever waits here must look for the coordinator anew."""
-        self._stop(_Phase.CLOSED)
+        self._stop(CoordinatorState.CLOSED)
 
-    def _stop(self, phase: _Phase) -> None:
-        was_active = self._phase is _Phase.ACTIVE
-        self._phase = phase
+    def _stop(self, state: CoordinatorState) -> None:
+        was_active = self._state is CoordinatorState.ACTIVE
+        self._state = state
         for wait in list(self._waits):
             wait.cancel()
         if was_active:
@@ -198,14 +198,14 @@ class CoordinatorRunner(Generic[S]):
 
     def submit_when_loaded(self, make_operation: Callable[[S], Operation]) -> None:
         """Run an operation that nobody waits for."""
-        if self._phase is _Phase.ACTIVE:
+        if self._state is CoordinatorState.ACTIVE:
             self._run(make_operation(self._core.shard))
             self._settle()
         else:
             self._postponed.append(make_operation)
 
     def tick(self) -> None:
-        if self._phase is _Phase.ACTIVE:
+        if self._state is CoordinatorState.ACTIVE:
             for operation in self._core.due(self._now()):
                 self._run(operation)
             self._settle()
@@ -252,7 +252,7 @@ class CoordinatorRunner(Generic[S]):
             loop.call_later(linger_ms / 1000, self._append_and_settle)
 
     def _append_and_settle(self) -> None:
-        if self._phase is not _Phase.ACTIVE:
+        if self._state is not CoordinatorState.ACTIVE:
             self._is_append_due = False
             return
         # What an answer leads to while this goes on is for the next batch.
@@ -300,12 +300,12 @@ class CoordinatorRunner(Generic[S]):
 
     def _waited_and_settle(self, offset: int, done: asyncio.Future[ErrorCode]) -> None:
         self._waited(offset, done)
-        if self._phase is _Phase.ACTIVE:
+        if self._state is CoordinatorState.ACTIVE:
             self._settle()
 
     def _waited(self, offset: int, done: asyncio.Future[ErrorCode]) -> None:
         self._waits.discard(done)
-        if done.cancelled() or self._phase is not _Phase.ACTIVE:
+        if done.cancelled() or self._state is not CoordinatorState.ACTIVE:
             return
         outcome = done.result()
         if outcome in _COMMITTED:
@@ -320,7 +320,7 @@ class CoordinatorRunner(Generic[S]):
             asyncio.get_running_loop().call_soon(self._reload_if_active)
 
     def _reload_if_active(self) -> None:
-        if self._phase is _Phase.ACTIVE:
+        if self._state is CoordinatorState.ACTIVE:
             self.reload()
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Runtime
-from barnabas.broker.configs.topic_settings import effective_topic_settings
+from barnabas.broker.configs.config_resources import effective_topic_settings
 from barnabas.broker.groups.coordinator_runner import CoordinatorRunner, WriteSettings
 from barnabas.broker.settings import BrokerSettings
 from barnabas.coordinator import describe

@@ -9,7 +9,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, once_each, settled
 from barnabas.coordinator.requests import DELETE_GROUP
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -20,7 +20,7 @@ def handle(services: Services, context: RequestContext, request: DeleteGroupsReq
     deleting: list[DeletableGroupResult | asyncio.Future[DeletableGroupResult]] = []
     refused: list[DeletableGroupResult] = []
     for group_id in (yield from once_each(request.groups_names)):
-        if services.authorizer.is_allowed(context, Operation.DELETE, Resource.GROUP, group_id):
+        if services.authorizer.is_allowed(context, AclOperation.DELETE, Resource.GROUP, group_id):
             deleting.append(services.groups.submit(DELETE_GROUP, group_id))
         else:
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED

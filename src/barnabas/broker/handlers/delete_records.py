@@ -11,7 +11,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.metadata.topic_names import is_internal
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
@@ -42,7 +42,7 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
 
 
 def _why_not(services: Services, context: RequestContext, topic: str) -> ErrorCode | None:
-    if not services.authorizer.is_allowed(context, Operation.DELETE, Resource.TOPIC, topic):
+    if not services.authorizer.is_allowed(context, AclOperation.DELETE, Resource.TOPIC, topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.INVALID_TOPIC_EXCEPTION if is_internal(topic) else None
 

@@ -26,8 +26,8 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.services import CommonServices
 from barnabas.broker.settings import BROKER_SETTINGS
 from barnabas.broker.turns import Room, Steps, each_of
-from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
-from barnabas.metadata.image import ResourceType
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
+from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.options import ConfigSource
 from barnabas.metadata.topic_names import what_is_wrong_with_name
 from barnabas.storage.settings import TOPIC_SETTINGS
@@ -104,9 +104,9 @@ def _once_each(resources: list[DescribeConfigsResource]) -> Steps[list[DescribeC
 
 
 def _check_allowed(services: CommonServices, context: RequestContext, asked: DescribeConfigsResource) -> None:
-    is_topic = asked.resource_type == ResourceType.TOPIC
+    is_topic = asked.resource_type == ConfigResourceType.TOPIC
     resource, name = (Resource.TOPIC, asked.resource_name) if is_topic else (Resource.CLUSTER, CLUSTER_NAME)
-    if not services.authorizer.is_allowed(context, Operation.DESCRIBE_CONFIGS, resource, name):
+    if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE_CONFIGS, resource, name):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         raise BrokerError(code, f"not allowed to see the settings of {asked.resource_name or 'the cluster'}")
 
@@ -124,9 +124,9 @@ class _Description:
         """About how much is to be said of a resource."""
         name = asked.resource_name
         match asked.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 count = len(TOPIC_SETTINGS) if name in self.image.topics else 0
-            case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+            case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS:
                 count = _FEW_SETTINGS
             case _:
                 count = len(BROKER_SETTINGS) if name in ("", str(self.node_id)) else 0
@@ -135,20 +135,20 @@ class _Description:
 
     def of(self, asked: DescribeConfigsResource) -> Steps[list[DescribeConfigsResourceResult]]:
         match asked.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 configs = self._topic(asked.resource_name)
-            case ResourceType.BROKER if not asked.resource_name:
+            case ConfigResourceType.BROKER if not asked.resource_name:
                 configs = self._all_brokers()
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 self._check_this_node(asked.resource_name)
                 configs = self._broker()
-            case ResourceType.BROKER_LOGGER:
+            case ConfigResourceType.BROKER_LOGGER:
                 self._check_this_node(asked.resource_name)
                 configs = self._loggers()
-            case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+            case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS:
                 if not asked.resource_name:
                     raise BrokerError(ErrorCode.INVALID_REQUEST, "the name of the resource is missing")
-                configs = self._other(ResourceType(asked.resource_type), asked.resource_name)
+                configs = self._other(ConfigResourceType(asked.resource_type), asked.resource_name)
             case _:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"there is no resource type {asked.resource_type}")
         # No keys at all mean all keys, as null does.
@@ -175,7 +175,7 @@ class _Description:
         return self._topic_configs(topic)
 
     def _topic_configs(self, topic: str) -> Iterator[DescribeConfigsResourceResult]:
-        own = self.image.config(ResourceType.TOPIC, topic)
+        own = self.image.config(ConfigResourceType.TOPIC, topic)
         defaults = resolved_topic_defaults(self.static, self.image, self.node_id)
         for name in sorted({*TOPIC_SETTINGS, *own}):
             setting = TOPIC_SETTINGS.get(name)
@@ -194,8 +194,8 @@ class _Description:
 
     def _broker(self) -> Iterator[DescribeConfigsResourceResult]:
         dynamic = {
-            *self.image.config(ResourceType.BROKER, ""),
-            *self.image.config(ResourceType.BROKER, str(self.node_id)),
+            *self.image.config(ConfigResourceType.BROKER, ""),
+            *self.image.config(ConfigResourceType.BROKER, str(self.node_id)),
         }
         for name in sorted({*BROKER_SETTINGS, *self.static.extras, *dynamic}):
             setting = declaration(name)
@@ -208,13 +208,13 @@ class _Description:
             )
 
     def _all_brokers(self) -> Iterator[DescribeConfigsResourceResult]:
-        for name, value in sorted(self.image.config(ResourceType.BROKER, "").items()):
+        for name, value in sorted(self.image.config(ConfigResourceType.BROKER, "").items()):
             shown = None if is_secret(name) else value
             synonyms = [Synonym(name, shown, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
             read_only = not is_changeable(name)
             yield self._result(name, shown, synonyms, declaration(name), read_only=read_only, secret=is_secret(name))
 
-    def _other(self, kind: ResourceType, name: str) -> Iterator[DescribeConfigsResourceResult]:
+    def _other(self, kind: ConfigResourceType, name: str) -> Iterator[DescribeConfigsResourceResult]:
         own = self.image.config(kind, name)
         for setting, value, synonyms in described(kind, own, self.static, self.image, self.node_id):
             yield self._result(setting.name, value, synonyms, setting, read_only=False, secret=False)

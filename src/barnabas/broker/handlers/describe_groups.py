@@ -9,7 +9,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of, once_each
 from barnabas.coordinator.describe import describe_failed
-from barnabas.metadata.authorizer import Operation, Resource, authorized_operations
+from barnabas.metadata.authorizer import AclOperation, Resource, authorized_operations
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -29,7 +29,7 @@ def handle(
     yield Room(sum((yield from each_of(group_ids, services.groups.described_bytes))))
     for group_id in group_ids:
         yield None
-        if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.GROUP, group_id):
+        if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.GROUP, group_id):
             refused.append(describe_failed(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
             continue
         tells_missing = context.version >= _FIRST_THAT_TELLS_MISSING

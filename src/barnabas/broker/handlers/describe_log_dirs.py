@@ -12,7 +12,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps
-from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
 from barnabas.storage.directories import LogDirectory
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_log_dirs import (
@@ -34,7 +34,7 @@ _PARTITION_BYTES: Final = 320
 def handle(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest
 ) -> Steps[DescribeLogDirsResponse]:
-    if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+    if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
     asked: set[TopicPartition] | None = None
     if request.topics is not None:

@@ -8,7 +8,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.metadata.topic_names import what_is_wrong_with_name
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
@@ -68,7 +68,7 @@ def _refusal(services: Services, context: RequestContext, topic: str) -> _Refusa
     problem = what_is_wrong_with_name(topic)
     if problem is not None:
         return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    if not services.authorizer.is_allowed(context, Operation.READ, Resource.TOPIC, topic):
+    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.TOPIC, topic):
         return _Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.text)
     if topic not in services.metadata.image.topics:
         return _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")

@@ -13,7 +13,7 @@ from barnabas.base.ids import Uuid
 from barnabas.broker.context import NOT_ASKED, RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
-from barnabas.metadata.authorizer import Operation, Resource, authorized_operations
+from barnabas.metadata.authorizer import AclOperation, Resource, authorized_operations
 from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.topic_names import is_internal, what_is_wrong_with_name
 from barnabas.wire.apis import ApiKey
@@ -56,7 +56,7 @@ def handle(
         if number == _TOPICS_PER_PAGE:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.TOPIC, name):
+        if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.TOPIC, name):
             if not asks_for_all:
                 response.topics.append(_missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue

@@ -15,7 +15,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.data.fetching import FEW_PARTITIONS, Fetch, FetchAnswer
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
-from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
 from barnabas.net import Connection
 from barnabas.replication.fetch_sessions import NO_SESSION, SessionFetch, replica_of
 from barnabas.wire.apis import ApiKey
@@ -32,7 +32,7 @@ def handle(
     services: Services, context: RequestContext, request: FetchRequest, connection: Connection
 ) -> FetchAnswer | Steps[FetchAnswer]:
     if replica_of(request) >= 0 and not services.authorizer.is_allowed(
-        context, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
+        context, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
     ):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, session_id=NO_SESSION, responses=[])
     steps = services.fetch_sessions.begin_in_steps(

@@ -10,7 +10,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.data.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, once_each
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -78,7 +78,7 @@ def _find(services: Services, context: RequestContext, key_type: int, key: str) 
         is_share = key_type == _KeyType.SHARE
         reason = "share groups are not served" if is_share else f"there are no coordinators of type {key_type}"
         return _Found(ErrorCode.INVALID_REQUEST, reason=reason)
-    if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.GROUP, key):
+    if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.GROUP, key):
         return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     image = services.metadata.image
     if CONSUMER_OFFSETS not in image.topics:

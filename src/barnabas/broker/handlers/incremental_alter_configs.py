@@ -18,7 +18,7 @@ from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps
 from barnabas.metadata.configs import MAX_CONFIGS_PER_RESOURCE, ConfigOperation
 from barnabas.metadata.controller_apis import may_alter_configs
-from barnabas.metadata.image import ConfigResource, ResourceType
+from barnabas.metadata.image import ConfigResource, ConfigResourceType
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -38,7 +38,7 @@ def handle(
     answered_here: list[AlterConfigsResourceResponse] = []
     for resource in request.resources:
         reason = why_not_here(services, context, ConfigResource(*_key(resource)))
-        if resource.resource_type == ResourceType.BROKER_LOGGER:
+        if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             loggers.append(resource)
         elif reason is None:
             to_forward.append(resource)

@@ -13,7 +13,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -31,7 +31,7 @@ def handle(
     if request.transactional_id is not None:
         services.refused_transactions.tell(context.client_id, request.transactional_id)
         return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not services.authorizer.is_allowed(context, Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME):
+    if not services.authorizer.is_allowed(context, AclOperation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME):
         return _error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     producer_id = services.producer_ids.take()
     return _wait(services) if producer_id is None else _given(producer_id)

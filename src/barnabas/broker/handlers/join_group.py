@@ -12,7 +12,7 @@ from barnabas.broker.services import Services
 from barnabas.coordinator.classic.members import Client
 from barnabas.coordinator.classic.responses import join_failed
 from barnabas.coordinator.requests import JOIN_GROUP, Caller
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -29,7 +29,7 @@ _FIRST_WITH_NO_PROTOCOL = 7
 def handle(
     services: Services, context: RequestContext, request: JoinGroupRequest, connection: Connection
 ) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
-    if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
+    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.GROUP, request.group_id):
         return _shaped(join_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED, ""), context.version)
     # The slash is how Java prints an address; tools show what is stored.
     client = Client(context.client_id or "", f"/{context.client_host}")

@@ -9,7 +9,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, settled, spent
 from barnabas.coordinator.requests import LEAVE_GROUP
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -21,7 +21,7 @@ _MEMBERS_AT_ONCE: Final = 256
 
 
 def handle(services: Services, context: RequestContext, request: LeaveGroupRequest) -> Steps[LeaveGroupResponse]:
-    if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
+    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if context.version >= _FIRST_WITH_SEVERAL:
         return (yield from _leave(services, request.group_id, request.members))

@@ -12,8 +12,8 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Room, Steps
-from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
-from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
+from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_config_resources import (
     ConfigResource,
@@ -31,20 +31,20 @@ _FIRST_WITH_TYPES: Final = 1
 #: Of memory for a resource in the answer.
 _RESOURCE_BYTES: Final = 256
 _LISTED: Final = (
-    ResourceType.GROUP,
-    ResourceType.CLIENT_METRICS,
-    ResourceType.BROKER_LOGGER,
-    ResourceType.BROKER,
-    ResourceType.TOPIC,
+    ConfigResourceType.GROUP,
+    ConfigResourceType.CLIENT_METRICS,
+    ConfigResourceType.BROKER_LOGGER,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.TOPIC,
 )
 
 
 def handle(
     services: CommonServices, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Steps[ListConfigResourcesResponse]:
-    if not services.authorizer.is_allowed(context, Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
+    if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, config_resources=[])
-    wanted: Iterable[int] = (ResourceType.CLIENT_METRICS,)
+    wanted: Iterable[int] = (ConfigResourceType.CLIENT_METRICS,)
     if context.version >= _FIRST_WITH_TYPES:
         wanted = set(request.resource_types) or _LISTED
     if not set(wanted).issubset(_LISTED):
@@ -60,9 +60,9 @@ def handle(
     return response
 
 
-def _names(image: ClusterImage, kind: ResourceType) -> list[str]:
-    if kind is ResourceType.TOPIC:
+def _names(image: ClusterImage, kind: ConfigResourceType) -> list[str]:
+    if kind is ConfigResourceType.TOPIC:
         return list(image.topics)
-    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+    if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         return [str(each) for each in image.brokers]
     return [resource.name for resource in image.configs if resource.type == kind]

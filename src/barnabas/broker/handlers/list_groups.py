@@ -8,7 +8,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps
-from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -24,14 +24,14 @@ _GROUP_BYTES: Final = 512
 def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     yield Room(services.groups.group_count * _GROUP_BYTES)
     is_allowed = services.authorizer.is_allowed
-    sees_all = is_allowed(context, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
+    sees_all = is_allowed(context, AclOperation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
     response = ListGroupsResponse(groups=[])
     for outcome in services.groups.list_groups(request.states_filter, request.types_filter):
         yield None
         if isinstance(outcome, ErrorCode):
             return ListGroupsResponse(error_code=outcome, groups=[])
         if outcome is not None and (
-            sees_all or is_allowed(context, Operation.DESCRIBE, Resource.GROUP, outcome.group_id)
+            sees_all or is_allowed(context, AclOperation.DESCRIBE, Resource.GROUP, outcome.group_id)
         ):
             response.groups.append(outcome)
     return response

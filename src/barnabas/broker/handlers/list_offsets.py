@@ -13,7 +13,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, awaited
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.replication.partition import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP
 from barnabas.replication.roles import Isolation
 from barnabas.storage.errors import LogError
@@ -46,7 +46,7 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
         isolation = Isolation.READ_COMMITTED if request.isolation_level else Isolation.READ_UNCOMMITTED
     topics = []
     for topic in request.topics:
-        is_allowed = services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.TOPIC, topic.name)
+        is_allowed = services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.TOPIC, topic.name)
         answers = []
         for each in topic.partitions:
             count = asked[topic.name, each.partition_index]

@@ -16,7 +16,7 @@ from barnabas.base.ids import Uuid
 from barnabas.broker.context import NOT_ASKED, RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of
-from barnabas.metadata.authorizer import CLUSTER_NAME, Operation, Resource, authorized_operations
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource, authorized_operations
 from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.topic_names import is_internal, what_is_wrong_with_name
 from barnabas.wire.apis import ApiKey
@@ -92,7 +92,7 @@ class _Answer:
         shown: list[TopicImage] = []
         for topic in self.image.topics.values():
             yield None
-            if self._may(Operation.DESCRIBE, topic):
+            if self._may(AclOperation.DESCRIBE, topic):
                 shown.append(topic)
         return (yield from self._in_pieces(shown, self._described, self._expected_bytes))
 
@@ -143,12 +143,12 @@ class _Answer:
         replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
         return _TOPIC_BYTES + len(topic.name) + len(topic.partitions) * (_PARTITION_BYTES + 8 * replicas)
 
-    def _may(self, operation: Operation, topic: TopicImage) -> bool:
+    def _may(self, operation: AclOperation, topic: TopicImage) -> bool:
         return self.services.authorizer.is_allowed(self.context, operation, Resource.TOPIC, topic.name)
 
     def _by_id(self, topic_id: Uuid) -> Steps[MetadataResponseTopic]:
         topic = self.image.topic_by_id(topic_id)
-        if topic is None or not self._may(Operation.DESCRIBE, topic):
+        if topic is None or not self._may(AclOperation.DESCRIBE, topic):
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
             )
@@ -156,7 +156,7 @@ class _Answer:
 
     def _by_name(self, name: str) -> Steps[MetadataResponseTopic]:
         authorizer = self.services.authorizer
-        if not authorizer.is_allowed(self.context, Operation.DESCRIBE, Resource.TOPIC, name):
+        if not authorizer.is_allowed(self.context, AclOperation.DESCRIBE, Resource.TOPIC, name):
             return self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         topic = self.image.topics.get(name)
         if topic is not None:
@@ -164,7 +164,7 @@ class _Answer:
         if what_is_wrong_with_name(name) is not None:
             return self._missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if self.request.allow_auto_topic_creation and self.services.settings.auto_create_topics_enable:
-            if not authorizer.is_allowed(self.context, Operation.CREATE, Resource.TOPIC, name):
+            if not authorizer.is_allowed(self.context, AclOperation.CREATE, Resource.TOPIC, name):
                 return self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if len(self.to_create) < _MOST_TO_CREATE:
                 self.to_create.append(name)

@@ -18,7 +18,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, settled, spent
 from barnabas.coordinator.classic.members import Client
 from barnabas.coordinator.requests import OFFSET_COMMIT, Caller
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -37,7 +37,7 @@ _PARTITIONS_AT_ONCE: Final = 256
 
 
 def handle(services: Services, context: RequestContext, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
-    is_allowed = services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id)
+    is_allowed = services.authorizer.is_allowed(context, AclOperation.READ, Resource.GROUP, request.group_id)
     answers: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
@@ -68,7 +68,7 @@ def _why_not(services: Services, context: RequestContext, topic: OffsetCommitReq
     if known is None and uses_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     name = known.name if known is not None else topic.name
-    if not services.authorizer.is_allowed(context, Operation.READ, Resource.TOPIC, name):
+    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -10,7 +10,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, settled, spent
 from barnabas.coordinator.requests import OFFSET_DELETE
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -28,7 +28,7 @@ _PARTITIONS_AT_ONCE: Final = 256
 
 
 def handle(services: Services, context: RequestContext, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
-    if not services.authorizer.is_allowed(context, Operation.DELETE, Resource.GROUP, request.group_id):
+    if not services.authorizer.is_allowed(context, AclOperation.DELETE, Resource.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, topics=[])
     answers: dict[str, OffsetDeleteResponseTopic] = {}
     accepted: dict[TopicPartition, OffsetDeleteRequestPartition] = {}
@@ -36,7 +36,7 @@ def handle(services: Services, context: RequestContext, request: OffsetDeleteReq
         yield None
         known = services.metadata.image.topics.get(topic.name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not services.authorizer.is_allowed(context, Operation.READ, Resource.TOPIC, topic.name):
+        if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.TOPIC, topic.name):
             known, error = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         count = len(known.partitions) if known is not None else 0
         for each in topic.partitions:

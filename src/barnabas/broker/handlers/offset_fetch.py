@@ -9,7 +9,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of, once_each, settled
 from barnabas.coordinator.offsets.fetches import OFFSET_BYTES, fetch_failed
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -89,7 +89,7 @@ def _expected_bytes(services: Services, group: OffsetFetchRequestGroup) -> Steps
 def _fetch(
     services: Services, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> Steps[OffsetFetchResponseGroup]:
-    if not services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.GROUP, group.group_id):
+    if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.GROUP, group.group_id):
         return fetch_failed(group.group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if group.topics is None:
         answer = yield from services.groups.fetch_offsets(group.group_id, None, require_stable=require_stable)
@@ -129,7 +129,7 @@ def _name(services: Services, topic: OffsetFetchRequestTopics) -> ErrorCode:
 
 
 def _is_visible(services: Services, context: RequestContext, topic: str) -> bool:
-    return services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.TOPIC, topic)
+    return services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.TOPIC, topic)
 
 
 def _only_visible(

@@ -9,7 +9,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_for_leader_epoch import (
@@ -28,7 +28,7 @@ def handle(
 ) -> Steps[OffsetForLeaderEpochResponse]:
     results = []
     for topic in request.topics:
-        is_allowed = services.authorizer.is_allowed(context, Operation.DESCRIBE, Resource.TOPIC, topic.topic)
+        is_allowed = services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.TOPIC, topic.topic)
         partitions = []
         for each in topic.partitions:
             if is_allowed:

@@ -11,7 +11,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.coordinator.classic.responses import sync_failed
 from barnabas.coordinator.requests import SYNC_GROUP
-from barnabas.metadata.authorizer import Operation, Resource
+from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -32,7 +32,7 @@ def handle(
     is_protocol_missing = request.protocol_type is None or request.protocol_name is None
     if context.version >= _FIRST_WITH_PROTOCOL and is_protocol_missing:
         return sync_failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if not services.authorizer.is_allowed(context, Operation.READ, Resource.GROUP, request.group_id):
+    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.GROUP, request.group_id):
         return sync_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     answer = services.groups.submit(SYNC_GROUP, request)
     # What the leader handed in is taken; while others are waited for it need not be kept twice, nor what nobody reads.

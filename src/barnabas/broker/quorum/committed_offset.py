@@ -28,7 +28,7 @@ _LINE_BYTES: Final = 20 + 1 + 22 + 1 + 8 + 1
 _NO_ID: Final = "-" * 22
 
 
-class CommittedOffset:
+class CommittedOffsetNote:
     """The note of one directory. `offset` is what it says: None if there is none, or none that counts."""
 
     def __init__(self, files: FileSystem, directory: str, directory_id: str | None) -> None:

@@ -62,14 +62,14 @@ class Condition(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MetadataVerdict:
     """The answer, and what a person should know of it."""
 
     condition: Condition
     text: str = ""
 
 
-def judge(found: FoundLog, committed: int | None, snapshot_end: int) -> Verdict:
+def judge(found: FoundLog, committed: int | None, snapshot_end: int) -> MetadataVerdict:
     """`committed`: the lower bound that was noted, None where nobody noted one. `snapshot_end`: of the newest snapshot,
     0 without one; what it holds was committed, and need not be in the log."""
     bad = found.bad
@@ -77,17 +77,19 @@ def judge(found: FoundLog, committed: int | None, snapshot_end: int) -> Verdict:
     if bad is not None:
         where = f"{bad.path}, byte {bad.position}: offset {bad.offset} should begin there, but {bad.reason}"
         if bad.offset < bound:
-            return Verdict(Condition.DAMAGED, f"{where}; everything below offset {bound} was committed")
+            return MetadataVerdict(Condition.DAMAGED, f"{where}; everything below offset {bound} was committed")
         if committed is None and len(bad.epochs) > 1:
             # Whoever leads later has checked what earlier leaders wrote, so it was whole then.
             epochs = " and ".join(map(str, sorted(bad.epochs)))
-            return Verdict(Condition.DAMAGED, f"{where}; records of the leader epochs {epochs} lie from there on")
+            return MetadataVerdict(
+                Condition.DAMAGED, f"{where}; records of the leader epochs {epochs} lie from there on"
+            )
     if committed is not None and max(found.end_offset, snapshot_end) < committed:
         text = f"{found.directory}: the log ends at offset {found.end_offset}, but was committed up to {committed}"
-        return Verdict(Condition.DAMAGED, text)
+        return MetadataVerdict(Condition.DAMAGED, text)
     if bad is None:
-        return Verdict(Condition.WHOLE)
-    return Verdict(
+        return MetadataVerdict(Condition.WHOLE)
+    return MetadataVerdict(
         Condition.TORN, f"{where}; from there on it is cut, {bad.lost_bytes} bytes that were never committed"
     )
 

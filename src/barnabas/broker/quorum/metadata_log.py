@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
 from barnabas.base.ids import Uuid
 from barnabas.base.runtime import Runtime
-from barnabas.broker.quorum.committed_offset import CommittedOffset
+from barnabas.broker.quorum.committed_offset import CommittedOffsetNote
 from barnabas.broker.quorum.formatting import read_meta_properties
 from barnabas.broker.quorum.metadata_damage import Condition, MetadataDamagedError, judge, look_at
 from barnabas.broker.quorum.metadata_snapshots import (
@@ -57,7 +57,7 @@ _FIRST_EPOCH: Final = 0
 _STATIC_VOTERS_VERSION: Final = 0
 
 
-class Written(NamedTuple):
+class WrittenBatch(NamedTuple):
     """Where a change lies, when it was written, and how large it is."""
 
     first_offset: int
@@ -122,7 +122,7 @@ class MetadataLog:
         self._runtime = runtime
         self.directory = directory = metadata_log_directory(settings)
         properties = read_meta_properties(files, settings.metadata_dir) or {}
-        self._committed = CommittedOffset(files, settings.metadata_dir, properties.get("directory.id"))
+        self._committed = CommittedOffsetNote(files, settings.metadata_dir, properties.get("directory.id"))
         self._refuse_damage()
         if not files.exists(directory):
             files.make_directory(directory)
@@ -256,7 +256,7 @@ class MetadataLog:
     def max_batch_bytes(self) -> int:
         return self._settings.internal_metadata_max_batch_size_in_bytes
 
-    def append(self, values: Sequence[bytes], epoch: int) -> Written:
+    def append(self, values: Sequence[bytes], epoch: int) -> WrittenBatch:
         """Write one change. It is in the file when this returns, and safe after the next sync."""
         now_ms = self._runtime.clock.now_ms()
         batches = build_batches(
@@ -268,18 +268,18 @@ class MetadataLog:
         )
         return self._write(list(batches), now_ms)
 
-    def append_control(self, records: Sequence[ControlRecord], epoch: int) -> Written:
+    def append_control(self, records: Sequence[ControlRecord], epoch: int) -> WrittenBatch:
         now_ms = self._runtime.clock.now_ms()
         batch = build_control(records, base_offset=self._log.log_end_offset, epoch=epoch, timestamp_ms=now_ms)
         return self._write([batch], now_ms)
 
-    def _write(self, batches: list[bytearray], now_ms: int) -> Written:
+    def _write(self, batches: list[bytearray], now_ms: int) -> WrittenBatch:
         # One write for all: if it fails, the log takes back what landed of it.
         data = memoryview(batches[0] if len(batches) == 1 else bytearray().join(batches))
         views: list[BatchView] = list(iter_batches(data))
         first_offset = self._log.log_end_offset
         self._log.append_as_follower(PreparedAppend(data, views, now_ms), now_ms=now_ms)
-        return Written(first_offset, self._log.log_end_offset - 1, now_ms, len(data))
+        return WrittenBatch(first_offset, self._log.log_end_offset - 1, now_ms, len(data))
 
     def begin_sync(self) -> FlushJob | None:
         """What makes everything written so far safe, by `run_sync`; None if it is."""

@@ -18,7 +18,7 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity, check_features, refuse_larger_quorums
-from barnabas.broker.quorum.metadata_log import MetadataLog, Written
+from barnabas.broker.quorum.metadata_log import MetadataLog, WrittenBatch
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.batches import ControlRecord, LogBatch
 from barnabas.metadata.features import KRAFT_VERSION
@@ -212,7 +212,7 @@ class QuorumOfOne:
         if epoch == self.epoch:
             self._fail(BarnabasError(f"the controller gave up its leadership in epoch {epoch}"))
 
-    def _enqueue(self, values: Sequence[bytes], written: Written) -> None:
+    def _enqueue(self, values: Sequence[bytes], written: WrittenBatch) -> None:
         self._pending.append(
             CommittedBatch(
                 written.first_offset,

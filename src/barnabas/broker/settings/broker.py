@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from barnabas.base.settings import Given, Registry, Setting, SettingsWarning, rule
+from barnabas.base.settings import GivenValue, Registry, Setting, SettingsWarning, rule
 from barnabas.base.settings.units import HOUR_MS, MIB, MINUTE_MS
 from barnabas.broker.settings.endpoints import (
     SECURITY_PROTOCOLS,
@@ -170,7 +170,7 @@ class BrokerSettings(
         return cls._declared.get(plain)
 
     @classmethod
-    def _adjust(cls, values: dict[str, Any], given: Mapping[str, Given]) -> Iterator[SettingsWarning]:
+    def _adjust(cls, values: dict[str, Any], given: Mapping[str, GivenValue]) -> Iterator[SettingsWarning]:
         """node.id and broker.id are two names of one number."""
         yield from super()._adjust(values, given)
         if "node_id" not in values and values["broker_id"] >= 0:

@@ -13,7 +13,7 @@ _ASSIGNMENT = "How long at least lies between two assignments."
 _DURATION = r"[-+]?P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"
 
 
-class GroupSettings(Settings, title="Group", state=NOT_BUILT):
+class GroupConfigSettings(Settings, title="Group", state=NOT_BUILT):
     """What can be set for each group; a group that says nothing follows the broker."""
 
     consumer_session_timeout_ms: Int = setting(
@@ -86,7 +86,7 @@ class GroupSettings(Settings, title="Group", state=NOT_BUILT):
     )
 
 
-class ClientMetricsSettings(Settings, title="Client metrics", state=NOT_BUILT):
+class ClientMetricsConfigSettings(Settings, title="Client metrics", state=NOT_BUILT):
     """Which metrics which clients are asked for."""
 
     interval_ms: Int = setting("How often clients push.", default=5 * MINUTE_MS)
@@ -94,5 +94,5 @@ class ClientMetricsSettings(Settings, title="Client metrics", state=NOT_BUILT):
     metrics: Names = setting("Which metrics, by the beginning of their names.", default=())
 
 
-GROUP_SETTINGS = Registry("group", GroupSettings)
-CLIENT_METRICS_SETTINGS = Registry("client metrics", ClientMetricsSettings)
+GROUP_SETTINGS = Registry("group", GroupConfigSettings)
+CLIENT_METRICS_SETTINGS = Registry("client metrics", ClientMetricsConfigSettings)

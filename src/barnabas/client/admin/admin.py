@@ -26,7 +26,7 @@ from barnabas.client.admin.transactions import TransactionCalls
 from barnabas.client.arguments import ConfigOrServers, settings_sources
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.metrics import ADMIN, MetricsRegistry, NetworkMetrics, Windows, prometheus_text
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.other_methods import ADMIN_METHODS, ExplainsOtherMethods
 from barnabas.client.plugins import ClusterResourceListeners, closed_on_failure, load_reporters
 from barnabas.client.settings import AdminSettings
@@ -94,7 +94,7 @@ class Admin(
                 windows=Windows(self.settings.metrics_num_samples, self.settings.metrics_sample_window_ms),
                 reporters=reporters,
             )
-            network = Network(
+            network = NetworkClient(
                 self.settings,
                 Metadata.of(self.settings, randomness=randomness),
                 clock=clock,

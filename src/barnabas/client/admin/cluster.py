@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.acls import AclOperation, authorized_operations
 from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error
 from barnabas.client.admin.offsets import by_topic
-from barnabas.client.admin.routes import AnyNode, Controller, TheseNodes, each_broker
+from barnabas.client.admin.routes import AnyNode, ControllerStrategy, TheseNodes, each_broker
 from barnabas.client.core.cluster_view import Node
 from barnabas.net.errors import UnsupportedRequestError
 from barnabas.wire.messages.alter_replica_log_dirs import (
@@ -288,7 +288,9 @@ class ClusterCalls(Part):
                 failed = each is not None and each.error_code
                 yield name, broker_error(each.error_code, each.error_message) if each is not None and failed else None
 
-        await self._driver.ask_each(call, wanted, Controller(), UpdateFeaturesRequest, build, read, may_pass=NOT_DONE)
+        await self._driver.ask_each(
+            call, wanted, ControllerStrategy(), UpdateFeaturesRequest, build, read, may_pass=NOT_DONE
+        )
 
     async def unregister_broker(self, broker_id: int, *, timeout: float | None = None) -> None:
         """Forget a broker that will not come back. BROKER_ID_NOT_REGISTERED if there is none."""

@@ -19,7 +19,7 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.client.core.cluster_view import ClusterView, Node
 from barnabas.client.core.troubles import Trouble, listed
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError, KeyedError, WrongUseError
-from barnabas.client.network import CoordinatorType
+from barnabas.client.network_client import CoordinatorType
 from barnabas.client.settings import AdminSettings
 from barnabas.client.watch import Watch
 from barnabas.net.backoff import grown
@@ -57,7 +57,7 @@ _NO_TIME: Final = ClientTimeoutError("no time was left")
 _NONE_KNOWN: Final = "no broker is known yet"
 
 
-class Nodes(Protocol):
+class AdminNetwork(Protocol):
     """What calls need of the network; brokers and controllers are reached in different ways."""
 
     @property
@@ -147,7 +147,7 @@ class Located(Generic[K]):
     errors: dict[K, Exception]
 
 
-class Route(Protocol[K]):
+class LookupStrategy(Protocol[K]):
     """A way to find out where keys belong."""
 
     async def locate(self, driver: Driver, call: Call, keys: list[K]) -> Located[K]: ...
@@ -161,7 +161,7 @@ class Route(Protocol[K]):
 class Question(Generic[K, V]):
     """What is asked about keys, and how; see `Driver.ask_each`."""
 
-    route: Route[K]
+    route: LookupStrategy[K]
     request: type[Request]
     build: Callable[[Leg[K]], Request]
     read: Callable[[Leg[K], Any], Iterable[tuple[K, V | Exception]]]
@@ -180,7 +180,9 @@ class Outcomes(NamedTuple, Generic[KeyT, ValueT]):
 class Driver:
     """Runs the calls of one admin. Guarantees: a call ends within its time, and says about each key how it ended."""
 
-    def __init__(self, settings: AdminSettings, nodes: Nodes, randomness: Random, watch: Watch | None = None) -> None:
+    def __init__(
+        self, settings: AdminSettings, nodes: AdminNetwork, randomness: Random, watch: Watch | None = None
+    ) -> None:
         self._watch = watch
         self._late_calls: dict[Call, None] = {}
         self.settings = settings
@@ -226,7 +228,7 @@ class Driver:
         self,
         call: Call,
         keys: Iterable[K],
-        route: Route[K],
+        route: LookupStrategy[K],
         request: type[Request],
         build: Callable[[Leg[K]], Request],
         read: Callable[[Leg[K], Any], Iterable[tuple[K, V | Exception]]],
@@ -250,7 +252,7 @@ class Driver:
     async def ask_one(
         self,
         call: Call,
-        route: Route[tuple[()]],
+        route: LookupStrategy[tuple[()]],
         request: type[Request],
         build: Callable[[Leg[tuple[()]]], Request],
         read: Callable[[Any], V],

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error
-from barnabas.client.admin.routes import AnyNode, Controller
+from barnabas.client.admin.routes import AnyNode, ControllerStrategy
 from barnabas.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -119,7 +119,7 @@ class QuotaCalls(Part):
                 yield entity, broker_error(entry.error_code, entry.error_message) if entry.error_code else None
 
         await self._driver.ask_each(
-            call, changes, Controller(), AlterClientQuotasRequest, build, read, may_pass=NOT_DONE
+            call, changes, ControllerStrategy(), AlterClientQuotasRequest, build, read, may_pass=NOT_DONE
         )
 
 

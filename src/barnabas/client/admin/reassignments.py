@@ -10,7 +10,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.driver import NOT_DONE, Leg, Outcomes, Part, broker_error, raise_if_error, settled
 from barnabas.client.admin.offsets import by_topic
-from barnabas.client.admin.routes import Controller
+from barnabas.client.admin.routes import ControllerStrategy
 from barnabas.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -85,7 +85,7 @@ class ReassignmentCalls(Part):
                     yield TopicPartition(topic.name, each.partition_index), error
 
         await self._driver.ask_each(
-            call, wanted, Controller(), AlterPartitionReassignmentsRequest, build, read, may_pass=NOT_DONE
+            call, wanted, ControllerStrategy(), AlterPartitionReassignmentsRequest, build, read, may_pass=NOT_DONE
         )
 
     async def list_partition_reassignments(
@@ -112,7 +112,7 @@ class ReassignmentCalls(Part):
 
         return await self._driver.ask_one(
             call,
-            Controller(),
+            ControllerStrategy(),
             ListPartitionReassignmentsRequest,
             lambda leg: ListPartitionReassignmentsRequest(timeout_ms=leg.timeout_ms, topics=topics),
             read,
@@ -143,7 +143,7 @@ class ReassignmentCalls(Part):
             return ElectLeadersRequest(election_type=election, topic_partitions=topics, timeout_ms=leg.timeout_ms)
 
         outcomes = await self._driver.ask_one(
-            call, Controller(), ElectLeadersRequest, build, _elections, may_pass=NOT_DONE
+            call, ControllerStrategy(), ElectLeadersRequest, build, _elections, may_pass=NOT_DONE
         )
         results, errors = outcomes
         return settled(wanted if wanted is not None else sorted({*results, *errors}), results, errors)

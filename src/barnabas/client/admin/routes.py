@@ -9,7 +9,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.admin.driver import Call, Driver, Leg, Located, broker_error
-from barnabas.client.network import CoordinatorType
+from barnabas.client.network_client import CoordinatorType
 from barnabas.net.errors import ChannelError
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 _COORDINATOR_MOVED = frozenset((ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
-class Controller(Generic[K]):
+class ControllerStrategy(Generic[K]):
     """All keys to the controller. Newer brokers name any of themselves, and pass on what is for the controller."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Controller(Generic[K]):
         self._is_old = True
 
 
-class AnyNode(Controller[K]):
+class AnyNode(ControllerStrategy[K]):
     """All keys to one node: a connected one with little to do, and another one after a failure.
 
     Among controllers only the one at work answers everything.
@@ -116,7 +116,7 @@ class AnyNodeOr(Generic[K]):
         (self._any if self._node_id_of(key) is None else self._these).failed(driver, key, error)
 
 
-class Leaders(Generic[K]):
+class PartitionLeaderStrategy(Generic[K]):
     """Each key to the leader of its partition. Leaders are asked for in each round: a call lasts one, as a rule."""
 
     def __init__(self, partition_of: Callable[[K], TopicPartition]) -> None:
@@ -156,7 +156,7 @@ class Leaders(Generic[K]):
         """Nothing is remembered that could be wrong."""
 
 
-class Coordinators(Generic[K]):
+class CoordinatorStrategy(Generic[K]):
     """Each key to the coordinator of its group or transactional id."""
 
     def __init__(self, kind: CoordinatorType, id_of: Callable[[K], str]) -> None:
@@ -191,24 +191,24 @@ def each_broker() -> TheseNodes[int]:
     return TheseNodes(lambda broker_id: broker_id)
 
 
-def each_leader() -> Leaders[TopicPartition]:
+def each_leader() -> PartitionLeaderStrategy[TopicPartition]:
     """Where the keys are partitions."""
-    return Leaders(lambda partition: partition)
+    return PartitionLeaderStrategy(lambda partition: partition)
 
 
-def group_coordinators() -> Coordinators[str]:
+def group_coordinators() -> CoordinatorStrategy[str]:
     """Where the keys are groups."""
-    return Coordinators(CoordinatorType.GROUP, lambda group_id: group_id)
+    return CoordinatorStrategy(CoordinatorType.GROUP, lambda group_id: group_id)
 
 
-def group_coordinator(group_id: str) -> Coordinators[Any]:
+def group_coordinator(group_id: str) -> CoordinatorStrategy[Any]:
     """Where the keys are things of one group."""
-    return Coordinators(CoordinatorType.GROUP, lambda key: group_id)
+    return CoordinatorStrategy(CoordinatorType.GROUP, lambda key: group_id)
 
 
-def transaction_coordinators() -> Coordinators[str]:
+def transaction_coordinators() -> CoordinatorStrategy[str]:
     """Where the keys are transactional ids."""
-    return Coordinators(CoordinatorType.TRANSACTION, lambda transactional_id: transactional_id)
+    return CoordinatorStrategy(CoordinatorType.TRANSACTION, lambda transactional_id: transactional_id)
 
 
 def least_loaded(driver: Driver, node_ids: Iterable[int]) -> int:

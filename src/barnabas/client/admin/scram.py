@@ -10,7 +10,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from barnabas.client.admin.driver import NOT_DONE, Leg, Outcomes, Part, broker_error, raise_if_error, settled, several
-from barnabas.client.admin.routes import AnyNode, Controller
+from barnabas.client.admin.routes import AnyNode, ControllerStrategy
 from barnabas.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -133,7 +133,7 @@ class ScramCalls(Part):
 
         users = [each.user for each in given]
         await self._driver.ask_each(
-            call, users, Controller(), AlterUserScramCredentialsRequest, build, read, may_pass=NOT_DONE
+            call, users, ControllerStrategy(), AlterUserScramCredentialsRequest, build, read, may_pass=NOT_DONE
         )
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from barnabas.base.ids import Uuid
 from barnabas.client.admin.configs import ConfigEntry, ConfigSource, setting_text
 from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error, several
-from barnabas.client.admin.routes import AnyNode, Controller
+from barnabas.client.admin.routes import AnyNode, ControllerStrategy
 from barnabas.client.admin.topic_descriptions import TopicDescription, describe
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -107,7 +107,7 @@ class TopicCalls(Part):
                     yield each.name, _created(each)
 
         return await self._driver.ask_each(
-            call, by_name, Controller(), CreateTopicsRequest, build, read, may_pass=NOT_DONE
+            call, by_name, ControllerStrategy(), CreateTopicsRequest, build, read, may_pass=NOT_DONE
         )
 
     async def delete_topics(self, topics: Iterable[str | Uuid], *, timeout: float | None = None) -> None:
@@ -138,7 +138,9 @@ class TopicCalls(Part):
                 # The answer to an id also tells the name, where the caller may see it.
                 yield each.topic_id if each.topic_id in asked else each.name or each.topic_id, error
 
-        await self._driver.ask_each(call, topics, Controller(), DeleteTopicsRequest, build, read, may_pass=NOT_DONE)
+        await self._driver.ask_each(
+            call, topics, ControllerStrategy(), DeleteTopicsRequest, build, read, may_pass=NOT_DONE
+        )
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout: float | None = None
@@ -202,7 +204,9 @@ class TopicCalls(Part):
             for each in response.results:
                 yield each.name, broker_error(each.error_code, each.error_message) if each.error_code else None
 
-        await self._driver.ask_each(call, wanted, Controller(), CreatePartitionsRequest, build, read, may_pass=NOT_DONE)
+        await self._driver.ask_each(
+            call, wanted, ControllerStrategy(), CreatePartitionsRequest, build, read, may_pass=NOT_DONE
+        )
 
 
 def _leaves_numbers_open(topic: NewTopic) -> bool:

@@ -17,8 +17,8 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock
 from barnabas.client.core.consuming.commits import (
-    Found,
-    Verdict,
+    CommitVerdict,
+    FetchedOffsets,
     commit_request,
     commit_verdict,
     fetch_found,
@@ -29,7 +29,7 @@ from barnabas.client.core.consuming.membership_steps import GroupMetadata
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.client.core.metrics.consumer import GroupMetrics
 from barnabas.client.errors import ClientTimeoutError, CommitFailedError
-from barnabas.client.network import CoordinatorType, Network
+from barnabas.client.network_client import CoordinatorType, NetworkClient
 from barnabas.client.settings import ConsumerSettings
 from barnabas.net.backoff import grown
 from barnabas.net.errors import ChannelError, UnsupportedRequestError
@@ -62,7 +62,7 @@ class Committer:
 
     def __init__(
         self,
-        network: Network,
+        network: NetworkClient,
         settings: ConsumerSettings,
         *,
         clock: Clock,
@@ -179,7 +179,7 @@ class Committer:
             if isinstance(error, ChannelError) and not isinstance(error, UnsupportedRequestError):
                 self._forget(str(error))
 
-    async def _commit_once(self, offsets: Offsets, member: GroupMetadata, timeout_ms: float) -> Verdict:
+    async def _commit_once(self, offsets: Offsets, member: GroupMetadata, timeout_ms: float) -> CommitVerdict:
         view = self._network.view
         started_ms = self._clock.monotonic_ms()
         topics = {partition.topic for partition in offsets}
@@ -226,7 +226,7 @@ class Committer:
         if not partitions:
             return found
 
-        async def once(left_ms: float) -> Verdict:
+        async def once(left_ms: float) -> CommitVerdict:
             answer = await self._fetch_once(partitions, left_ms)
             found.update(answer.offsets)
             return answer.verdict
@@ -238,7 +238,7 @@ class Committer:
         )
         return {partition: found.get(partition) for partition in partitions}
 
-    async def _fetch_once(self, partitions: Collection[TopicPartition], timeout_ms: float) -> Found:
+    async def _fetch_once(self, partitions: Collection[TopicPartition], timeout_ms: float) -> FetchedOffsets:
         view = self._network.view
         node_id, offered = await self._coordinator(OffsetFetchRequest, timeout_ms)
         version = newest_version({partition.topic for partition in partitions}, view, offered)
@@ -260,7 +260,7 @@ class Committer:
     # Both
 
     async def _until_done(
-        self, attempt: Callable[[float], Awaitable[Verdict]], deadline_ms: float, complaint: str
+        self, attempt: Callable[[float], Awaitable[CommitVerdict]], deadline_ms: float, complaint: str
     ) -> None:
         """Try until it succeeds, or cannot, or the time is up."""
         last: BarnabasError | None = None
@@ -287,7 +287,7 @@ class Committer:
             failure_count += 1
             await asyncio.sleep(wait_ms / 1000)
 
-    def _note(self, verdict: Verdict) -> None:
+    def _note(self, verdict: CommitVerdict) -> None:
         if verdict.coordinator_lost and verdict.retry is not None:
             self._forget(verdict.retry.text)
         if verdict.topics_unknown:

@@ -11,7 +11,7 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
 
-from barnabas.base.errors import BrokerError, SettingsError
+from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client._kernel.receiving import Chunk, ConsumerRecord
@@ -199,8 +199,6 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
         self._is_closing = False
         self._is_polling = False
         self._is_woken = False
-        self._followed: object = None
-        self._seen: object = None
         # Until when a first broker must have answered; None once one has.
         self._reach_by: float | None = None
         if self._group is not None:
@@ -212,6 +210,11 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
             except BaseException:
                 self._parts.dispose()
                 raise
+
+    @property
+    def parts(self) -> ConsumerParts:
+        """What works in the background. For what builds on consumers, such as readers of ranges; not for programs."""
+        return self._parts
 
     async def start(self) -> None:
         """Begin to work on the running loop. Need not be called: the first use does it."""
@@ -385,8 +388,8 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
             slice_s = _GROUP_SLICE_S if left is None else min(_GROUP_SLICE_S, left)
             is_settled = True
             if self._group is None or not self._subscription.uses_group:
-                self._follow()
-            self._raise_topic_errors()
+                self._parts.topics.follow()
+            self._parts.topics.raise_errors()
             if self._group is not None and self._group.needs_poll():
                 # Who has something to read need not wait for the others of its group.
                 is_settled = await self._group.poll(0 if self._parts.fetcher.has_news() else slice_s * 1000)
@@ -421,18 +424,6 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
             self._reach_by = now_s + timeout_ms / 1000
             raise network.gave_up("records were to be read", timeout_ms)
 
-    def _raise_topic_errors(self) -> None:
-        """Topics that no broker will ever give: told with each news of the cluster, so that the others can be read."""
-        view, subscription = self._parts.network.view, self._subscription
-        chosen = subscription.topics_version if subscription.uses_group else subscription.assignment_version
-        if (view.version, chosen) == self._seen:
-            return
-        self._seen = (view.version, chosen)
-        for topic in sorted(subscription.topics):
-            code = view.topic_error(topic)
-            if code is not None and not code.retriable:
-                raise BrokerError(code, f"topic {topic!r} cannot be read: {code.text}")
-
     def _now_s(self) -> float:
         assert self._loop is not None
         return self._loop.time()
@@ -452,31 +443,6 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
         """Something that changes while the program takes records, also without polling."""
         chunk = self._chunk
         return (id(chunk), chunk.record_count if chunk is not None else 0)
-
-    def _follow(self) -> None:
-        """Without a group: all partitions of the topics subscribed to are this consumer's, also new ones."""
-        subscription, network = self._subscription, self._parts.network
-        current = (
-            subscription.mode,
-            subscription.topics_version,
-            subscription.assignment_version,
-            network.view.version,
-        )
-        if current == self._followed:
-            return
-        view = network.view
-        if subscription.mode is Mode.PATTERN:
-            network.metadata.set_topics(None)
-            subscription.match(view, exclude_internal=self._settings.exclude_internal_topics)
-        else:
-            network.metadata.set_topics(subscription.topics)
-        if subscription.uses_group:
-            subscription.assigned_from_group(
-                TopicPartition(topic, number)
-                for topic in sorted(subscription.topics)
-                for number in range(view.partition_count(topic) or 0)
-            )
-        self._followed = (*current[:1], subscription.topics_version, subscription.assignment_version, view.version)
 
     # Positions
 
@@ -685,7 +651,7 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
 
     def _follow_assigned(self) -> None:
         if self._group is None or not self._subscription.uses_group:
-            self._follow()
+            self._parts.topics.follow()
         else:
             self._group.needs_poll()
 

@@ -24,13 +24,13 @@ from barnabas.client.core.cluster_view import ClusterView, Node
 from barnabas.client.core.consuming.fetch_answers import AnswerOptions, AnswerReader
 from barnabas.client.core.consuming.fetch_buffer import FetchBuffer
 from barnabas.client.core.consuming.fetch_plan import FetchLimits, FetchPlanner, NodePlan
-from barnabas.client.core.consuming.fetch_sessions import ClientFetchSession, SessionFetch, WantedFetch
-from barnabas.client.core.consuming.partition_state import PartitionState, Phase, Position
+from barnabas.client.core.consuming.fetch_sessions import ClientFetchSession, FetchRequestData, WantedFetch
+from barnabas.client.core.consuming.partition_state import FetchState, PartitionState, Position
 from barnabas.client.core.consuming.positions import follow_leaders
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.core.metrics.consumer import FetchMetrics
 from barnabas.client.errors import ClientClosedError, ClientError, CorruptRecordsError
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings.consumer import ConsumerSettings
 from barnabas.net.errors import ChannelError, UnsupportedRequestError
 from barnabas.wire.message import Response
@@ -51,7 +51,10 @@ class _Flight:
     __slots__ = ("fetch", "sent_ms", "wanted")
 
     def __init__(
-        self, fetch: SessionFetch, wanted: dict[TopicPartition, tuple[WantedFetch, PartitionState, int]], sent_ms: int
+        self,
+        fetch: FetchRequestData,
+        wanted: dict[TopicPartition, tuple[WantedFetch, PartitionState, int]],
+        sent_ms: int,
     ) -> None:
         self.fetch = fetch
         self.wanted = wanted
@@ -67,7 +70,7 @@ class Fetcher:
 
     def __init__(
         self,
-        network: Network,
+        network: NetworkClient,
         subscription: Subscription,
         settings: ConsumerSettings,
         *,
@@ -384,7 +387,7 @@ class Fetcher:
             self._assignment_version = self._subscription.assignment_version
             self._metrics.assigned(self._subscription.assigned())
         follow_leaders(self._subscription, self._network.view)
-        if any(state.phase is not Phase.READING for state in self._subscription.states().values()):
+        if any(state.fetch_state is not FetchState.FETCHING for state in self._subscription.states().values()):
             self._keeper.wake()
         self._pump()
         _settle_all(self._position_waiters)

@@ -18,7 +18,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock
 from barnabas.client.consumer.committing import CommitCallback, Committer, Invoke, Offsets, backoff_of
-from barnabas.client.consumer.lifeline import Lifeline
+from barnabas.client.consumer.heartbeat_task import HeartbeatTask
 from barnabas.client.core.consuming.assignors import load_assignors
 from barnabas.client.core.consuming.commits import no_member_any_more, not_of_this_group, still_rebalancing
 from barnabas.client.core.consuming.membership import Membership
@@ -38,7 +38,7 @@ from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.client.core.consuming.subscription import Mode, Subscription
 from barnabas.client.core.metrics.consumer import GroupMetrics
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError, NoBrokersError
-from barnabas.client.network import CoordinatorType, Network
+from barnabas.client.network_client import CoordinatorType, NetworkClient
 from barnabas.client.settings import ConsumerSettings
 from barnabas.net.errors import ChannelError, UnsupportedRequestError
 
@@ -58,7 +58,7 @@ class GroupDriver:
 
     def __init__(
         self,
-        network: Network,
+        network: NetworkClient,
         subscription: Subscription,
         settings: ConsumerSettings,
         *,
@@ -81,7 +81,7 @@ class GroupDriver:
         self.membership = Membership(
             policy_of(settings), load_assignors(settings.partition_assignment_strategy), backoff_ms=backoff_ms
         )
-        self._lifeline = Lifeline(
+        self._heartbeats = HeartbeatTask(
             network,
             self.membership,
             settings,
@@ -168,7 +168,7 @@ class GroupDriver:
         await self._committer.run_callbacks()
         is_ready = True
         if self._subscription.uses_group:
-            self._lifeline.start()
+            self._heartbeats.start()
             is_ready = await self._rebalance(deadline_ms)
         if self._auto_commits:
             self._auto_commit_if_due()
@@ -328,7 +328,7 @@ class GroupDriver:
                     await asyncio.sleep(wait_ms / 1000)
                 case _:
                     return
-            self._lifeline.look_again()
+            self._heartbeats.look_again()
             if self.membership.error is not None or self.membership.failure is not None:
                 return
             self._follow_topics()
@@ -365,7 +365,7 @@ class GroupDriver:
             else:
                 membership.sync_answered(step, response, now_ms)
             self._measure(step, ErrorCode.of(response.error_code), now_ms - started_ms)
-        self._lifeline.forget_lost_coordinator()
+        self._heartbeats.forget_lost_coordinator()
 
     def _measure(self, step: Join | Sync, code: ErrorCode, ms: int) -> None:
         if self._metrics is None or code is ErrorCode.MEMBER_ID_REQUIRED:
@@ -499,7 +499,7 @@ class GroupDriver:
         membership = self.membership
         if member.member_id:
             membership.commit_refused(code, member.generation, member.member_id)
-            self._lifeline.look_again()
+            self._heartbeats.look_again()
         if code is ErrorCode.FENCED_INSTANCE_ID and membership.failure is not None:
             return membership.failure
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -531,12 +531,12 @@ class GroupDriver:
         finally:
             membership.owned = ()
             request = membership.leave(reason, tells=tells)
-            self._lifeline.look_again()
+            self._heartbeats.look_again()
             if self._subscription.uses_group:
                 self._subscription.assigned_from_group(())
                 self._count_assigned()
             if request is not None:
-                await self._lifeline.send_leave(request, self._left_ms(deadline_ms))
+                await self._heartbeats.send_leave(request, self._left_ms(deadline_ms))
 
     async def close(self, timeout_ms: float = 30_000, *, leave_group: bool | None = None) -> None:
         """Commit, leave and stop. Who does not leave stays in the group until its session ends; static members do not,
@@ -553,7 +553,7 @@ class GroupDriver:
         finally:
             self._is_closed = True
             self._committer.cancel()
-            self._lifeline.stop()
+            self._heartbeats.stop()
             for task in (self._exchange, self._last_commit):
                 if task is not None:
                     task.cancel()

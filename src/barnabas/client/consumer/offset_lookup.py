@@ -13,10 +13,10 @@ from barnabas.base.runtime import Clock
 from barnabas.client.core.consuming.offset_requests import (
     FIRST_FOR_CONSUMERS,
     NO_OFFSET,
-    EpochEnd,
     EpochQuestion,
-    ListedOffset,
-    Outcome,
+    LeaderEpochEnd,
+    ListOffsetData,
+    PartitionResults,
     bundle,
     epoch_request,
     list_offsets_request,
@@ -30,18 +30,18 @@ from barnabas.client.core.consuming.offsets import (
     OffsetAndTimestamp,
 )
 from barnabas.client.errors import ClientTimeoutError
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings.consumer import ConsumerSettings
 from barnabas.net.errors import ChannelError, UnsupportedRequestError
 from barnabas.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
-_EPOCHS_NOT_OFFERED: Final = EpochEnd(-2, -2)
+_EPOCHS_NOT_OFFERED: Final = LeaderEpochEnd(-2, -2)
 
 
 class OffsetLookup:
     """One question per leader at a time; who is not answered is asked again, elsewhere if the leader has moved."""
 
-    def __init__(self, network: Network, settings: ConsumerSettings, *, clock: Clock) -> None:
+    def __init__(self, network: NetworkClient, settings: ConsumerSettings, *, clock: Clock) -> None:
         self._network = network
         self._clock = clock
         self._is_read_committed = settings.isolation_level == "read_committed"
@@ -81,10 +81,10 @@ class OffsetLookup:
 
     async def list_offsets(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
-    ) -> dict[TopicPartition, ListedOffset]:
+    ) -> dict[TopicPartition, ListOffsetData]:
         """Ask until all have answered or the time is up."""
         wanted = {TopicPartition(*partition): timestamp_ms for partition, timestamp_ms in timestamps_ms.items()}
-        found: dict[TopicPartition, ListedOffset] = {}
+        found: dict[TopicPartition, ListOffsetData] = {}
         reasons: dict[TopicPartition, ErrorCode] = {}
         try:
             # What was asked goes on after that: to break it off would mean to close the connection.
@@ -104,7 +104,7 @@ class OffsetLookup:
     async def _list_until_found(
         self,
         wanted: Mapping[TopicPartition, int],
-        found: dict[TopicPartition, ListedOffset],
+        found: dict[TopicPartition, ListOffsetData],
         reasons: dict[TopicPartition, ErrorCode],
     ) -> None:
         attempt = 0
@@ -147,13 +147,13 @@ class OffsetLookup:
             if count is not None and not 0 <= partition.partition < count
         }
 
-    # For the upkeep of positions: one attempt
+    # For those who keep positions up: one attempt
 
-    async def list_once(self, timestamps_ms: Mapping[TopicPartition, int]) -> Outcome[ListedOffset]:
+    async def list_once(self, timestamps_ms: Mapping[TopicPartition, int]) -> PartitionResults[ListOffsetData]:
         """Ask every leader once."""
         view = self._network.view
         bundled = bundle(view, timestamps_ms)
-        total: Outcome[ListedOffset] = Outcome()
+        total: PartitionResults[ListOffsetData] = PartitionResults()
         total.retry.update(dict.fromkeys(bundled.without_leader, ErrorCode.LEADER_NOT_AVAILABLE))
 
         async def ask(node_id: int, partitions: list[TopicPartition]) -> None:
@@ -179,10 +179,12 @@ class OffsetLookup:
         self._refresh_if(total)
         return total
 
-    async def epoch_ends_once(self, questions: Mapping[TopicPartition, EpochQuestion]) -> Outcome[EpochEnd]:
+    async def epoch_ends_once(
+        self, questions: Mapping[TopicPartition, EpochQuestion]
+    ) -> PartitionResults[LeaderEpochEnd]:
         """Ask every leader once. A broker that is too old for the question is taken to hold everything."""
         bundled = bundle(self._network.view, questions)
-        total: Outcome[EpochEnd] = Outcome()
+        total: PartitionResults[LeaderEpochEnd] = PartitionResults()
         total.retry.update(dict.fromkeys(bundled.without_leader, ErrorCode.LEADER_NOT_AVAILABLE))
 
         async def ask(node_id: int, partitions: list[TopicPartition]) -> None:
@@ -210,12 +212,12 @@ class OffsetLookup:
         self._refresh_if(total)
         return total
 
-    def _refresh_if(self, outcome: Outcome[ListedOffset] | Outcome[EpochEnd]) -> None:
+    def _refresh_if(self, outcome: PartitionResults[ListOffsetData] | PartitionResults[LeaderEpochEnd]) -> None:
         if outcome.retry:
             self._network.metadata.request_update()
 
 
-def is_not_offered(end: EpochEnd) -> bool:
+def is_not_offered(end: LeaderEpochEnd) -> bool:
     return end is _EPOCHS_NOT_OFFERED
 
 

@@ -13,6 +13,7 @@ from barnabas.base.runtime import Clock
 from barnabas.client.consumer.committing import Invoke
 from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.consumer.group import GroupDriver
+from barnabas.client.consumer.subscribed_topics import SubscribedTopics
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata, ResetStrategy
 from barnabas.client.core.consuming.reading_troubles import ReadingTroubles
 from barnabas.client.core.consuming.subscription import Subscription
@@ -26,7 +27,7 @@ from barnabas.client.core.metrics import (
     NetworkMetrics,
     Windows,
 )
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.plugins import (
     ClusterResourceListeners,
     MetricsReporter,
@@ -99,7 +100,7 @@ class ConsumerParts:
         self.metrics = ConsumerMetrics(self.registry)
         network_metrics = NetworkMetrics(self.registry, CONSUMER)
         self.metadata = Metadata.of(settings, randomness=randomness)
-        self.network = Network(
+        self.network = NetworkClient(
             settings,
             self.metadata,
             clock=clock,
@@ -115,6 +116,9 @@ class ConsumerParts:
     ) -> None:
         settings, clock = self.settings, self.clock
         self.subscription = Subscription(ResetStrategy.parse(settings.auto_offset_reset))
+        self.topics = SubscribedTopics(
+            self.subscription, self.network, exclude_internal=settings.exclude_internal_topics
+        )
         reading = ReadingTroubles(self.subscription, self.metadata)
         self.network.cluster_troubles.chosen_topics = reading.topics
         self.network.watch.add(reading)

@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock
 from barnabas.client.consumer.offset_lookup import OffsetLookup, is_not_offered
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
-from barnabas.client.core.consuming.partition_state import PartitionState, Phase
+from barnabas.client.core.consuming.partition_state import FetchState, PartitionState
 from barnabas.client.core.consuming.positions import (
     question_for,
     take_committed,
@@ -23,7 +23,7 @@ from barnabas.client.core.consuming.positions import (
 )
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.errors import ClientTimeoutError
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings.consumer import ConsumerSettings
 from barnabas.net.errors import ChannelError, UnsupportedRequestError
 
@@ -39,7 +39,7 @@ class PositionKeeper:
 
     def __init__(
         self,
-        network: Network,
+        network: NetworkClient,
         subscription: Subscription,
         lookup: OffsetLookup,
         settings: ConsumerSettings,
@@ -59,7 +59,7 @@ class PositionKeeper:
         self._backoff_ms = settings.retry_backoff_ms
         self._backoff_max_ms = settings.retry_backoff_max_ms
         self._woken = asyncio.Event()
-        self._tasks: dict[Phase, asyncio.Task[None]] = {}
+        self._tasks: dict[FetchState, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -77,37 +77,43 @@ class PositionKeeper:
 
     async def _run(self) -> None:
         """The three kinds of work run beside each other: a coordinator that is away must not hold up resets."""
-        steps = {Phase.NEW: self._look_up, Phase.RESETTING: self._reset, Phase.VALIDATING: self._validate}
+        steps = {
+            FetchState.INITIALIZING: self._look_up,
+            FetchState.AWAIT_RESET: self._reset,
+            FetchState.AWAIT_VALIDATION: self._validate,
+        }
         loop = asyncio.get_running_loop()
         while True:
             self._woken.clear()
             now_ms = self._clock.monotonic_ms()
-            for phase, step in steps.items():
-                task = self._tasks.get(phase)
+            for fetch_state, step in steps.items():
+                task = self._tasks.get(fetch_state)
                 if task is not None and task.done():
-                    del self._tasks[phase]
+                    del self._tasks[fetch_state]
                     task = None
-                due = self._due(phase, now_ms)
+                due = self._due(fetch_state, now_ms)
                 if task is None and due:
-                    self._tasks[phase] = loop.create_task(self._guarded(step, due))
+                    self._tasks[fetch_state] = loop.create_task(self._guarded(step, due))
             try:
                 async with asyncio.timeout(self._wait_s(now_ms)):
                     await self._woken.wait()
             except TimeoutError:
                 pass
 
-    def _due(self, phase: Phase, now_ms: int) -> _States:
+    def _due(self, fetch_state: FetchState, now_ms: int) -> _States:
         return {
             partition: state
             for partition, state in self._subscription.states().items()
-            if state.phase is phase and not state.backs_off(now_ms) and state.failure is None
+            if state.fetch_state is fetch_state and not state.backs_off(now_ms) and state.failure is None
         }
 
     def _wait_s(self, now_ms: int) -> float | None:
         waits_ms = [
             state.retry_at_ms - now_ms
             for state in self._subscription.states().values()
-            if state.phase is not Phase.READING and state.failure is None and state.phase not in self._tasks
+            if state.fetch_state is not FetchState.FETCHING
+            and state.failure is None
+            and state.fetch_state not in self._tasks
         ]
         return None if not waits_ms else max(0, min(waits_ms)) / 1000
 

@@ -20,7 +20,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client._kernel.receiving import Chunk
 from barnabas.client.consumer.consumer import Consumer as AsyncConsumer
-from barnabas.client.consumer.sync_consumer import Consumer
+from barnabas.client.consumer.sync_consumer import Consumer, run_beneath
 from barnabas.client.core.cluster_view import ClusterView
 from barnabas.client.core.consuming.offsets import NO_EPOCH, OffsetAndMetadata
 from barnabas.records._kernel.collect import RecordColumns
@@ -54,14 +54,14 @@ class RangeReader:
     @property
     def view(self) -> ClusterView:
         """What the consumer knows of the cluster. It may be as old as `metadata.max.age.ms`."""
-        return self._consumer._consumer._parts.network.view
+        return self._consumer.parts.network.view
 
     def renew_view(self, timeout_s: float) -> None:
         """Have the `view` made from what the brokers say from now on, or raise that they say nothing in time."""
-        settings = self._consumer._consumer._settings
+        settings = self._consumer.parts.settings
         # The question may have to wait behind a fetch that the broker holds, and after an answer without news.
         timeout_s += (settings.fetch_max_wait_ms + settings.retry_backoff_max_ms) / 1000
-        self._consumer._wait(self._renewed_view(self._consumer._consumer, timeout_s))
+        run_beneath(self._consumer, lambda consumer: self._renewed_view(consumer, timeout_s))
 
     def limits(self, timeout_s: float) -> tuple[int, int]:
         """Where the partition begins and ends.
@@ -69,18 +69,18 @@ class RangeReader:
         Both are asked for at once, and `fetch.max.wait.ms` does not count: a broker that holds a fetch answers what
         came behind it on the same connection only after that, and then holds the next one.
         """
-        timeout_s += self._consumer._consumer._settings.fetch_max_wait_ms / 1000
-        return self._consumer._wait(self._limits(self._consumer._consumer, timeout_s))
+        timeout_s += self._consumer.parts.settings.fetch_max_wait_ms / 1000
+        return run_beneath(self._consumer, lambda consumer: self._limits(consumer, timeout_s))
 
     def why_nothing_comes(self, timeout_s: float) -> Exception:
         """What is known about why the range gets no further."""
         doing = f"{self._partition} was to be read at offset {self.position}"
-        return self._consumer._consumer._parts.network.gave_up(doing, timeout_s * 1000)
+        return self._consumer.parts.network.gave_up(doing, timeout_s * 1000)
 
     def begin(self, from_offset: int, until_offset: int) -> None:
         """Read from one offset up to another."""
         self.position, self._until_offset = from_offset, until_offset
-        self._consumer._do(self._begin)
+        run_beneath(self._consumer, self._begin)
 
     def seek(self, offset: int) -> None:
         """Go on elsewhere, as after an error."""
@@ -136,17 +136,15 @@ class RangeReader:
                 self._chunk = None
         return runs
 
-    def _begin(self) -> None:
-        consumer = self._consumer._consumer
+    async def _begin(self, consumer: AsyncConsumer) -> None:
         consumer.assign([])  # what an earlier range left behind
         consumer.assign([self._partition])
-        state = consumer._subscription.state(self._partition)
-        state.until_offset, state.topic_id = self._until_offset, self._topic_id
+        consumer.parts.subscription.state(self._partition).read_until(self._until_offset, self._topic_id)
         consumer.seek(self._partition, self.position)
 
     async def _renewed_view(self, consumer: AsyncConsumer, timeout_s: float) -> None:
         await consumer.start()
-        parts = consumer._parts
+        parts = consumer.parts
         parts.metadata.want(self._partition.topic, parts.clock.monotonic_ms())
         await parts.network.update_metadata(timeout_s * 1000)
 
@@ -159,7 +157,7 @@ class RangeReader:
         return first[self._partition], end[self._partition]
 
     def _next_chunk(self, timeout_s: float) -> Chunk | None:
-        chunk, position = self._consumer._wait(self._chunk_within(self._consumer._consumer, timeout_s))
+        chunk, position = run_beneath(self._consumer, lambda consumer: self._chunk_within(consumer, timeout_s))
         if chunk is None and position is not None:
             self.position = max(self.position, position)
         return chunk
@@ -170,11 +168,11 @@ class RangeReader:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         await asyncio.sleep(0)
-        subscription, fetcher = consumer._subscription, consumer._parts.fetcher
+        subscription, fetcher, topics = consumer.parts.subscription, consumer.parts.fetcher, consumer.parts.topics
         subscription.begin_poll()
         while True:
-            consumer._follow()
-            consumer._raise_topic_errors()
+            topics.follow()
+            topics.raise_errors()
             chunk = fetcher.take_chunk()
             if chunk is not None and chunk.next_offset >= self.position:
                 return chunk, None
@@ -196,7 +194,7 @@ def bytes_per_offset_at(
     """How many bytes the next offsets take in each partition, found out with one fetch at each place, of the size of
     `max.partition.fetch.bytes`; without those that do not answer in time. The consumer is used for nothing else.
     """
-    return consumer._wait(_fetch_once(consumer._consumer, places, timeout_s)) if places else {}
+    return run_beneath(consumer, lambda beneath: _fetch_once(beneath, places, timeout_s)) if places else {}
 
 
 async def _fetch_once(
@@ -206,18 +204,18 @@ async def _fetch_once(
     await consumer.start()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    subscription, fetcher = consumer._subscription, consumer._parts.fetcher
+    subscription, fetcher, topics = consumer.parts.subscription, consumer.parts.fetcher, consumer.parts.topics
     consumer.assign([])
     consumer.assign(places)
     for partition, place in places.items():
         # The end is just behind: one answer is enough, however little of it is asked for.
-        subscription.state(partition).until_offset = place + 1
+        subscription.state(partition).read_until(place + 1)
         consumer.seek(partition, place)
     found: dict[TopicPartition, float] = {}
     open_places = dict(places)
     try:
         while open_places and (left_s := deadline - loop.time()) > 0:
-            consumer._follow()
+            topics.follow()
             await fetcher.wait_for_data(left_s)
             for partition, place in list(open_places.items()):
                 state = subscription.state(partition)

@@ -14,6 +14,7 @@ from barnabas.client.arguments import TopicsOrConfig
 from barnabas.client.consumer.committing import CommitCallback
 from barnabas.client.consumer.consumer import Consumer as AsyncConsumer
 from barnabas.client.consumer.group import GroupMetadata
+from barnabas.client.consumer.parts import ConsumerParts
 from barnabas.client.consumer.typed import Key, Value
 from barnabas.client.core.cluster_view import PartitionInfo
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata, OffsetAndTimestamp
@@ -144,9 +145,9 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
             **settings,
         )
         try:
-            self._thread = LoopThread(self._consumer._parts.client_id)
+            self._thread = LoopThread(self._consumer.parts.client_id)
         except BaseException:
-            self._consumer._parts.dispose()
+            self._consumer.parts.dispose()
             raise
         self._user: int | None = None
         self._depth = 0
@@ -346,6 +347,11 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
 
     # How calls reach the background
 
+    @property
+    def parts(self) -> ConsumerParts:
+        """What works in the background. For what builds on consumers, such as readers of ranges; not for programs."""
+        return self._consumer.parts
+
     def _wait(self, coroutine: Coroutine[Any, Any, T], on_dropped: Callable[[], object] | None = None) -> T:
         """Run it there, and run here what it wants the program to do meanwhile."""
         try:
@@ -382,3 +388,13 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
             return function(*arguments, **keywords)
 
         return self._wait(call())
+
+
+def run_beneath(
+    consumer: Consumer[Key, Value], work: Callable[[AsyncConsumer[Key, Value]], Coroutine[Any, Any, T]]
+) -> T:
+    """Have work done with the consumer for asyncio that is beneath this one, on its event loop, and wait for it.
+
+    For what builds on consumers. Not a method: both kinds of consumers have the same ones.
+    """
+    return consumer._wait(work(consumer._consumer))

@@ -25,7 +25,7 @@ from barnabas.client.core.producing.partitioners import as_partitioner, checked_
 from barnabas.client.core.producing.sender import Sender
 from barnabas.client.core.producing.sender_ports import SenderSettings
 from barnabas.client.errors import BufferFullError, ClientClosedError, UnknownPartitionError, WrongUseError
-from barnabas.client.network import Network
+from barnabas.client.network_client import NetworkClient
 from barnabas.client.plugins import (
     ClusterResourceListeners,
     MetricsReporter,
@@ -131,7 +131,7 @@ class ProducerParts:
         network_metrics = NetworkMetrics(self.registry, PRODUCER)
         self.metrics = ProducerMetrics(self.registry, network_metrics)
         self.metadata = Metadata.of(settings, randomness=randomness)
-        self.network = Network(
+        self.network = NetworkClient(
             settings,
             self.metadata,
             clock=clock,

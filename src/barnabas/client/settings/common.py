@@ -10,7 +10,7 @@ from barnabas.base.settings import (
     LOW,
     NO_EFFECT,
     NOT_BUILT,
-    Given,
+    GivenValue,
     Int,
     Long,
     Names,
@@ -163,7 +163,7 @@ class ClientSettings(ConnectionSettings, ClientMetricsSettings, ClientSecuritySe
     _hints: ClassVar[Mapping[str, str]] = HINTS
 
     @classmethod
-    def _adjust(cls, values: dict[str, Any], given: Mapping[str, Given]) -> Iterator[SettingsWarning]:
+    def _adjust(cls, values: dict[str, Any], given: Mapping[str, GivenValue]) -> Iterator[SettingsWarning]:
         """A first wait that is longer than the longest one makes every wait that long."""
         yield from super()._adjust(values, given)
         for first, longest in _WAITS:

@@ -10,7 +10,7 @@ from barnabas.base.settings import (
     LOW,
     NO_EFFECT,
     NOT_BUILT,
-    Given,
+    GivenValue,
     Int,
     Long,
     Plugin,
@@ -144,7 +144,7 @@ class ConsumerSettings(ClientSettings, title="Consumer"):
     )
 
     @classmethod
-    def _adjust(cls, values: dict[str, Any], given: Mapping[str, Given]) -> Iterator[SettingsWarning]:
+    def _adjust(cls, values: dict[str, Any], given: Mapping[str, GivenValue]) -> Iterator[SettingsWarning]:
         """Without a group there is nowhere to commit to."""
         yield from super()._adjust(values, given)
         if values.get("group_id") is None and "enable.auto.commit" not in given:

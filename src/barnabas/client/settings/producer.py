@@ -10,7 +10,7 @@ from barnabas.base.settings import (
     LOW,
     MEDIUM,
     NOT_BUILT,
-    Given,
+    GivenValue,
     Int,
     Long,
     Plugin,
@@ -126,7 +126,7 @@ class ProducerSettings(ClientSettings, title="Producer", importance=LOW):
     )
 
     @classmethod
-    def _adjust(cls, values: dict[str, Any], given: Mapping[str, Given]) -> Iterator[SettingsWarning]:
+    def _adjust(cls, values: dict[str, Any], given: Mapping[str, GivenValue]) -> Iterator[SettingsWarning]:
         """What nobody asked for gives way: idempotence to weak acks, the delivery timeout to its parts."""
         yield from super()._adjust(values, given)
         for name, weak in (("acks", values.get("acks") in ("0", "1")), ("retries", values.get("retries") == 0)):

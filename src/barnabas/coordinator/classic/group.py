@@ -10,7 +10,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError, check
 from barnabas.coordinator.classic.members import Client, Member, Protocol
-from barnabas.coordinator.classic.states import NEXT_STATES, GroupState
+from barnabas.coordinator.classic.states import NEXT_STATES, ClassicGroupState
 from barnabas.wire.embedded.consumer_protocol import ConsumerProtocolSubscription
 from barnabas.wire.stored.consumer_offsets import GroupMetadataValue
 
@@ -47,8 +47,8 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
         self.group_id = group_id
-        self.state = GroupState.EMPTY
-        self.previous_state = GroupState.DEAD
+        self.state = ClassicGroupState.EMPTY
+        self.previous_state = ClassicGroupState.DEAD
         #: When it came into this state; None if the log was written by a broker that did not say.
         self.state_since_ms: int | None = now_ms
         self.generation = 0
@@ -88,11 +88,11 @@ class ClassicGroup:
             )
             group.add(member, stored.protocol_type)
         group.protocol_type = stored.protocol_type or None
-        group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+        group.state = ClassicGroupState.STABLE if group.members else ClassicGroupState.EMPTY
         group.subscribed_topics = group.find_subscribed_topics()
         return group
 
-    def move_to(self, state: GroupState, now_ms: int) -> None:
+    def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
         check(
             state in NEXT_STATES[self.state],
             f"group {self.group_id}: from {self.state.value} it cannot move to {state.value}",
@@ -183,7 +183,7 @@ class ClassicGroup:
     @property
     def is_simple(self) -> bool:
         """Only keeps offsets for consumers that do not use groups otherwise."""
-        return self.protocol_type is None and self.state is GroupState.EMPTY and not self.pending_join
+        return self.protocol_type is None and self.state is ClassicGroupState.EMPTY and not self.pending_join
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -192,7 +192,7 @@ class ClassicGroup:
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
         """Whether somebody with these protocols can be in one generation with the present members."""
         names = [each.name for each in protocols]
-        if self.state is GroupState.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type and names)
         return self.protocol_type == protocol_type and any(self._is_common(name) for name in names)
 
@@ -224,7 +224,7 @@ class ClassicGroup:
         self.pending_sync.clear()
         self.protocol = self.select_protocol() if self.members else None
         self.subscribed_topics = self.find_subscribed_topics()
-        self.move_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
+        self.move_to(ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, now_ms)
 
     def find_subscribed_topics(self) -> frozenset[str] | None:
         if not self.uses_consumer_protocol or (self.members and self.protocol is None):

@@ -18,7 +18,7 @@ from barnabas.coordinator.classic.rebalance import (
     update_member,
 )
 from barnabas.coordinator.classic.records import group_record, new_group_record
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.config import GroupCoordinatorConfig
 from barnabas.coordinator.group_metadata_manager import GroupMetadataManager, session_key
 from barnabas.coordinator.results import NO_RECORDS, CoordinatorResult, Now, Records, Token, WriteCallback
@@ -120,10 +120,10 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     At the barrier those who are there count, not those who are known: when the limit was lowered, the last ones to
     come back have to go.
     """
-    if len(group.members) < max_size or group.state is GroupState.EMPTY:
+    if len(group.members) < max_size or group.state is ClassicGroupState.EMPTY:
         return True
     member = group.members.get(member_id)
-    if group.state is GroupState.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return (member is not None and member.join_token is not None) or group.waiting_to_join < max_size
     return member is not None
 
@@ -167,7 +167,7 @@ def _add_member(
         join_token=joining.token,
         is_new=True,
     )
-    if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE and group.previous_state is ClassicGroupState.EMPTY:
         group.new_member_came = True
     group.add(member, request.protocol_type)
     restart_session(manager, group, member, now, _NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -177,16 +177,16 @@ def _add_member(
 def _rejoin(manager: GroupMetadataManager, group: ClassicGroup, joining: Joining, now: Now) -> CoordinatorResult:
     request = joining.request
     error = group.check_member(request.member_id, request.group_instance_id)
-    if error is ErrorCode.NONE and group.state is GroupState.EMPTY:
+    if error is ErrorCode.NONE and group.state is ClassicGroupState.EMPTY:
         error = ErrorCode.UNKNOWN_MEMBER_ID
     if error is not ErrorCode.NONE:
         return _refused(joining, error)
     member = group.members[request.member_id]
     is_unchanged = member.protocols == joining.protocols
     if is_unchanged and (
-        group.state is GroupState.COMPLETING_REBALANCE
+        group.state is ClassicGroupState.COMPLETING_REBALANCE
         # The leader rejoins when something has changed that only it sees, as the partitions of a topic.
-        or (group.state is GroupState.STABLE and group.leader_id != member.member_id)
+        or (group.state is ClassicGroupState.STABLE and group.leader_id != member.member_id)
     ):
         return CoordinatorResult(response=responses.joined(group, member))
     _update(manager, group, member, joining)
@@ -215,13 +215,13 @@ def _replace_static_member(
     member = group.members[old_id]
     manager.answer_join(member, responses.join_failed(ErrorCode.FENCED_INSTANCE_ID, old_id))
     manager.answer_sync(member, responses.sync_failed(ErrorCode.FENCED_INSTANCE_ID))
-    if group.state is GroupState.STABLE and group.select_protocol(member, joining.protocols) == group.protocol:
+    if group.state is ClassicGroupState.STABLE and group.select_protocol(member, joining.protocols) == group.protocol:
         return _write_replacement(manager, group, joining, member, new_id)
     # It has an id that its client will learn of; if not, the next start replaces it again.
     member.is_new = False
     _update(manager, group, member, joining)
     _rename(manager, group, member, new_id, now)
-    if group.state is GroupState.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return CoordinatorResult(complete_if_everyone_joined(manager, group, now))
     # While it completes: the leader may be assigning to the old id right now.
     return CoordinatorResult(prepare_rebalance(manager, group, now))
@@ -300,7 +300,7 @@ class _StaticMemberReplaced(WriteCallback):
         group, member = self._group, self._member
         return (
             self._manager.active.get(group.group_id) is group
-            and group.state is GroupState.STABLE
+            and group.state is ClassicGroupState.STABLE
             and group.generation == self._generation
             and group.members.get(member.member_id) is member
             and member.join_token is self._joining.token

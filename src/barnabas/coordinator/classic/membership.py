@@ -11,7 +11,7 @@ from barnabas.coordinator.classic.rebalance import (
     remove_member,
     schedule_session,
 )
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.group_metadata_manager import GroupMetadataManager, session_key
 from barnabas.coordinator.results import NO_RECORDS, CoordinatorResult, Now, Records
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -39,10 +39,10 @@ def _beat(manager: GroupMetadataManager, request: HeartbeatRequest, now_ms: int)
         return error
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     restart_known_session(manager, group, request.member_id, now_ms)
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
 
 def restart_known_session(manager: GroupMetadataManager, group: ClassicGroup, member_id: str, now_ms: int) -> None:
@@ -62,7 +62,7 @@ def leave(manager: GroupMetadataManager, request: LeaveGroupRequest, now: Now) -
     answers = [_answer(each, _remove(manager, group, each)) for each in request.members]
     records: Records = NO_RECORDS
     if any(answer.error_code == ErrorCode.NONE for answer in answers):
-        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             records = prepare_rebalance(manager, group, now)
         else:
             records = complete_if_everyone_joined(manager, group, now)

@@ -18,7 +18,7 @@ from barnabas.coordinator.classic import responses
 from barnabas.coordinator.classic.group import ClassicGroup
 from barnabas.coordinator.classic.members import NO_ASSIGNMENT, NO_MEMBER_ID, Member, Protocol
 from barnabas.coordinator.classic.records import group_record
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.group_metadata_manager import GroupMetadataManager, join_key, session_key, sync_key
 from barnabas.coordinator.results import NO_RECORDS, CoordinatorResult, Now, Operation, Records, Token
 from barnabas.coordinator.timer import Key
@@ -40,19 +40,19 @@ def schedule(
 
 def rebalance_or_complete(manager: GroupMetadataManager, group: ClassicGroup, now: Now) -> Records:
     """Something about the members has changed: begin a rebalance, or see whether it let one go on."""
-    if group.state is GroupState.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return complete_if_everyone_joined(manager, group, now)
     return prepare_rebalance(manager, group, now)
 
 
 def prepare_rebalance(manager: GroupMetadataManager, group: ClassicGroup, now: Now) -> Records:
     """Close the barrier. Members learn of it by their next heartbeat."""
-    if group.state is GroupState.COMPLETING_REBALANCE:
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         withdraw_assignment(manager, group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     group.pending_sync.clear()
     manager.timer.cancel(sync_key(group.group_id))
-    is_first = group.state is GroupState.EMPTY
-    group.move_to(GroupState.PREPARING_REBALANCE, now.wall_ms)
+    is_first = group.state is ClassicGroupState.EMPTY
+    group.move_to(ClassicGroupState.PREPARING_REBALANCE, now.wall_ms)
     if is_first:
         _wait_for_first_members(manager, group, now)
     elif group.everyone_joined:
@@ -74,7 +74,7 @@ def _schedule_first_generation(
 ) -> None:
     def fire(then: Now) -> Records:
         group = manager.active.get(group_id)
-        if group is None or group.state is not GroupState.PREPARING_REBALANCE:
+        if group is None or group.state is not ClassicGroupState.PREPARING_REBALANCE:
             return NO_RECORDS
         if not group.new_member_came or remaining_ms == 0:
             return complete_join(manager, group, then)
@@ -89,7 +89,7 @@ def _schedule_first_generation(
 def _open_barrier_later(manager: GroupMetadataManager, group: ClassicGroup, now: Now, least_ms: int = 0) -> None:
     def fire(then: Now) -> Records:
         known = manager.active.get(group.group_id)
-        if known is None or known.state is not GroupState.PREPARING_REBALANCE:
+        if known is None or known.state is not ClassicGroupState.PREPARING_REBALANCE:
             return NO_RECORDS
         return complete_join(manager, known, then)
 
@@ -100,8 +100,8 @@ def _open_barrier_later(manager: GroupMetadataManager, group: ClassicGroup, now:
 def complete_if_everyone_joined(manager: GroupMetadataManager, group: ClassicGroup, now: Now) -> Records:
     """Open the barrier early. The first generation of a group is not hurried: more members may be on their way."""
     if (
-        group.state is GroupState.PREPARING_REBALANCE
-        and group.previous_state is not GroupState.EMPTY
+        group.state is ClassicGroupState.PREPARING_REBALANCE
+        and group.previous_state is not ClassicGroupState.EMPTY
         and group.everyone_joined
     ):
         return complete_join(manager, group, now)
@@ -119,7 +119,7 @@ def complete_join(manager: GroupMetadataManager, group: ClassicGroup, now: Now) 
         _open_barrier_later(manager, group, now, _LEAST_WAIT_FOR_STATIC_MS)
         return NO_RECORDS
     group.begin_generation(now.wall_ms)
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         # Should this be lost, the generation before it comes back at a restart, and its members time out again.
         return [group_record(group, (), None, {})]
     for member in group.members.values():
@@ -138,7 +138,7 @@ def _expect_syncs(manager: GroupMetadataManager, group: ClassicGroup, now: Now) 
         known = manager.active.get(group.group_id)
         if known is None or known.generation != generation or not known.pending_sync:
             return NO_RECORDS
-        if known.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+        if known.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
             return NO_RECORDS
         for member_id in list(known.pending_sync):
             member = known.members.get(member_id)
@@ -222,8 +222,8 @@ def end_session(manager: GroupMetadataManager, group_id: str, member_id: str, no
         if member is None or member.is_kept_waiting:
             return NO_RECORDS
         remove_member(manager, group, member)
-        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             return prepare_rebalance(manager, group, now)
-    if group.state is GroupState.PREPARING_REBALANCE and group.everyone_joined:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE and group.everyone_joined:
         return complete_join(manager, group, now)
     return NO_RECORDS

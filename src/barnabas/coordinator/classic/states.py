@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 
-class GroupState(Enum):
+class ClassicGroupState(Enum):
     """Where a group stands in its rebalance; the values are the names that clients see."""
 
     #: No members. Offsets may be there, and members who were told to come back with an id.
@@ -23,14 +23,16 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-NEXT_STATES: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxyType(
+NEXT_STATES: Final[Mapping[ClassicGroupState, frozenset[ClassicGroupState]]] = MappingProxyType(
     {
-        GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-        GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
-        GroupState.COMPLETING_REBALANCE: frozenset(
-            {GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}
+        ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}),
+        ClassicGroupState.PREPARING_REBALANCE: frozenset(
+            {ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY, ClassicGroupState.DEAD}
         ),
-        GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-        GroupState.DEAD: frozenset(),
+        ClassicGroupState.COMPLETING_REBALANCE: frozenset(
+            {ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}
+        ),
+        ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}),
+        ClassicGroupState.DEAD: frozenset(),
     }
 )

@@ -8,7 +8,7 @@ from barnabas.coordinator.classic.group import ClassicGroup
 from barnabas.coordinator.classic.members import NO_ASSIGNMENT
 from barnabas.coordinator.classic.rebalance import prepare_rebalance, restart_session, withdraw_assignment
 from barnabas.coordinator.classic.records import group_record
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.group_metadata_manager import GroupMetadataManager, sync_key
 from barnabas.coordinator.results import NO_RECORDS, CoordinatorResult, Now, Records, Token, WriteCallback
 from barnabas.wire.messages.sync_group import SyncGroupRequest
@@ -23,7 +23,7 @@ def sync(manager: GroupMetadataManager, request: SyncGroupRequest, token: Token)
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
         manager.timer.cancel(sync_key(group.group_id))
-    if group.state is GroupState.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         return CoordinatorResult(response=responses.synced(group, member))
     # An earlier request that is still parked was given up by its client.
     manager.answer_sync(member, responses.sync_failed(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -37,7 +37,7 @@ def sync(manager: GroupMetadataManager, request: SyncGroupRequest, token: Token)
 
 
 def _error_of(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCode:
-    if group is None or group.state is GroupState.EMPTY:
+    if group is None or group.state is ClassicGroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
@@ -46,7 +46,7 @@ def _error_of(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCod
         return ErrorCode.ILLEGAL_GENERATION
     if _differ(request.protocol_type, group.protocol_type) or _differ(request.protocol_name, group.protocol):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.state is GroupState.PREPARING_REBALANCE:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
@@ -73,7 +73,7 @@ class _AssignmentWritten(WriteCallback):
                 if self._manager.answer_sync(member, responses.synced(self._group, member)):
                     # While it waited, the end of its session was passed over.
                     restart_session(self._manager, self._group, member, now)
-            self._group.move_to(GroupState.STABLE, now.wall_ms)
+            self._group.move_to(ClassicGroupState.STABLE, now.wall_ms)
         return NO_RECORDS
 
     def failed(self, error: ErrorCode, now: Now) -> Records:
@@ -86,6 +86,6 @@ class _AssignmentWritten(WriteCallback):
         """Whether no rebalance has begun meanwhile."""
         return (
             self._manager.active.get(self._group.group_id) is self._group
-            and self._group.state is GroupState.COMPLETING_REBALANCE
+            and self._group.state is ClassicGroupState.COMPLETING_REBALANCE
             and self._group.generation == self._generation
         )

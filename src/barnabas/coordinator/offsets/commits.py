@@ -8,7 +8,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.classic.group import ClassicGroup
 from barnabas.coordinator.classic.membership import restart_known_session
-from barnabas.coordinator.classic.states import GroupState
+from barnabas.coordinator.classic.states import ClassicGroupState
 from barnabas.coordinator.group_metadata_manager import GroupMetadataManager
 from barnabas.coordinator.offsets.manager import NO_EXPIRY_MS, OffsetMetadataManager
 from barnabas.coordinator.offsets.records import offset_record, offset_tombstone
@@ -43,7 +43,7 @@ def commit(manager: GroupMetadataManager, request: OffsetCommitRequest, version:
     error = commit_error(group, request, version)
     if error is not ErrorCode.NONE:
         return CoordinatorResult(response=commit_failed(request, error))
-    if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+    if group is not None and group.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
         restart_known_session(manager, group, request.member_id, now.monotonic_ms)
     expire_timestamp_ms = NO_EXPIRY_MS
     if request.retention_time_ms != _NO_RETENTION_TIME:
@@ -65,7 +65,7 @@ def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, versi
             return ErrorCode.NONE
         is_told = version >= _FIRST_WITH_GROUP_NOT_FOUND
         return ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION
-    if generation < 0 and group.state is GroupState.EMPTY:
+    if generation < 0 and group.state is ClassicGroupState.EMPTY:
         return ErrorCode.NONE
     if generation < 0 and not request.member_id and request.group_instance_id is None:
         # Whoever does not take part may commit only while nobody does.
@@ -75,7 +75,7 @@ def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, versi
         return error
     if generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.COMPLETING_REBALANCE:
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
@@ -133,7 +133,7 @@ def delete(
     group = manager.find(request.group_id)
     if group is None:
         return CoordinatorResult(response=delete_failed(request, ErrorCode.GROUP_ID_NOT_FOUND))
-    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+    if group.state is not ClassicGroupState.EMPTY and not group.uses_consumer_protocol:
         return CoordinatorResult(response=delete_failed(request, ErrorCode.NON_EMPTY_GROUP))
     known = set(offsets.known_partitions(request.group_id))
     topics = []

@@ -21,7 +21,7 @@ class Earliest:
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
+class LatestOffsets:
     """What is written next."""
 
 
@@ -48,7 +48,7 @@ class Timestamp:
     on_no_match: OnNoMatch
 
 
-Limit = Earliest | Latest | Offsets | Timestamps | Timestamp
+Limit = Earliest | LatestOffsets | Offsets | Timestamps | Timestamp
 
 
 def may_skip_when_asked_again(limit: Limit) -> bool:

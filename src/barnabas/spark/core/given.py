@@ -21,7 +21,7 @@ _OF_OTHERS: Final = ("schema", "maxrateperpartition")
 STRICT: Final = "strictOptions"
 
 
-class Given:
+class SparkOptions:
     """The options of one read or write. `known` are those that there are, in their usual spelling."""
 
     def __init__(self, options: Mapping[str, object], known: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from barnabas.spark.core.admission_limits import (
     EARLIEST,
     LATEST,
     Earliest,
-    Latest,
+    LatestOffsets,
     Limit,
     Offsets,
     OnNoMatch,
@@ -18,7 +18,7 @@ from barnabas.spark.core.admission_limits import (
     Timestamps,
 )
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.given import Given
+from barnabas.spark.core.given import SparkOptions
 from barnabas.spark.core.values import numbers_by_partition, trimmed, whole
 
 _OFFSETS: Final = '{"topicA": {"0": 23, "1": -1}, "topicB": {"0": -2}}'
@@ -27,28 +27,28 @@ _TIMESTAMPS: Final = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}'
 _ERROR: Final[OnNoMatch] = "error"
 
 
-def limits_of_stream(given: Given) -> tuple[Limit, Limit]:
+def limits_of_stream(given: SparkOptions) -> tuple[Limit, Limit]:
     """A stream has a start and no end."""
     for name in "endingOffsets", "endingOffsetsByTimestamp":
         if name in given:
             raise OptionError(f"Option {name} is for batches: a stream has no end. Remove it, or use spark.read.")
-    return _start(given, Latest()), Latest()
+    return _start(given, LatestOffsets()), LatestOffsets()
 
 
-def limits_of_batch(given: Given) -> tuple[Limit, Limit]:
+def limits_of_batch(given: SparkOptions) -> tuple[Limit, Limit]:
     # Where no record is as late as the end, all are before it.
-    start, end = _start(given, Earliest()), _limit(given, "ending", Latest(), "latest")
+    start, end = _start(given, Earliest()), _limit(given, "ending", LatestOffsets(), "latest")
     _refuse_latest_start(start)
     _refuse_earliest_end(end)
     _refuse_end_before_start(start, end)
     return start, end
 
 
-def _start(given: Given, default: Limit) -> Limit:
+def _start(given: SparkOptions, default: Limit) -> Limit:
     return _limit(given, "starting", default, given.read("startingOffsetsByTimestampStrategy", _strategy, _ERROR))
 
 
-def _limit(given: Given, side: str, default: Limit, on_no_match: OnNoMatch) -> Limit:
+def _limit(given: SparkOptions, side: str, default: Limit, on_no_match: OnNoMatch) -> Limit:
     timestamp_ms = given.read(f"{side}Timestamp", lambda name, text: whole(0)(name, trimmed(text)), None)
     if timestamp_ms is not None:
         return Timestamp(timestamp_ms, on_no_match)
@@ -76,14 +76,14 @@ def _earliest_latest_or_offsets(name: str, text: str) -> Limit:
     if text.lower() == "earliest":
         return Earliest()
     if text.lower() == "latest":
-        return Latest()
+        return LatestOffsets()
     if not text.startswith("{"):
         raise OptionError(f"Option {name} is {text!r}; allowed are earliest, latest, and JSON such as {_OFFSETS}.")
     return Offsets(numbers_by_partition(name, text, least=EARLIEST, example=_OFFSETS))
 
 
 def _refuse_latest_start(start: Limit) -> None:
-    if isinstance(start, Latest):
+    if isinstance(start, LatestOffsets):
         raise OptionError(
             "Option startingOffsets is 'latest', where a batch would find nothing; use earliest or offsets."
         )

@@ -14,7 +14,7 @@ from typing import Final, Literal, Self
 from barnabas.base.settings.units import INT_MAX, MINUTE_MS
 from barnabas.spark.core.admission_limits import Limit
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.given import STRICT, Given
+from barnabas.spark.core.given import STRICT, SparkOptions
 from barnabas.spark.core.java_regex import RegexError, compile_java
 from barnabas.spark.core.limit_options import limits_of_batch, limits_of_stream
 from barnabas.spark.core.selection import Partitions, Pattern, Selection, Topics
@@ -122,7 +122,7 @@ class SourceOptions:
     @classmethod
     def parse(cls, options: Mapping[str, object], *, is_streaming: bool) -> Self:
         """Read the options of a batch or a stream; `OptionError` says what is wrong."""
-        given = Given(options, _SOURCE_OPTIONS)
+        given = SparkOptions(options, _SOURCE_OPTIONS)
         slips = given.check_slips()
         starting, ending = limits_of_stream(given) if is_streaming else limits_of_batch(given)
         selection = _selection(given)
@@ -168,7 +168,7 @@ class SinkOptions:
     @classmethod
     def parse(cls, options: Mapping[str, object]) -> Self:
         """Read the options of a write; `OptionError` says what is wrong."""
-        given = Given(options, _SINK_OPTIONS)
+        given = SparkOptions(options, _SINK_OPTIONS)
         slips = given.check_slips()
         return cls(
             client=given.client(_REFUSED_BY_SINK),
@@ -179,7 +179,7 @@ class SinkOptions:
         )
 
 
-def _selection(given: Given) -> Selection:
+def _selection(given: SparkOptions) -> Selection:
     names = [name for name in SELECTIONS if name in given]
     if len(names) != 1:
         problem = f"{' and '.join(names)} are given" if names else "none of them is given"
@@ -216,7 +216,7 @@ _READERS: Final[dict[str, Callable[[str, str], Selection]]] = {
 }
 
 
-def _offsets_per_trigger(given: Given, *, is_streaming: bool) -> tuple[int | None, int | None]:
+def _offsets_per_trigger(given: SparkOptions, *, is_streaming: bool) -> tuple[int | None, int | None]:
     names = "minOffsetsPerTrigger", "maxOffsetsPerTrigger"
     if not is_streaming and not all(name in given for name in names):
         return None, None
@@ -260,7 +260,7 @@ def _delivery(name: str, text: str) -> Literal["at-least-once"]:
     return "at-least-once"
 
 
-def _oddities(given: Given, *, is_streaming: bool) -> Iterator[str]:
+def _oddities(given: SparkOptions, *, is_streaming: bool) -> Iterator[str]:
     if not is_streaming:
         yield from (f"Option {name} is passed over: it is for streams." for name in _OF_STREAMS if name in given)
     elif "endingTimestamp" in given:

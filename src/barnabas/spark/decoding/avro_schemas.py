@@ -259,7 +259,7 @@ def _logical_type(schema: Schema) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class AvroNode:
     """How a column comes about: the Arrow type that the objects fastavro makes are put in, and the way from there."""
 
     raw: pa.DataType
@@ -277,7 +277,7 @@ class Planner:
     named: dict[str, Schema]
     writer_named: dict[str, Schema] = field(default_factory=dict)
 
-    def node(self, schema: Schema, target: spark.DataType, path: str, writer: Schema | None = None) -> Node:
+    def node(self, schema: Schema, target: spark.DataType, path: str, writer: Schema | None = None) -> AvroNode:
         """Raises SchemaMismatchError."""
         schema, _ = unwrapped(schema, self.named, path)
         writer = self._unwrapped_writer(writer, schema)
@@ -304,10 +304,10 @@ class Planner:
             branches = [each for each in branches if _is_alike(each, reader)]
         return branches[0] if len(branches) == 1 else None
 
-    def _struct(self, schema: Schema, target: spark.StructType, path: str, writer: Schema | None) -> Node:
+    def _struct(self, schema: Schema, target: spark.StructType, path: str, writer: Schema | None) -> AvroNode:
         fields = {each["name"]: each for each in schema["fields"]}
         written = _fields_as_written(writer)
-        nodes: dict[str, Node] = {}
+        nodes: dict[str, AvroNode] = {}
         for column in target.fields:
             whole = f"{path}.{column.name}" if path else column.name
             if column.name in fields:
@@ -333,9 +333,9 @@ class Planner:
                 children.append(column)
             return pa.StructArray.from_arrays(children, fields=list(kind), mask=is_null)
 
-        return Node(raw, finish)
+        return AvroNode(raw, finish)
 
-    def _array(self, schema: Schema, target: spark.ArrayType, path: str, writer: Schema | None) -> Node:
+    def _array(self, schema: Schema, target: spark.ArrayType, path: str, writer: Schema | None) -> AvroNode:
         inner = writer["items"] if writer is not None and kind_of(writer) == "array" else None
         element = self.node(schema["items"], target.elementType, f"{path}[]", inner)
         kind = arrow_type(target)
@@ -344,9 +344,9 @@ class Planner:
             elements = element.finish(array.values)
             return pa.ListArray.from_arrays(array.offsets, elements, type=kind, mask=array.is_null())
 
-        return Node(pa.list_(element.raw), finish)
+        return AvroNode(pa.list_(element.raw), finish)
 
-    def _map(self, schema: Schema, target: spark.MapType, path: str, writer: Schema | None) -> Node:
+    def _map(self, schema: Schema, target: spark.MapType, path: str, writer: Schema | None) -> AvroNode:
         inner = writer["values"] if writer is not None and kind_of(writer) == "map" else None
         value = self.node(schema["values"], target.valueType, f"{path}{{}}", inner)
         kind = arrow_type(target)
@@ -355,7 +355,7 @@ class Planner:
             items = value.finish(array.items)
             return pa.MapArray.from_arrays(array.offsets, array.keys, items, type=kind, mask=array.is_null())
 
-        return Node(pa.map_(pa.string(), value.raw), finish)
+        return AvroNode(pa.map_(pa.string(), value.raw), finish)
 
 
 def _is_alike(writer: Schema, reader: Schema) -> bool:
@@ -383,7 +383,7 @@ def _as_written(schema: Schema, writer: Schema | None) -> Schema:
     return schema
 
 
-def _leaf(schema: Schema, target: spark.DataType, path: str) -> Node:
+def _leaf(schema: Schema, target: spark.DataType, path: str) -> AvroNode:
     natural = leaf_type(schema, path)
     if natural != target and type(target) not in _PROMOTIONS.get(type(natural), ()):
         raise SchemaMismatchError(f"{path}: {natural.simpleString()} cannot become {target.simpleString()}")
@@ -391,19 +391,19 @@ def _leaf(schema: Schema, target: spark.DataType, path: str) -> Node:
     logical = _logical_type(schema)
     if isinstance(natural, spark.DecimalType):
         own = arrow_type(natural)
-        return Node(pa.binary(), lambda array: _decimals(array, own).cast(kind))
+        return AvroNode(pa.binary(), lambda array: _decimals(array, own).cast(kind))
     if isinstance(natural, spark.DateType):
-        return Node(pa.int32(), lambda array: array.cast(kind))
+        return AvroNode(pa.int32(), lambda array: array.cast(kind))
     if isinstance(natural, (spark.TimestampType, spark.TimestampNTZType)):
         unit = _TIMES[str(logical)][0]
         if unit == "ns":
-            return Node(pa.int64(), lambda array: floored_to_micros(array).cast(kind))
-        return Node(pa.int64(), lambda array: array.cast(pa.timestamp(unit, tz=kind.tz)).cast(kind))
+            return AvroNode(pa.int64(), lambda array: floored_to_micros(array).cast(kind))
+        return AvroNode(pa.int64(), lambda array: array.cast(pa.timestamp(unit, tz=kind.tz)).cast(kind))
     if logical == "uuid" and kind_of(schema) == "fixed":
-        return Node(pa.binary(), _uuids)
+        return AvroNode(pa.binary(), _uuids)
     raw = arrow_type(natural)
     # A long may have more digits than a double; Avro promotes it all the same.
-    return Node(raw, (lambda array: array) if raw == kind else (lambda array: array.cast(kind, safe=False)))
+    return AvroNode(raw, (lambda array: array) if raw == kind else (lambda array: array.cast(kind, safe=False)))
 
 
 def _decimals(array: pa.Array, kind: pa.DataType) -> pa.Array:

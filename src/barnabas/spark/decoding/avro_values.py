@@ -13,7 +13,7 @@ from pyspark.sql import types as spark
 from barnabas.spark.decoding.arrow_types import arrow_type
 from barnabas.spark.decoding.avro_bounds import check_bounds, needs_check
 from barnabas.spark.decoding.avro_schemas import (
-    Node,
+    AvroNode,
     ParsedSchema,
     Planner,
     SchemaMismatchError,
@@ -38,12 +38,12 @@ class _Plan:
 
     writer: Any
     reader: Any
-    node: Node
+    node: AvroNode
     #: The schema that they were written by, if they must be looked through first.
     checked: ParsedSchema | None
 
     @classmethod
-    def of(cls, node: Node, writer: ParsedSchema, reader: ParsedSchema | None = None) -> _Plan:
+    def of(cls, node: AvroNode, writer: ParsedSchema, reader: ParsedSchema | None = None) -> _Plan:
         """`reader` is what they are brought into the form of; None if they have it."""
         return cls(writer.bare, None if reader is None else reader.bare, node, writer if needs_check(writer) else None)
 

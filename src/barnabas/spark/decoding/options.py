@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.given import Given
+from barnabas.spark.core.given import SparkOptions
 from barnabas.spark.core.options import DECODING_OPTIONS
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class DecodingOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> DecodingOptions | None:
         """The options of a read, names in any case; None if values stay bytes. Raises OptionError."""
-        given = Given(options, DECODING_OPTIONS)
+        given = SparkOptions(options, DECODING_OPTIONS)
         if "valueFormat" not in given:
             _check_unused(given)
             return None
@@ -117,13 +117,13 @@ def bad_record_field(name: str) -> StructField:
     return StructField(name, StructType([StructField("error", StringType()), StructField("value", BinaryType())]))
 
 
-def _check_unused(given: Given) -> None:
+def _check_unused(given: SparkOptions) -> None:
     unused = [name for name in DECODING_OPTIONS if name in given]
     if unused:
         raise OptionError(f"Option {unused[0]} needs valueFormat: set it to json or avro, or leave {unused[0]} out.")
 
 
-def _choice(given: Given, name: str, choices: type[_Choice], default: _Choice | None) -> _Choice:
+def _choice(given: SparkOptions, name: str, choices: type[_Choice], default: _Choice | None) -> _Choice:
     text = given.text(name)
     if text is None and default is not None:
         return default
@@ -134,7 +134,7 @@ def _choice(given: Given, name: str, choices: type[_Choice], default: _Choice | 
         raise OptionError(f"{name} = {text!r}: it must be one of {allowed}.") from None
 
 
-def _schemas(given: Given) -> dict[int, str]:
+def _schemas(given: SparkOptions) -> dict[int, str]:
     text = given.text("schemas")
     if text is None:
         return {}
@@ -167,7 +167,9 @@ def _schema_id(key: str) -> int:
     return int(key)
 
 
-def _check_registry(given: Given, value_format: ValueFormat, framing: ValueFraming, schemas: dict[int, str]) -> None:
+def _check_registry(
+    given: SparkOptions, value_format: ValueFormat, framing: ValueFraming, schemas: dict[int, str]
+) -> None:
     if framing is ValueFraming.NONE:
         for name in ("schemaRegistryUrl", "schemaRegistryAuth", "schemas"):
             if name in given:
@@ -203,7 +205,7 @@ def _value_type(text: str, value_format: ValueFormat, framing: ValueFraming) -> 
     return parse_ddl(text), None
 
 
-def _bad_record_column(given: Given, bad_records: BadRecords) -> str:
+def _bad_record_column(given: SparkOptions, bad_records: BadRecords) -> str:
     name = given.text("badRecordColumn")
     if name is None:
         return "_bad_record"
@@ -214,7 +216,7 @@ def _bad_record_column(given: Given, bad_records: BadRecords) -> str:
     return name
 
 
-def _dead_letter_topic(given: Given, bad_records: BadRecords) -> str | None:
+def _dead_letter_topic(given: SparkOptions, bad_records: BadRecords) -> str | None:
     topic = (given.text("deadLetterTopic") or "").strip()
     if bad_records is BadRecords.TOPIC:
         if not topic:
@@ -225,7 +227,7 @@ def _dead_letter_topic(given: Given, bad_records: BadRecords) -> str | None:
     return None
 
 
-def _max_bad_records(given: Given, bad_records: BadRecords) -> int | None:
+def _max_bad_records(given: SparkOptions, bad_records: BadRecords) -> int | None:
     text = given.text("maxBadRecords")
     if text is None:
         return None

@@ -34,7 +34,7 @@ _WAITING: Final = ("·", "dim")
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class FlowTotals:
     """One flow of the pipeline: its state in the update that runs or ran last, its rows in all of them."""
 
     name: str
@@ -76,7 +76,7 @@ class Picture:
     users_gone: int = 0
     trend: tuple[int, ...] = ()
     updates: int = 0
-    flows: tuple[Flow, ...] = ()
+    flows: tuple[FlowTotals, ...] = ()
     table_rows: int = 0
     window: Window | None = None
     sessions: int = 0

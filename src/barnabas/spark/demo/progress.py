@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from barnabas.spark.demo.picture import STARTING, Flow
+from barnabas.spark.demo.picture import STARTING, FlowTotals
 from barnabas.spark.pipelines.failures import PipelineError
 from barnabas.spark.pipelines.graph import VIEW, Graph
-from barnabas.spark.pipelines.reporting import FlowState, Outcome, State, Summary
+from barnabas.spark.pipelines.reporting import FlowState, FlowStatus, Summary, UpdateResult
 
 
 class PipelineWatch:
@@ -26,16 +26,16 @@ class PipelineWatch:
         #: What ended the pipeline, if something did.
         self.failure: PipelineError | None = None
         self._on_flow = on_flow
-        self._flows: dict[str, Flow] = {}
+        self._flows: dict[str, FlowTotals] = {}
         #: As they were when the update began.
-        self._before: dict[str, Flow] = {}
+        self._before: dict[str, FlowTotals] = {}
         self._views: set[str] = set()
         self._lock = threading.Lock()
         self._running = 0
         self._awaited: int | None = None
 
     @property
-    def flows(self) -> tuple[Flow, ...]:
+    def flows(self) -> tuple[FlowTotals, ...]:
         """In the order in which they were first heard of, which stays the same."""
         with self._lock:
             return tuple(self._flows.values())
@@ -65,7 +65,7 @@ class PipelineWatch:
         with self._lock:
             for name in graph.flows:
                 if name not in graph.datasets or graph.datasets[name].is_stored:
-                    self._flows.setdefault(name, Flow(name, "queued"))
+                    self._flows.setdefault(name, FlowTotals(name, "queued"))
             self._views = {name for name, dataset in graph.datasets.items() if dataset.kind == VIEW}
 
     def update_started(self, number: int) -> None:
@@ -76,21 +76,21 @@ class PipelineWatch:
 
     def flow_changed(self, flow: FlowState) -> None:
         with self._lock:
-            self._flows[flow.name] = self._shown(flow, self._before.get(flow.name, Flow(flow.name, "queued")))
-        if flow.state is State.COMPLETED:
+            self._flows[flow.name] = self._shown(flow, self._before.get(flow.name, FlowTotals(flow.name, "queued")))
+        if flow.state is FlowStatus.COMPLETED:
             self._on_flow(flow.name)
 
     def update_ended(self, number: int, summary: Summary) -> None:
         if summary.failure is not None:
             self.failure = PipelineError(summary.failure, summary.details)
-        if summary.outcome is Outcome.COMPLETED:
+        if summary.outcome is UpdateResult.COMPLETED:
             with self._lock:
                 self.updates = number
 
-    def _shown(self, flow: FlowState, before: Flow) -> Flow:
+    def _shown(self, flow: FlowState, before: FlowTotals) -> FlowTotals:
         # A view is computed anew each time: what it had before is not to be added.
         added = _last if flow.name in self._views else _sum
-        return Flow(
+        return FlowTotals(
             flow.name,
             flow.state.value,
             rows_in=added(before.rows_in, flow.rows),

@@ -16,7 +16,7 @@ from barnabas.spark.demo.picture import Picture, Window
 from barnabas.spark.demo.progress import PipelineWatch
 from barnabas.spark.demo.story import Story
 from barnabas.spark.demo.watching import TableWatch, TopicWatch, newest_window
-from barnabas.spark.demo.writing import CLICKS, ClickWriter, Written, create_topics, story_start_ms
+from barnabas.spark.demo.writing import CLICKS, ClickWriter, WrittenClicks, create_topics, story_start_ms
 from barnabas.spark.pipelines import load_project, run_project
 from barnabas.spark.pipelines.project import folder_of
 from barnabas.spark.pipelines.templates import check_folder, write_project
@@ -48,11 +48,11 @@ class DemoOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DemoResult:
     """How it ended. `is_complete`: an update ran after the last click was written, so nothing is on its way."""
 
     picture: Picture
-    written: Written
+    written: WrittenClicks
     #: When the story began: with this, the seed and the rate, all of it can be told again.
     start_ms: int
     is_complete: bool
@@ -83,7 +83,7 @@ class Demo:
         self._table_rows = 0
         self._failure: BaseException | None = None
 
-    def run(self, stop: threading.Event, enough: threading.Event | None = None) -> Outcome:
+    def run(self, stop: threading.Event, enough: threading.Event | None = None) -> DemoResult:
         """Return when the seconds are over (or `enough` is set) and all that was written is taken in; or soon after
         `stop` is set; or when Spark fails.
 
@@ -106,7 +106,7 @@ class Demo:
             picture = self._picture("done" if is_complete else "stopped")
             self._show(picture)
             self._failure = spark.failure or self._pipeline.failure
-            return Outcome(
+            return DemoResult(
                 picture=picture,
                 written=self._writer.written,
                 start_ms=self._start_ms,

@@ -44,7 +44,7 @@ def create_topics(bootstrap_servers: str, timeout_s: float = _CONNECTING_S) -> N
 
 def write_clicks(
     bootstrap_servers: str, *, rate: float, seed: int, seconds: float | None, told_to_stop: threading.Event
-) -> Written:
+) -> WrittenClicks:
     """Write clicks into topics that are there, until it is enough or they cannot be written."""
     writer = ClickWriter(Story(seed=seed, rate=rate, start_ms=story_start_ms()), bootstrap_servers, rate=rate)
     end_s = None if seconds is None else time.monotonic() + seconds
@@ -61,7 +61,7 @@ def story_start_ms() -> int:
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenClicks:
     """What is in the topics, acknowledged."""
 
     clicks: int = 0
@@ -82,7 +82,7 @@ class ClickWriter:
     """Writes a story, from `start` to `stop`. `written` may be looked at meanwhile."""
 
     def __init__(self, story: Story, bootstrap_servers: str, *, rate: float) -> None:
-        self.written = Written()
+        self.written = WrittenClicks()
         self.failure: BaseException | None = None
         self._story = story
         self._rate = rate

@@ -19,7 +19,7 @@ _LOOK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class RunningProcess:
     """One process. Its number may be given to another one later; when it began tells the two apart."""
 
     pid: int
@@ -27,12 +27,12 @@ class Process:
     began: str
 
 
-def below(pid: int) -> list[Process]:
+def below(pid: int) -> list[RunningProcess]:
     """All that were started by a process, by those that it started, and so on."""
-    by_parent: dict[int, list[Process]] = {}
+    by_parent: dict[int, list[RunningProcess]] = {}
     for process in _all():
         by_parent.setdefault(process.parent, []).append(process)
-    found: list[Process] = []
+    found: list[RunningProcess] = []
     left = [pid]
     while left:
         children = by_parent.get(left.pop(), [])
@@ -41,7 +41,7 @@ def below(pid: int) -> list[Process]:
     return found
 
 
-def end(processes: list[Process], patience_s: float) -> None:
+def end(processes: list[RunningProcess], patience_s: float) -> None:
     """End those that still run: they are asked, and after a while not asked any more."""
     _signalled(processes, signal.SIGTERM)
     give_up_at_s = time.monotonic() + patience_s
@@ -50,24 +50,24 @@ def end(processes: list[Process], patience_s: float) -> None:
     _signalled(left, signal.SIGKILL)
 
 
-def _signalled(processes: list[Process], number: signal.Signals) -> None:
+def _signalled(processes: list[RunningProcess], number: signal.Signals) -> None:
     for process in _living(processes):
         with contextlib.suppress(OSError):
             os.kill(process.pid, number)
 
 
-def _living(processes: list[Process]) -> list[Process]:
+def _living(processes: list[RunningProcess]) -> list[RunningProcess]:
     if not processes:
         return []
     began = {each.pid: each.began for each in _all()}
     return [each for each in processes if began.get(each.pid) == each.began]
 
 
-def _all() -> list[Process]:
+def _all() -> list[RunningProcess]:
     return _of_proc() if (_PROC / "self" / "stat").exists() else _of_ps()
 
 
-def _of_proc() -> list[Process]:
+def _of_proc() -> list[RunningProcess]:
     found = []
     for folder in _PROC.iterdir():
         if not folder.name.isdigit():
@@ -78,11 +78,11 @@ def _of_proc() -> list[Process]:
         except OSError:
             continue
         if fields[0] != "Z":
-            found.append(Process(int(folder.name), int(fields[1]), fields[19]))
+            found.append(RunningProcess(int(folder.name), int(fields[1]), fields[19]))
     return found
 
 
-def _of_ps() -> list[Process]:
+def _of_ps() -> list[RunningProcess]:
     try:
         told = subprocess.run(
             ["ps", "-A", "-o", "pid=,ppid=,lstart="], capture_output=True, text=True, check=False
@@ -90,4 +90,4 @@ def _of_ps() -> list[Process]:
     except OSError:
         return []
     lines = (line.split(maxsplit=2) for line in told.splitlines())
-    return [Process(int(fields[0]), int(fields[1]), fields[2]) for fields in lines if len(fields) == 3]
+    return [RunningProcess(int(fields[0]), int(fields[1]), fields[2]) for fields in lines if len(fields) == 3]

@@ -10,7 +10,7 @@ from typing import Protocol
 from barnabas.spark.pipelines.graph import Graph
 
 
-class State(Enum):
+class FlowStatus(Enum):
     """Where a flow is; the names are those of Spark."""
 
     QUEUED = "queued"
@@ -31,10 +31,12 @@ class State(Enum):
         return self in _FINAL
 
 
-_FINAL = frozenset({State.COMPLETED, State.FAILED, State.SKIPPED, State.EXCLUDED, State.STOPPED})
+_FINAL = frozenset(
+    {FlowStatus.COMPLETED, FlowStatus.FAILED, FlowStatus.SKIPPED, FlowStatus.EXCLUDED, FlowStatus.STOPPED}
+)
 
 
-class Outcome(Enum):
+class UpdateResult(Enum):
     """How an update, or a whole run, ended."""
 
     COMPLETED = "completed"
@@ -47,7 +49,7 @@ class FlowState:
     """One flow in one update. Numbers that are not known are None: a batch flow tells none while it runs."""
 
     name: str
-    state: State
+    state: FlowStatus
     #: Read from the sources of this flow.
     rows: int | None = None
     #: Given to the target, where that tells: topics do, files do not.
@@ -70,7 +72,7 @@ class FlowState:
     @property
     def state_text(self) -> str:
         """The state in words, with the number of the next try where there is one."""
-        if self.state is State.RETRYING:
+        if self.state is FlowStatus.RETRYING:
             return f"failed, trying again ({self.failures + 1} of {self.tries})"
         text: str = self.state.value
         return text
@@ -78,7 +80,7 @@ class FlowState:
     @property
     def share_done(self) -> float | None:
         """From 0 to 1, as far as it can be known."""
-        if self.state is State.COMPLETED:
+        if self.state is FlowStatus.COMPLETED:
             return 1.0
         if not self.rows or self.left_records is None:
             return None
@@ -97,7 +99,7 @@ class Table:
 class Summary:
     """What an update did; of a run with several, all of them together."""
 
-    outcome: Outcome
+    outcome: UpdateResult
     seconds: float
     flows: tuple[FlowState, ...] = ()
     tables: tuple[Table, ...] = ()

@@ -21,14 +21,23 @@ from barnabas.spark.pipelines.graph import VIEW, Graph
 from barnabas.spark.pipelines.lagging import Lags
 from barnabas.spark.pipelines.project import Project, address_of, folder_of
 from barnabas.spark.pipelines.reaching import check_brokers
-from barnabas.spark.pipelines.reporting import FlowState, Outcome, Reporter, Silent, State, Summary, Table, together
+from barnabas.spark.pipelines.reporting import (
+    FlowState,
+    FlowStatus,
+    Reporter,
+    Silent,
+    Summary,
+    Table,
+    UpdateResult,
+    together,
+)
 from barnabas.spark.pipelines.server import catalog_folder
 from barnabas.spark.pipelines.tracking import Tracker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.spark.pipelines.server import Server
+    from barnabas.spark.pipelines.server import ConnectServer
 
 #: Spark keeps each update of a session until the session ends, and ends one of which nothing was heard for an hour.
 _UPDATES_PER_SESSION: Final = 100
@@ -111,7 +120,7 @@ def run_project(
                 run = _Run(project, server, settings, log, reporter, stop)
                 return run.supervised(lambda: run.updates(selection, every_s, outlasts_failures=outlasts_failures))
         except StartStoppedError:
-            return Summary(Outcome.STOPPED, time.monotonic() - began_s, updates=0)
+            return Summary(UpdateResult.STOPPED, time.monotonic() - began_s, updates=0)
 
 
 @contextmanager
@@ -230,7 +239,7 @@ class Numbers:
 def _listener(numbers: Numbers) -> Any:
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    class Listener(StreamingQueryListener):
+    class UpdateListener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802
             pass
 
@@ -243,7 +252,7 @@ def _listener(numbers: Numbers) -> Any:
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
             numbers.ended(str(event.runId), has_failed=event.exception is not None)
 
-    return Listener()
+    return UpdateListener()
 
 
 @dataclass(slots=True)
@@ -255,7 +264,7 @@ class _Session:
     updates: int = 0
 
     @classmethod
-    def opened(cls, server: Server, settings: Mapping[str, str], numbers: Numbers) -> Self:
+    def opened(cls, server: ConnectServer, settings: Mapping[str, str], numbers: Numbers) -> Self:
         spark = server.open_session(settings)
         spark.streams.addListener(_listener(numbers))
         return cls(spark, time.monotonic())
@@ -282,7 +291,7 @@ class _Session:
 @dataclass(slots=True)
 class _Run:
     project: Project
-    server: Server
+    server: ConnectServer
     settings: Mapping[str, str]
     #: Of Spark; None if it is shown.
     log: Path | None
@@ -322,7 +331,7 @@ class _Run:
             self._break_off(thread)
         if failed:
             raise failed[0]
-        return done[0] if done else Summary(Outcome.STOPPED, 0.0)
+        return done[0] if done else Summary(UpdateResult.STOPPED, 0.0)
 
     def _break_off(self, thread: threading.Thread) -> None:
         """An interrupt that comes between two requests is lost, hence again and again. A JVM that hangs answers none,
@@ -354,10 +363,10 @@ class _Run:
                 whole = summary if whole is None else together(whole, summary)
                 # Together with the waits between them.
                 whole = replace(whole, seconds=time.monotonic() - run_began_s)
-                if every_s is None or summary.outcome is Outcome.STOPPED:
+                if every_s is None or summary.outcome is UpdateResult.STOPPED:
                     return whole
                 next_at_s = began_s + every_s
-                if summary.outcome is Outcome.COMPLETED:
+                if summary.outcome is UpdateResult.COMPLETED:
                     failures = 0
                     selection = selection.next()
                 else:
@@ -370,7 +379,7 @@ class _Run:
                     self._tell_failure(number, summary, next_at_s - time.monotonic())
                 if self.stop.wait(max(0.0, next_at_s - time.monotonic())):
                     # Nothing was under way: whoever asked for the stop got all that was begun.
-                    return replace(whole, outcome=Outcome.STOPPED, seconds=time.monotonic() - run_began_s)
+                    return replace(whole, outcome=UpdateResult.STOPPED, seconds=time.monotonic() - run_began_s)
         finally:
             # In this order: a session that is open may still ask for a lag.
             self._close_session()
@@ -401,7 +410,7 @@ class _Run:
         self._numbers.follow(tracker)
         self._graph = Graph()
         tables: tuple[Table, ...] = ()
-        outcome, failure = Outcome.COMPLETED, None
+        outcome, failure = UpdateResult.COMPLETED, None
         try:
             spark = self._current_session()
             self._work_through(spark, selection, tracker)
@@ -411,7 +420,7 @@ class _Run:
         except Exception as problem:
             outcome, failure = self._judged(problem, tracker)
         with self._numbers.lock:
-            if outcome is not Outcome.COMPLETED:
+            if outcome is not UpdateResult.COMPLETED:
                 tracker.stopped()
                 tables = tuple(Table(name) for name in self._written(tracker))
         self._numbers.follow(None)
@@ -436,16 +445,16 @@ class _Run:
             for name, records in lags.items():
                 tracker.lagged(name, records)
 
-    def _judged(self, problem: Exception, tracker: Tracker) -> tuple[Outcome, PipelineError | None]:
+    def _judged(self, problem: Exception, tracker: Tracker) -> tuple[UpdateResult, PipelineError | None]:
         if self.stop.is_set():
-            return Outcome.STOPPED, None
+            return UpdateResult.STOPPED, None
         if self.server.has_ended:
             where = f" (see {self.log})" if self.log is not None else ""
-            return Outcome.FAILED, PipelineError(f"Spark ended by itself in the middle{where}", str(problem))
+            return UpdateResult.FAILED, PipelineError(f"Spark ended by itself in the middle{where}", str(problem))
         if isinstance(problem, PipelineError):
-            return Outcome.FAILED, problem
+            return UpdateResult.FAILED, problem
         with self._numbers.lock:
-            return Outcome.FAILED, of_run(problem, tracker.failed, self._graph)
+            return UpdateResult.FAILED, of_run(problem, tracker.failed, self._graph)
 
     def _current_session(self) -> SparkSession:
         if self._session is not None and self._session.is_old:
@@ -517,7 +526,7 @@ class _Run:
 
     def _written(self, tracker: Tracker) -> list[str]:
         """Tables that have a flow which is done, or which has done at least a batch."""
-        done = {flow.name for flow in tracker.flows if flow.state is State.COMPLETED or flow.batches}
+        done = {flow.name for flow in tracker.flows if flow.state is FlowStatus.COMPLETED or flow.batches}
         return [
             dataset.name
             for dataset in self._graph.datasets.values()

@@ -108,7 +108,7 @@ class StartStoppedError(Exception):
     """Somebody did not want to wait for the start of Spark."""
 
 
-class Server:
+class ConnectServer:
     """A running server. Made by `started`. One that did not come up has no context; it still has to be ended."""
 
     def __init__(self, context: Any, process: subprocess.Popen[bytes] | None, url: str) -> None:
@@ -192,7 +192,7 @@ def started(
     *,
     log: Path | None,
     stop: threading.Event,
-) -> Iterator[Server]:
+) -> Iterator[ConnectServer]:
     """A server for as long as the block lasts. Its log goes to a file; to our standard error without one.
 
     Setting `stop` before it is up ends it, with `StartStoppedError`.
@@ -213,7 +213,7 @@ def started(
             server.end()
 
 
-def _launched(conf: Any, output: Any, log: Path | None, stop: threading.Event) -> Server:
+def _launched(conf: Any, output: Any, log: Path | None, stop: threading.Event) -> ConnectServer:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -234,7 +234,7 @@ def _launched(conf: Any, output: Any, log: Path | None, stop: threading.Event) -
         service = getattr(context._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
         port = getattr(service, "MODULE$").localPort()
     except BaseException as failure:
-        unfinished = Server(context, process, "")
+        unfinished = ConnectServer(context, process, "")
         if not isinstance(failure, Exception):
             # Whoever breaks in does not want to wait.
             unfinished.kill()
@@ -246,7 +246,7 @@ def _launched(conf: Any, output: Any, log: Path | None, stop: threading.Event) -
         raise PipelineError(f"Spark does not start{where}: {cause(_java_text(failure))}") from failure
     url = f"sc://localhost:{port}"
     os.environ.update({"SPARK_REMOTE": url, "SPARK_CONNECT_MODE_ENABLED": "1"})
-    return Server(context, process, url)
+    return ConnectServer(context, process, url)
 
 
 def _gateway(conf: Any, output: Any, stop: threading.Event) -> Any:
@@ -304,7 +304,7 @@ def _break_off(thread: threading.Thread, started: Sequence[subprocess.Popen[byte
     while True:
         for process in started:
             if process.poll() is None:
-                Server(None, process, "").kill()
+                ConnectServer(None, process, "").kill()
             # Waits for it, and closes the pipe to it.
             process.communicate()
         if not thread.is_alive() or time.monotonic() > give_up_at_s:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.spark.pipelines.graph import Graph
-from barnabas.spark.pipelines.reporting import FlowState, State
+from barnabas.spark.pipelines.reporting import FlowState, FlowStatus
 
 #: How `quality` names the counts that it asks Spark for: a prefix, then what tells one use of rules from another.
 METRICS_PREFIX: Final = "barnabas.quality "
@@ -87,43 +87,43 @@ class Tracker:
         self._ended[name] = has_failed
         if not has_failed and name in self._completed:
             del self._completed[name]
-            self._put(replace(self._flow(name), state=State.COMPLETED))
+            self._put(replace(self._flow(name), state=FlowStatus.COMPLETED))
 
     def settled(self) -> None:
         """The update has ended well: so has all that was said to."""
         for name in self._completed:
-            self._put(replace(self._flow(name), state=State.COMPLETED))
+            self._put(replace(self._flow(name), state=FlowStatus.COMPLETED))
         self._completed.clear()
 
     def told(self, message: str) -> None:
         """A sentence of the pipeline: of a flow that entered a state, or of something else."""
         found = _ENTERED.match(message)
-        if found is not None and found["state"] in State.__members__:
-            name, state = found["name"], State[found["state"]]
+        if found is not None and found["state"] in FlowStatus.__members__:
+            name, state = found["name"], FlowStatus[found["state"]]
         elif (unresolved := _UNRESOLVED.match(message)) is not None:
-            name, state = unresolved["name"], State.FAILED
+            name, state = unresolved["name"], FlowStatus.FAILED
         elif (done := _DONE_BEFORE.match(message)) is not None:
-            name, state = done["name"], State.SKIPPED
+            name, state = done["name"], FlowStatus.SKIPPED
         else:
             return
         name = self._short(name)
         flow = self._flow(name)
-        if state is State.COMPLETED and name not in self._planned:
+        if state is FlowStatus.COMPLETED and name not in self._planned:
             self.ends += 1
             if self._ended.get(name) is not False:
                 self._completed[name] = None
                 return
         self._completed.pop(name, None)
-        if state is State.PLANNING:
+        if state is FlowStatus.PLANNING:
             self._planned.add(name)
-        elif state is State.RUNNING and name not in self._planned:
+        elif state is FlowStatus.RUNNING and name not in self._planned:
             self._ended.pop(name, None)
             # It reads rows, even if it turns out that there are none.
             flow = replace(flow, rows=flow.rows or 0)
-        if state is State.FAILED:
+        if state is FlowStatus.FAILED:
             flow = replace(flow, failures=flow.failures + 1, tries=self._tries)
             if found is not None and _LAST_TRY not in message and flow.failures < self._tries:
-                state = State.RETRYING
+                state = FlowStatus.RETRYING
             failed = self._failed_by_others if _BY_ANOTHER in message.partition("\n")[0] else self._failed
             # The last try of a flow tells more than that it was the last one: so does the first.
             failed.setdefault(name, message.partition("\nError: ")[2] or message)
@@ -177,8 +177,8 @@ class Tracker:
         """Nobody will tell the end of flows that were stopped, nor of those that Spark would have tried again."""
         for flow in self.flows:
             if not flow.state.is_final:
-                is_failed = flow.state is State.RETRYING
-                self._put(replace(flow, state=State.FAILED if is_failed else State.STOPPED))
+                is_failed = flow.state is FlowStatus.RETRYING
+                self._put(replace(flow, state=FlowStatus.FAILED if is_failed else FlowStatus.STOPPED))
 
     def _bad_rows(self, flow: FlowState, metrics: Mapping[str, Mapping[str, Any]]) -> int:
         bad = 0
@@ -195,10 +195,10 @@ class Tracker:
             return flow
         before = self._earlier.get(name)
         if before is None:
-            return FlowState(name, State.QUEUED)
+            return FlowState(name, FlowStatus.QUEUED)
         return FlowState(
             name,
-            State.QUEUED,
+            FlowStatus.QUEUED,
             rows_per_s=before.rows_per_s,
             lag_records=before.lag_records,
             batch_s=before.batch_s,

@@ -22,13 +22,13 @@ from random import Random
 from typing import NoReturn
 
 from barnabas.storage.files import Space
-from barnabas.testing.sim.faults import Faults, Hook, SimulatedCrash, error_of
+from barnabas.testing.sim.faults import DiskFaults, Hook, SimulatedCrash, error_of
 from barnabas.testing.sim.inodes import Directory, Entry, Inode, NameChange, Node, survivors, with_causes
 
 __all__ = ["SimulatedCrash", "SimulatedDisk", "SimulatedFile", "SimulatedLock"]
 
 
-class SimulatedDisk(Faults):
+class SimulatedDisk(DiskFaults):
     """A `FileSystem`. Paths with and without a leading '/' mean the same.
 
     - `sector_bytes`: a write is torn at multiples of this; 1 tears it anywhere.
@@ -36,7 +36,7 @@ class SimulatedDisk(Faults):
       otherwise those of different names may also survive out of order.
     - `capacity_bytes`: what all files may hold together, holes included; may be changed at any time.
     - `cold_reads`: the share of `read_now` that finds its data not in memory.
-    - `hook`: see `Faults`.
+    - `hook`: see `DiskFaults`.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ class SimulatedCrash(BaseException):
     """The machine died in this call. Not an `Exception`, so that no handler of errors lives on after its own death."""
 
 
-class Faults:
+class DiskFaults:
     """What strikes the operations of a disk.
 
     - `calls` counts operations of every kind, `operations` those that change something, syncs included.

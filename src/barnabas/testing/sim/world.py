@@ -23,7 +23,7 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from barnabas.broker.single_node import format_if_new, single_node_settings
+from barnabas.broker.single_node import TEST_DEFAULTS, format_if_new, single_node_settings
 from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.testing.sim.loop import SimulationError, VirtualTimeLoop
@@ -31,7 +31,6 @@ from barnabas.testing.sim.network import Link, Network
 from barnabas.testing.sim.process import Process, ProcessState
 from barnabas.testing.sim.runtime import SimulatedClock, SimulatedRuntime
 from barnabas.testing.sim.trace import Trace
-from barnabas.testing.single_node import TEST_DEFAULTS
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node

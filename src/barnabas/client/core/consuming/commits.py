@@ -62,7 +62,7 @@ class TopicIds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CommitVerdict:
     """What an answer means. At most one of the fields says something; none if all is well."""
 
     #: Trying again may help.
@@ -76,14 +76,14 @@ class Verdict:
     topics_unknown: bool = False
 
 
-FINE: Final = Verdict()
+FINE: Final = CommitVerdict()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FetchedOffsets:
     """What an OffsetFetch was answered with; None for a partition without an offset."""
 
-    verdict: Verdict = FINE
+    verdict: CommitVerdict = FINE
     offsets: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
 
 
@@ -119,7 +119,7 @@ def commit_request(member: GroupMetadata, offsets: Offsets, ids: TopicIds) -> Of
     )
 
 
-def commit_verdict(response: OffsetCommitResponse, ids: TopicIds, group_id: str) -> Verdict:
+def commit_verdict(response: OffsetCommitResponse, ids: TopicIds, group_id: str) -> CommitVerdict:
     """What the answer to a commit means as a whole: the gravest of what it says of its partitions."""
     failed: dict[ErrorCode, list[str]] = {}
     for topic in response.topics:
@@ -131,11 +131,11 @@ def commit_verdict(response: OffsetCommitResponse, ids: TopicIds, group_id: str)
         return FINE
     for code, partitions in failed.items():
         if code in _MEMBER:
-            return Verdict(member=code)
+            return CommitVerdict(member=code)
         if not code.retriable:
-            return Verdict(error=_refused(code, partitions, group_id))
+            return CommitVerdict(error=_refused(code, partitions, group_id))
     code = next(iter(failed))
-    return Verdict(
+    return CommitVerdict(
         retry=code,
         coordinator_lost=any(each in _COORDINATOR_LOST for each in failed),
         topics_unknown=any(each in _UNKNOWN_TOPIC for each in failed),
@@ -177,7 +177,7 @@ def fetch_request(
     return OffsetFetchRequest(groups=[group], require_stable=require_stable)
 
 
-def fetch_found(response: OffsetFetchResponse, version: int, ids: TopicIds, group_id: str) -> Found:
+def fetch_found(response: OffsetFetchResponse, version: int, ids: TopicIds, group_id: str) -> FetchedOffsets:
     """The offsets of an answer, or what went wrong."""
     if version < GROUPS_SINCE:
         group_code = response.error_code
@@ -193,28 +193,32 @@ def fetch_found(response: OffsetFetchResponse, version: int, ids: TopicIds, grou
             for each in topic.partitions
         ]
     if group_code:
-        return Found(_fetch_verdict(ErrorCode.of(group_code), "", group_id))
+        return FetchedOffsets(_fetch_verdict(ErrorCode.of(group_code), "", group_id))
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic, each in answers:
         if each.error_code:
-            return Found(_fetch_verdict(ErrorCode.of(each.error_code), f"{topic}-{each.partition_index}", group_id))
+            return FetchedOffsets(
+                _fetch_verdict(ErrorCode.of(each.error_code), f"{topic}-{each.partition_index}", group_id)
+            )
         epoch = None if each.committed_leader_epoch < 0 else each.committed_leader_epoch
         found[TopicPartition(topic, each.partition_index)] = (
             OffsetAndMetadata(each.committed_offset, each.metadata or "", epoch) if each.committed_offset >= 0 else None
         )
-    return Found(FINE, found)
+    return FetchedOffsets(FINE, found)
 
 
-def _fetch_verdict(code: ErrorCode, partition: str, group_id: str) -> Verdict:
+def _fetch_verdict(code: ErrorCode, partition: str, group_id: str) -> CommitVerdict:
     if code.retriable:
-        return Verdict(retry=code, coordinator_lost=code in _COORDINATOR_LOST, topics_unknown=code in _UNKNOWN_TOPIC)
+        return CommitVerdict(
+            retry=code, coordinator_lost=code in _COORDINATOR_LOST, topics_unknown=code in _UNKNOWN_TOPIC
+        )
     if code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
         text = f"not allowed to read offsets of group {group_id}: DESCRIBE on the group is needed"
     elif code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         text = f"not allowed to read offsets of {partition}: DESCRIBE on the topic is needed"
     else:
         text = f"the committed offset of {partition or group_id} could not be had: {code.text}"
-    return Verdict(error=BrokerError(code, text))
+    return CommitVerdict(error=BrokerError(code, text))
 
 
 # What the program is told when the group has moved on

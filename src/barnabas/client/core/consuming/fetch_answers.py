@@ -15,7 +15,7 @@ from barnabas.client.core.consuming.fetch_buffer import FetchBuffer
 from barnabas.client.core.consuming.fetch_sessions import WantedFetch
 from barnabas.client.core.consuming.fetched import FetchedRecords
 from barnabas.client.core.consuming.offsets import ResetKind
-from barnabas.client.core.consuming.partition_state import PartitionState, Phase, Position
+from barnabas.client.core.consuming.partition_state import FetchState, PartitionState, Position
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
 from barnabas.wire.messages.fetch import PartitionData
@@ -91,7 +91,7 @@ class AnswerReader:
                 continue  # it was revoked, or the program has sought elsewhere
             if state.fetch.offset != asked.offset:
                 continue  # the former leader and its successor were both asked, and one has answered before
-            if state.phase is not Phase.READING and data.error_code == 0 and data.records:
+            if state.fetch_state is not FetchState.FETCHING and data.error_code == 0 and data.records:
                 continue  # it is asked again once it is known whether the log was cut
             if data.error_code:
                 self._failed(node_id, partition, state, asked, data, effects, now_ms)

@@ -40,7 +40,7 @@ class WantedFetch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionFetch:
+class FetchRequestData:
     """One fetch, and what it asked for in all, also without saying it again."""
 
     version: int
@@ -115,7 +115,7 @@ class ClientFetchSession:
         """Whether the broker keeps a session for us, as far as we know."""
         return self._id != NO_SESSION
 
-    def begin(self, wanted: Mapping[TopicPartition, WantedFetch], version: int) -> SessionFetch:
+    def begin(self, wanted: Mapping[TopicPartition, WantedFetch], version: int) -> FetchRequestData:
         """The next fetch, for all of `wanted` and nothing else, in at most this version.
 
         A topic whose id is not known can only be asked for by its name, and then so must be all.
@@ -128,7 +128,7 @@ class ClientFetchSession:
         self._uses_ids = uses_ids
         if self._epoch == INITIAL_EPOCH:
             self._known = dict(wanted)
-            return SessionFetch(version, self._id, INITIAL_EPOCH, self._known, self._known, {})
+            return FetchRequestData(version, self._id, INITIAL_EPOCH, self._known, self._known, {})
         known = self._known
         to_forget = {partition: each.topic_id for partition, each in known.items() if partition not in wanted}
         to_send: dict[TopicPartition, WantedFetch] = {}
@@ -141,16 +141,16 @@ class ClientFetchSession:
                 to_forget[partition] = before.topic_id
             to_send[partition] = each
         self._known = dict(wanted)
-        return SessionFetch(version, self._id, self._epoch, self._known, to_send, to_forget)
+        return FetchRequestData(version, self._id, self._epoch, self._known, to_send, to_forget)
 
-    def begin_close(self, version: int) -> SessionFetch | None:
+    def begin_close(self, version: int) -> FetchRequestData | None:
         """The fetch that ends the session; None if there is none."""
         if self._id == NO_SESSION:
             return None
         session_id, self._id, self._epoch = self._id, NO_SESSION, INITIAL_EPOCH
-        return SessionFetch(version, session_id, FINAL_EPOCH, {}, {}, {})
+        return FetchRequestData(version, session_id, FINAL_EPOCH, {}, {}, {})
 
-    def answered(self, fetch: SessionFetch, response: FetchResponse) -> dict[TopicPartition, PartitionData] | None:
+    def answered(self, fetch: FetchRequestData, response: FetchResponse) -> dict[TopicPartition, PartitionData] | None:
         """The partitions that an answer tells of; None if it is of no use as a whole, and all must be asked again."""
         error = response.error_code
         if error:
@@ -177,7 +177,9 @@ class ClientFetchSession:
         """Whether the broker saw the fetch is not known, so neither is the epoch that it expects."""
         self._epoch = INITIAL_EPOCH
 
-    def _partitions(self, fetch: SessionFetch, response: FetchResponse) -> dict[TopicPartition, PartitionData] | None:
+    def _partitions(
+        self, fetch: FetchRequestData, response: FetchResponse
+    ) -> dict[TopicPartition, PartitionData] | None:
         """None if there is a partition among them that was not asked for."""
         names = {each.topic_id: partition.topic for partition, each in fetch.wanted.items()} if fetch.uses_ids else {}
         found: dict[TopicPartition, PartitionData] = {}

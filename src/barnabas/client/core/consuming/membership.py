@@ -41,7 +41,7 @@ from barnabas.client.core.consuming.membership_steps import (
     Idle,
     Join,
     Lead,
-    Phase,
+    MemberState,
     Step,
     Sync,
     Take,
@@ -85,7 +85,7 @@ class Membership:
     ) -> None:
         self.policy = policy
         self.protocol = common_protocol(assignors)
-        self.phase = Phase.UNJOINED
+        self.state = MemberState.UNJOINED
         self.member_id = NO_MEMBER_ID
         self.generation = NO_GENERATION
         #: What the program has been told that it has.
@@ -131,21 +131,21 @@ class Membership:
 
     @property
     def is_in_generation(self) -> bool:
-        return self.phase in IN_GENERATION
+        return self.state in IN_GENERATION
 
     @property
     def is_rebalancing(self) -> bool:
-        return self.phase in (Phase.JOINING, Phase.LEADING, Phase.SYNCING)
+        return self.state in (MemberState.JOINING, MemberState.LEADING, MemberState.SYNCING)
 
     @property
     def may_commit(self) -> bool:
         """Whether the coordinator takes commits of this member."""
-        return self.phase in (Phase.STABLE, Phase.TAKING) and self.generation >= 0
+        return self.state in (MemberState.STABLE, MemberState.TAKING) and self.generation >= 0
 
     @property
     def metadata(self) -> GroupMetadata:
         policy = self.policy
-        if self.phase in (Phase.STABLE, Phase.TAKING):
+        if self.state in (MemberState.STABLE, MemberState.TAKING):
             return GroupMetadata(policy.group_id, self.generation, self.member_id, policy.instance_id)
         return GroupMetadata(policy.group_id, instance_id=policy.instance_id)
 
@@ -172,7 +172,7 @@ class Membership:
     def wants_step(self, topics: tuple[str, ...], view_version: int) -> bool:
         """Whether `next_step` may be anything but `Idle`. Cheap: for every poll."""
         return (
-            self.phase is not Phase.STABLE
+            self.state is not MemberState.STABLE
             or self._rejoin_reason is not None
             or topics != self._joined_topics
             or (view_version != self._seen_view_version and self.is_leader)
@@ -187,11 +187,11 @@ class Membership:
         """
         if self._in_flight is not None:
             return Wait(None)
-        if self.phase is Phase.LEADING:
+        if self.state is MemberState.LEADING:
             return self._begin(Lead(self._group_topics))
-        if self.phase is Phase.SYNCING and self._sync is not None:
+        if self.state is MemberState.SYNCING and self._sync is not None:
             return self._begin(Sync(self._sync, self._exchange_timeout_ms))
-        if self.phase is Phase.TAKING:
+        if self.state is MemberState.TAKING:
             if not with_program:
                 return Wait(None)
             step = self._take(topics)
@@ -222,7 +222,7 @@ class Membership:
         return True
 
     def _look_for_changes(self, topics: tuple[str, ...], view: TopicsView, view_version: int) -> None:
-        if self.phase is not Phase.STABLE:
+        if self.state is not MemberState.STABLE:
             self.request_rejoin("rejoin after a reset")
             return
         if topics != self._joined_topics:
@@ -258,7 +258,7 @@ class Membership:
         if self.rebalance_since_ms is None:
             self.rebalance_since_ms = now_ms
         reason, self._rejoin_reason = self._rejoin_reason or "", None
-        self.phase = Phase.JOINING
+        self.state = MemberState.JOINING
         self._joined_topics = topics
         self._assigned_layout = None
         self._members = {}
@@ -301,7 +301,7 @@ class Membership:
         code = ErrorCode.of(response.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
-            self.phase = Phase.UNJOINED
+            self.state = MemberState.UNJOINED
             self._rejoin_reason = self._join_reason
             return
         if code:
@@ -331,7 +331,7 @@ class Membership:
         # A leader that came back: the group goes on with what it has, and it only watches the topics again.
         self._skips_assignment = response.skip_assignment
         self._group_topics = frozenset(topic for each in self._members.values() for topic in each.topics)
-        self.phase = Phase.LEADING
+        self.state = MemberState.LEADING
 
     def lead(self, step: Lead, view: TopicsView, view_version: int) -> None:
         """Share the partitions out among all members."""
@@ -362,7 +362,7 @@ class Membership:
 
     def _sync_with(self, assignments: list[SyncGroupRequestAssignment]) -> None:
         assert self._assignor is not None
-        self.phase = Phase.SYNCING
+        self.state = MemberState.SYNCING
         self._sync = SyncGroupRequest(
             group_id=self.policy.group_id,
             generation_id=self.generation,
@@ -395,7 +395,7 @@ class Membership:
             return
         self._sync = None
         self._failure_count = 0
-        self.phase = Phase.TAKING
+        self.state = MemberState.TAKING
 
     def exchange_failed(self, step: Join | Lead | Sync, why: str, now_ms: int) -> None:
         """The coordinator could not be asked, or did not answer, or the metadata could not be had."""
@@ -438,7 +438,7 @@ class Membership:
         self.request_rejoin(reason)
 
     def _unjoin(self) -> None:
-        self.phase = Phase.UNJOINED
+        self.state = MemberState.UNJOINED
         self._sync = None
         self._members = {}
         self._assigned_layout = None
@@ -465,7 +465,7 @@ class Membership:
     def _take(self, topics: tuple[str, ...]) -> Step | None:
         assigned = self._assignment.partitions
         if any(each.topic not in topics for each in assigned):
-            self.phase = Phase.STABLE
+            self.state = MemberState.STABLE
             self._is_prepared = False
             self.request_rejoin("the assignment does not fit the subscription any more")
             return None
@@ -488,7 +488,7 @@ class Membership:
         self._owned_generation = step.generation
         self._is_prepared = False
         self.rebalance_since_ms = None
-        self.phase = Phase.STABLE
+        self.state = MemberState.STABLE
 
     # Between polls
 
@@ -516,7 +516,7 @@ class Membership:
             self._timers.heard(now_ms)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._timers.heard(now_ms)
-            if self.phase in (Phase.STABLE, Phase.TAKING) and self._is_current(beat.request):
+            if self.state in (MemberState.STABLE, MemberState.TAKING) and self._is_current(beat.request):
                 self.request_rejoin("the group is rebalancing")
         elif code in _COORDINATOR_LOST:
             self.coordinator_lost = code.text

@@ -11,7 +11,7 @@ from barnabas.wire.messages.join_group import JoinGroupRequest
 from barnabas.wire.messages.sync_group import SyncGroupRequest
 
 
-class Phase(Enum):
+class MemberState(Enum):
     """How far a member is."""
 
     #: Not in the group, or about to join it again after something went wrong.
@@ -28,7 +28,7 @@ class Phase(Enum):
 
 
 #: Phases in which the coordinator expects heartbeats.
-IN_GENERATION = frozenset({Phase.LEADING, Phase.SYNCING, Phase.TAKING, Phase.STABLE})
+IN_GENERATION = frozenset({MemberState.LEADING, MemberState.SYNCING, MemberState.TAKING, MemberState.STABLE})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,7 +31,7 @@ FIRST_FOR_CONSUMERS: Final = 3
 T = TypeVar("T")
 
 
-class ListedOffset(NamedTuple):
+class ListOffsetData(NamedTuple):
     """-1 where there is nothing."""
 
     offset: int
@@ -39,7 +39,7 @@ class ListedOffset(NamedTuple):
     leader_epoch: int
 
 
-class EpochEnd(NamedTuple):
+class LeaderEpochEnd(NamedTuple):
     """Where the log of a leader epoch ended, and the highest epoch not above the one asked for; -1 if none."""
 
     leader_epoch: int
@@ -62,7 +62,7 @@ class Bundled:
 
 
 @dataclass(slots=True)
-class Outcome(Generic[T]):
+class PartitionResults(Generic[T]):
     """What an answer says of the partitions that were asked for."""
 
     found: dict[TopicPartition, T] = field(default_factory=dict)
@@ -116,17 +116,19 @@ def list_offsets_request(
     )
 
 
-def read_list_offsets(asked: Iterable[TopicPartition], response: ListOffsetsResponse) -> Outcome[ListedOffset]:
-    outcome: Outcome[ListedOffset] = Outcome()
+def read_list_offsets(
+    asked: Iterable[TopicPartition], response: ListOffsetsResponse
+) -> PartitionResults[ListOffsetData]:
+    outcome: PartitionResults[ListOffsetData] = PartitionResults()
     for topic in response.topics:
         for answer in topic.partitions:
             partition = TopicPartition(topic.name, answer.partition_index)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
-                outcome.found[partition] = ListedOffset(answer.offset, answer.timestamp, answer.leader_epoch)
+                outcome.found[partition] = ListOffsetData(answer.offset, answer.timestamp, answer.leader_epoch)
             elif code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
                 # Messages without timestamps: no time can be found among them.
-                outcome.found[partition] = ListedOffset(NO_OFFSET, -1, -1)
+                outcome.found[partition] = ListOffsetData(NO_OFFSET, -1, -1)
             else:
                 outcome.fail(partition, code, "the offsets")
     outcome.retry_unanswered(asked)
@@ -149,14 +151,16 @@ def epoch_request(questions: Mapping[TopicPartition, EpochQuestion]) -> OffsetFo
     return OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
 
 
-def read_epochs(asked: Iterable[TopicPartition], response: OffsetForLeaderEpochResponse) -> Outcome[EpochEnd]:
-    outcome: Outcome[EpochEnd] = Outcome()
+def read_epochs(
+    asked: Iterable[TopicPartition], response: OffsetForLeaderEpochResponse
+) -> PartitionResults[LeaderEpochEnd]:
+    outcome: PartitionResults[LeaderEpochEnd] = PartitionResults()
     for topic in response.topics:
         for answer in topic.partitions:
             partition = TopicPartition(topic.topic, answer.partition)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
-                outcome.found[partition] = EpochEnd(answer.leader_epoch, answer.end_offset)
+                outcome.found[partition] = LeaderEpochEnd(answer.leader_epoch, answer.end_offset)
             else:
                 outcome.fail(partition, code, "the leader epochs")
     outcome.retry_unanswered(asked)

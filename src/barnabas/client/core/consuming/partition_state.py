@@ -22,13 +22,13 @@ class Position(NamedTuple):
     epoch: int = NO_EPOCH
 
 
-class Phase(Enum):
+class FetchState(Enum):
     """How far a partition is on its way to being read."""
 
-    NEW = auto()  # nobody has looked for a committed offset yet
-    RESETTING = auto()  # the offset to begin with is asked for
-    VALIDATING = auto()  # whether the log still holds what was read is asked for
-    READING = auto()
+    INITIALIZING = auto()  # nobody has looked for a committed offset yet
+    AWAIT_RESET = auto()  # the offset to begin with is asked for
+    AWAIT_VALIDATION = auto()  # whether the log still holds what was read is asked for
+    FETCHING = auto()
 
 
 class HandedChunk(Protocol):
@@ -74,6 +74,7 @@ class PartitionState:
         "error",
         "failure",
         "fetch",
+        "fetch_state",
         "high_watermark",
         "is_paused",
         "is_pending_revocation",
@@ -81,7 +82,6 @@ class PartitionState:
         "leader_epoch",
         "leader_id",
         "log_start_offset",
-        "phase",
         "preferred_replica",
         "preferred_until_ms",
         "queued_bytes",
@@ -94,7 +94,7 @@ class PartitionState:
     )
 
     def __init__(self) -> None:
-        self.phase = Phase.NEW
+        self.fetch_state = FetchState.INITIALIZING
         self._position: Position | None = None
         self._consumed: Position | None = None
         self.fetch = Position(0)
@@ -140,12 +140,12 @@ class PartitionState:
 
     @property
     def has_position(self) -> bool:
-        return self.phase in (Phase.VALIDATING, Phase.READING)
+        return self.fetch_state in (FetchState.AWAIT_VALIDATION, FetchState.FETCHING)
 
     @property
     def is_fetchable(self) -> bool:
         return (
-            self.phase is Phase.READING
+            self.fetch_state is FetchState.FETCHING
             and not self.is_paused
             and not self.is_pending_revocation
             and self.failure is None
@@ -155,7 +155,7 @@ class PartitionState:
         """Read from another place; what was fetched before is not wanted any more."""
         self.drop_fetched()
         self._position = self._consumed = self.fetch = position
-        self.phase = Phase.READING
+        self.fetch_state = FetchState.FETCHING
         self.reset_strategy = None
         self.failure = self.error = None
         self.retry_at_ms = self.retry_count = 0
@@ -170,7 +170,7 @@ class PartitionState:
     def begin_reset(self, strategy: ResetStrategy) -> None:
         self.drop_fetched()
         self._position = self._consumed = None
-        self.phase = Phase.RESETTING
+        self.fetch_state = FetchState.AWAIT_RESET
         self.reset_strategy = strategy
         self.failure = self.error = None
         self.preferred_replica = -1
@@ -222,6 +222,10 @@ class PartitionState:
             self._consumed = mark
         else:
             self.chunk.hand_over(*mark)
+
+    def read_until(self, offset: int, topic_id: Uuid | None = None) -> None:
+        """Fetch nothing from this offset on; with a topic id, and nothing while the name is another topic's."""
+        self.until_offset, self.topic_id = offset, topic_id
 
     @property
     def is_fetched_to_the_end(self) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.core.cluster_view import ClusterView
-from barnabas.client.core.consuming.offset_requests import NO_OFFSET, EpochEnd, EpochQuestion, ListedOffset
+from barnabas.client.core.consuming.offset_requests import NO_OFFSET, EpochQuestion, LeaderEpochEnd, ListOffsetData
 from barnabas.client.core.consuming.offsets import LATEST, NO_EPOCH, OffsetAndMetadata, ResetKind, ResetStrategy
-from barnabas.client.core.consuming.partition_state import PartitionState, Phase, Position
+from barnabas.client.core.consuming.partition_state import FetchState, PartitionState, Position
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.errors import LogTruncatedError, NoOffsetError
 
@@ -23,7 +23,7 @@ def take_committed(
     `states` are those for which the offsets were looked up: what has changed since then is left alone.
     """
     for partition, state in states.items():
-        if subscription.get(partition) is not state or state.phase is not Phase.NEW:
+        if subscription.get(partition) is not state or state.fetch_state is not FetchState.INITIALIZING:
             continue
         found = committed.get(partition)
         if found is not None:
@@ -50,10 +50,10 @@ def follow_leaders(subscription: Subscription, view: ClusterView) -> None:
         is_newer = info.leader_epoch != state.leader_epoch
         state.leader_id, state.leader_epoch = info.leader_id, info.leader_epoch
         if is_newer and state.fetch.epoch != NO_EPOCH:
-            state.phase = Phase.VALIDATING
+            state.fetch_state = FetchState.AWAIT_VALIDATION
             state.retry_at_ms = state.retry_count = 0
-        elif state.phase is Phase.VALIDATING and state.fetch.epoch == NO_EPOCH:
-            state.phase = Phase.READING
+        elif state.fetch_state is FetchState.AWAIT_VALIDATION and state.fetch.epoch == NO_EPOCH:
+            state.fetch_state = FetchState.FETCHING
 
 
 def question_for(state: PartitionState) -> EpochQuestion:
@@ -62,8 +62,8 @@ def question_for(state: PartitionState) -> EpochQuestion:
 
 def trust(state: PartitionState) -> None:
     """The broker is too old to be asked."""
-    if state.phase is Phase.VALIDATING:
-        state.phase = Phase.READING
+    if state.fetch_state is FetchState.AWAIT_VALIDATION:
+        state.fetch_state = FetchState.FETCHING
 
 
 def take_epoch_end(
@@ -72,29 +72,29 @@ def take_epoch_end(
     state: PartitionState,
     asked: Position,
     question: EpochQuestion,
-    end: EpochEnd,
+    end: LeaderEpochEnd,
 ) -> None:
     """Compare where the leader's log of the epoch ends with what was read of it."""
     if (
         subscription.get(partition) is not state
-        or state.phase is not Phase.VALIDATING
+        or state.fetch_state is not FetchState.AWAIT_VALIDATION
         or state.fetch != asked
         or question_for(state) != question
     ):
         return  # it was sought elsewhere, or the leader has changed again
     is_known = end.end_offset >= 0 and end.leader_epoch >= 0
     if is_known and end.end_offset >= asked.offset:
-        state.phase = Phase.READING
+        state.fetch_state = FetchState.FETCHING
         return
     position = state.position
     if position is not None and position != asked:
         # What was cut may be among what the program has not got yet. That is fetched again, if the rest still stands.
         state.drop_fetched()
         if state.fetch.epoch == NO_EPOCH:
-            state.phase = Phase.READING
+            state.fetch_state = FetchState.FETCHING
         return
     if subscription.default_reset.kind is ResetKind.NONE:
-        state.phase = Phase.READING
+        state.fetch_state = FetchState.FETCHING
         state.failure = LogTruncatedError({partition: end.end_offset})
     elif is_known:
         state.move_to(Position(end.end_offset, end.leader_epoch))
@@ -107,13 +107,13 @@ def take_listed(
     partition: TopicPartition,
     state: PartitionState,
     strategy: ResetStrategy,
-    listed: ListedOffset,
+    listed: ListOffsetData,
     view: ClusterView,
 ) -> None:
     """The offset that a reset asked for is known."""
     if (
         subscription.get(partition) is not state
-        or state.phase is not Phase.RESETTING
+        or state.fetch_state is not FetchState.AWAIT_RESET
         or state.reset_strategy is not strategy
     ):
         return  # the program has sought elsewhere meanwhile

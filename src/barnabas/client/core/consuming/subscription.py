@@ -19,7 +19,7 @@ from barnabas.client.core.consuming.offsets import (
     ResetKind,
     ResetStrategy,
 )
-from barnabas.client.core.consuming.partition_state import HandedChunk, PartitionState, Phase, Position
+from barnabas.client.core.consuming.partition_state import FetchState, HandedChunk, PartitionState, Position
 from barnabas.client.errors import WrongUseError
 
 
@@ -324,7 +324,7 @@ class Subscription:
 
     def without_position(self) -> list[TopicPartition]:
         """Those for which a committed offset has yet to be looked up."""
-        return [partition for partition, state in self._states.items() if state.phase is Phase.NEW]
+        return [partition for partition, state in self._states.items() if state.fetch_state is FetchState.INITIALIZING]
 
     def has_all_positions(self) -> bool:
         return all(state.has_position for state in self._states.values())

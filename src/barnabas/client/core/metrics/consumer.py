@@ -22,7 +22,7 @@ from barnabas.client.core.metrics.samples import (
     MIN,
     RATE,
     TOTAL,
-    Latest,
+    LatestValue,
     Sampled,
     Windows,
 )
@@ -93,8 +93,8 @@ class _Partition:
     __slots__ = ("lag", "lead", "preferred_replica")
 
     def __init__(self) -> None:
-        self.lag: Latest | None = None
-        self.lead: Latest | None = None
+        self.lag: LatestValue | None = None
+        self.lead: LatestValue | None = None
         self.preferred_replica = -1
 
 

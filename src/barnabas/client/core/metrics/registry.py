@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from barnabas.client.core.metrics.samples import Latest, Sampled, Stat, Windows
+from barnabas.client.core.metrics.samples import LatestValue, Sampled, Stat, Windows
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Metric:
         return f"Metric({self.name}: {self.value():g})"
 
 
-class Reporter(Protocol):
+class MetricsListener(Protocol):
     """Who is told which metrics there are; `barnabas.client.plugins.MetricsReporter` is this for users."""
 
     def init(self, metrics: list[Metric]) -> None: ...
@@ -75,7 +75,7 @@ class MetricsRegistry:
         *,
         client_id: str = "",
         windows: Windows | None = None,
-        reporters: Iterable[Reporter] = (),
+        reporters: Iterable[MetricsListener] = (),
     ) -> None:
         self.now_ms = now_ms
         self.client_id = client_id
@@ -92,9 +92,9 @@ class MetricsRegistry:
         self.tell_about(sampled, group, *told, tags=tags)
         return sampled
 
-    def latest(self, group: str, name: str, description: str, *told: Told, tags: Tags = ()) -> Latest:
+    def latest(self, group: str, name: str, description: str, *told: Told, tags: Tags = ()) -> LatestValue:
         """A new quantity whose latest value is a metric, beside what else is told about it."""
-        latest = Latest(self.windows)
+        latest = LatestValue(self.windows)
         self.gauge(name, group, latest.latest, description, tags=tags)
         self.tell_about(latest.sampled, group, *told, tags=tags)
         return latest
@@ -145,7 +145,7 @@ class MetricsRegistry:
             groups.setdefault(name.group, {})[f"{name.name}{{{inside}}}" if inside else name.name] = value
         return groups
 
-    def add_reporter(self, reporter: Reporter) -> None:
+    def add_reporter(self, reporter: MetricsListener) -> None:
         """Tell a reporter from now on; it hears of all that exist first."""
         self._reporters.append(reporter)
         self._tell(reporter, lambda each: each.init(self.metrics()))
@@ -156,7 +156,7 @@ class MetricsRegistry:
         self._reporters.clear()
 
     @staticmethod
-    def _tell(reporter: Reporter, news: Callable[[Reporter], None]) -> None:
+    def _tell(reporter: MetricsListener, news: Callable[[MetricsListener], None]) -> None:
         try:
             news(reporter)
         except Exception:

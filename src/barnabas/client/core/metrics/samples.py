@@ -136,7 +136,7 @@ class Sampled:
         return float(self._count)
 
 
-class Latest:
+class LatestValue:
     """A quantity of which also the latest value is told, such as the lag of a partition."""
 
     __slots__ = ("sampled", "value")

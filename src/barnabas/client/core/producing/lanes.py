@@ -31,7 +31,10 @@ class PartitionQueue:
 
 
 class TopicLane(Lane):
-    """The partitions of one topic. What `send` reads of it lies in the kernel; the queues are for the slow side."""
+    """The partitions of one topic (Kafka: RecordAccumulator.TopicInfo).
+
+    What `send` reads of it lies in the kernel; the queues are for the slow side.
+    """
 
     __slots__ = ("queues",)
 

@@ -24,7 +24,7 @@ from barnabas.client.core.cluster_view import Node
 from barnabas.client.core.producing.accumulator import NEVER_MS
 from barnabas.client.core.producing.produce_requests import NodeRequest, build_request, check_version, matched
 from barnabas.client.core.producing.producer_id import ProducerIdSearch
-from barnabas.client.core.producing.sender_ports import Nodes, SenderMetrics, SenderSettings, Step
+from barnabas.client.core.producing.sender_ports import SenderMetrics, SenderNetwork, SenderSettings, Step
 from barnabas.client.core.producing.sequences import NO_OFFSET, Sequences
 from barnabas.client.errors import ClientError, DeliveryTimeoutError, ProducerFencedError
 from barnabas.net.errors import ChannelError, UnsupportedRequestError, address_text
@@ -83,7 +83,7 @@ class Sender:
         settings: SenderSettings,
         metadata: Metadata,
         accumulator: Accumulator,
-        nodes: Nodes,
+        nodes: SenderNetwork,
         *,
         randomness: Random,
         metrics: SenderMetrics,

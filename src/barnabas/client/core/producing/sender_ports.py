@@ -42,7 +42,7 @@ class SenderSettings:
         )
 
 
-class Nodes(Protocol):
+class SenderNetwork(Protocol):
     """What a sender asks of the network; see `Network`."""
 
     def delay_ms(self, node_id: int, now_ms: int) -> float: ...

@@ -25,7 +25,7 @@ Dispatch = Callable[["Connection", bytearray], None]
 IsUrgent = Callable[[bytearray], bool]
 
 
-class Lanes:
+class RequestChannel:
     """Frames that wait to be dispatched. A connection has at most one here.
 
     Guarantees: a frame of a connection that was closed meanwhile is not dispatched; a dispatch that fails closes its

@@ -13,7 +13,7 @@ from barnabas.base.runtime import Clock
 from barnabas.client.core.consuming.membership import Membership
 from barnabas.client.core.consuming.membership_steps import Heartbeat
 from barnabas.client.core.metrics.consumer import GroupMetrics
-from barnabas.client.network import CoordinatorType, Network
+from barnabas.client.network_client import CoordinatorType, NetworkClient
 from barnabas.client.settings import ConsumerSettings
 from barnabas.net.errors import ChannelError
 from barnabas.wire.message import Response
@@ -26,12 +26,12 @@ _log = logging.getLogger("barnabas.client.group")
 _MANY_MEMBERS_SINCE: Final = 3
 
 
-class Lifeline:
+class HeartbeatTask:
     """One task that sends heartbeats when they are due, and leaves when the program has not polled in time."""
 
     def __init__(
         self,
-        network: Network,
+        network: NetworkClient,
         membership: Membership,
         settings: ConsumerSettings,
         *,

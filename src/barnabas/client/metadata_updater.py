@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _CONTROLLERS: Final = 2
 
 
-class Upkeep:
+class MetadataUpdater:
     """See the module. The policy is `Metadata`'s; this sends, waits and tells."""
 
     def __init__(self, metadata: Metadata, nodes: Nodes, clock: Clock, watch: Watch, *, asks_controllers: bool) -> None:

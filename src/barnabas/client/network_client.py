@@ -23,9 +23,9 @@ from barnabas.base.runtime import Clock
 from barnabas.client.coordinators import Coordinators, CoordinatorType
 from barnabas.client.core.metadata import ClusterView, Metadata, Node
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError
+from barnabas.client.metadata_updater import MetadataUpdater
 from barnabas.client.nodes import Nodes, Resolve, bootstrap_addresses, canonical_names, resolved
 from barnabas.client.settings import ClientSettings
-from barnabas.client.upkeep import Upkeep
 from barnabas.client.watch import ClusterTroubles, Watch
 from barnabas.net.backoff import Backoff
 from barnabas.net.channel import Channel, ChannelEvents
@@ -33,13 +33,13 @@ from barnabas.net.errors import ChannelError, ConnectError, UnsupportedRequestEr
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 
-__all__ = ["CoordinatorType", "Network", "OnAnswer", "OnSent"]
+__all__ = ["CoordinatorType", "NetworkClient", "OnAnswer", "OnSent"]
 
 OnAnswer = Callable[[Response | ChannelError], None]
 OnSent = Callable[[ChannelError | None], None]
 
 
-class Network:
+class NetworkClient:
     """See the module.
 
     What is sent raises the errors of `net.errors`: `ConnectError` if it was certainly not sent, `DisconnectedError`
@@ -79,8 +79,10 @@ class Network:
         self.cluster_troubles = ClusterTroubles(metadata, self._nodes, setting)
         self.watch = Watch(self.cluster_troubles, clock, settings.client_id if client_id is None else client_id)
         self._nodes.on_made = self.watch.look_soon
-        self._upkeep = Upkeep(metadata, self._nodes, clock, self.watch, asks_controllers=not settings.bootstrap_servers)
-        self._upkeep.view_listeners.append(lambda _: self.watch.look())
+        self._updater = MetadataUpdater(
+            metadata, self._nodes, clock, self.watch, asks_controllers=not settings.bootstrap_servers
+        )
+        self._updater.view_listeners.append(lambda _: self.watch.look())
         self._coordinators = Coordinators(
             self,
             self._nodes.add_coordinator,
@@ -97,14 +99,14 @@ class Network:
         """Begin to keep the metadata up to date. Does not wait for a broker; `update_metadata` does."""
         if self._settings.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
             self._nodes.set_bootstrap(await resolved(bootstrap_addresses(self._settings), self._resolve))
-        self._upkeep.start()
+        self._updater.start()
         self.watch.start()
 
     async def close(self) -> None:
         """Close all connections; who waits gets `ClientClosedError` or a `ChannelError`. May be called again."""
         self._is_closed = True
         self.watch.close()
-        await self._upkeep.close()
+        await self._updater.close()
         await self._coordinators.close()
         await self._nodes.close()
 
@@ -182,7 +184,7 @@ class Network:
                             last = failure
                             self.metadata.request_update()
         except TimeoutError:
-            raise self._upkeep.gave_up(f"{what}{f' ({last})' if last else ''}", timeout_ms) from None
+            raise self._updater.gave_up(f"{what}{f' ({last})' if last else ''}", timeout_ms) from None
 
     async def _ask(
         self, channel: Channel, message: Request | Callable[[int], Request], kind: type[Request], version: int | None
@@ -265,7 +267,7 @@ class Network:
         if failure is not None:
             # Perhaps it is gone for good, and others lead now.
             self.metadata.request_update()
-            self._upkeep.tell_waiters()
+            self._updater.tell_waiters()
         if is_news:
             self.watch.look()
         for listener in self._ready_listeners:
@@ -273,44 +275,44 @@ class Network:
 
     def gave_up(self, what: str, timeout_ms: float) -> Exception:
         """For those whose time is over: says `what` they wanted, whom was asked for it, and what came of that."""
-        return self._upkeep.gave_up(what, timeout_ms)
+        return self._updater.gave_up(what, timeout_ms)
 
     # Metadata
 
     def wake(self) -> None:
         """Look at once whether an update of the metadata is due. `Metadata` does this by itself."""
-        self._upkeep.wake()
+        self._updater.wake()
 
     def on_update(self, callback: Callable[[ClusterView], None]) -> None:
         """Call after each update of the metadata."""
-        self._upkeep.view_listeners.append(callback)
+        self._updater.view_listeners.append(callback)
 
     def on_loop_end(self, callback: Callable[[], None]) -> None:
         """Call when the event loop ends before this was closed, as at the end of `asyncio.run`."""
-        self._upkeep.end_listeners.append(callback)
+        self._updater.end_listeners.append(callback)
 
     def on_cluster_id(self, callback: Callable[[str | None], None]) -> None:
         """Call when it has become known to which cluster the brokers belong, or that changed."""
-        self._upkeep.cluster_listeners.append(callback)
+        self._updater.cluster_listeners.append(callback)
 
     async def update_metadata(self, timeout_ms: float) -> ClusterView:
         """Ask for everything again; the view that an answer to this question made."""
         metadata = self.metadata
         number = metadata.full_request_count + 1
         metadata.request_update()
-        await self._upkeep.until(
+        await self._updater.until(
             lambda: metadata.answered_full_request >= number,
             timeout_ms,
-            lambda: self._upkeep.gave_up("the metadata of the cluster was to be updated", timeout_ms),
+            lambda: self._updater.gave_up("the metadata of the cluster was to be updated", timeout_ms),
         )
         return self.view
 
     async def wait_for_update(self, past_version: int, timeout_ms: float) -> ClusterView:
         """A view that is newer than that of `past_version`."""
-        await self._upkeep.until(
+        await self._updater.until(
             lambda: self.view.version > past_version,
             timeout_ms,
-            lambda: self._upkeep.gave_up("the metadata of the cluster was to be updated", timeout_ms),
+            lambda: self._updater.gave_up("the metadata of the cluster was to be updated", timeout_ms),
         )
         return self.view
 
@@ -332,13 +334,13 @@ class Network:
                 raise BrokerError(error, f"topic {topic!r}: {error.text}")
             return self.view.partition_count(topic) is not None
 
-        await self._upkeep.until(is_known, timeout_ms, lambda: self._no_topic(topic, timeout_ms))
+        await self._updater.until(is_known, timeout_ms, lambda: self._no_topic(topic, timeout_ms))
         return self.view
 
     def _no_topic(self, topic: str, timeout_ms: float) -> Exception:
         error = self.view.topic_error(topic)
         if error is None or not self.view.nodes:
-            return self._upkeep.gave_up(f"the metadata of topic {topic!r} was to be learned", timeout_ms)
+            return self._updater.gave_up(f"the metadata of topic {topic!r} was to be learned", timeout_ms)
         return ClientTimeoutError(
             f"the partitions of topic {topic!r} were not known after {timeout_ms:.0f} ms: the brokers answered "
             f"{error.name} ({error.text}). Does the topic exist?"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.net import Connection
-from barnabas.net.lanes import Lanes
+from barnabas.net.request_channel import RequestChannel
 from tests.net.hand_loop import HandLoop, StubConnection
 from tests.net.worlds import is_urgent
 
@@ -19,7 +19,7 @@ class Clerk:
         self.loop = HandLoop()
         self.cost_s = cost_s
         self.done: list[str] = []
-        self.lanes = Lanes(self.loop.as_loop, self.dispatch, is_urgent, max_waiting, budget_s=0.002)
+        self.channel = RequestChannel(self.loop.as_loop, self.dispatch, is_urgent, max_waiting, budget_s=0.002)
 
     def dispatch(self, connection: Connection, frame: bytearray) -> None:
         self.loop.now_s += self.cost_s
@@ -30,7 +30,7 @@ class Clerk:
     def submit(self, *names: str) -> list[StubConnection]:
         connections = [StubConnection(name) for name in names]
         for connection in connections:
-            self.lanes.submit(connection.as_connection, bytearray(connection.name.encode()))
+            self.channel.submit(connection.as_connection, bytearray(connection.name.encode()))
         return connections
 
 
@@ -46,7 +46,7 @@ def test_urgent_requests_overtake_and_each_lane_keeps_its_order() -> None:
 def test_all_requests_on_a_privileged_listener_are_urgent() -> None:
     clerk = Clerk()
     clerk.submit("a")
-    clerk.lanes.submit(StubConnection(is_privileged=True).as_connection, bytearray(b"controller"))
+    clerk.channel.submit(StubConnection(is_privileged=True).as_connection, bytearray(b"controller"))
     clerk.loop.turn()
     assert clerk.done == ["controller", "a"]
 
@@ -92,7 +92,7 @@ def test_above_the_limit_connections_stop_reading_until_half_is_done() -> None:
     clerk = Clerk(max_waiting=4, cost_s=0.0007)
     connections = clerk.submit(*"abcdef")
     assert [connection.log for connection in connections] == [[], [], [], [], ["hold_back"], ["hold_back"]]
-    clerk.lanes.forget(connections[4].as_connection)
+    clerk.channel.forget(connections[4].as_connection)
     clerk.loop.turn()
     assert clerk.done == ["a", "b", "c"]
     assert connections[5].log == ["hold_back"]
@@ -113,10 +113,10 @@ def test_each_turn_ends_with_one_slice_of_long_work_and_what_arrived_comes_first
     def work(name: str, left: int) -> None:
         clerk.done.append(f"{name}{left}")
         if left:
-            clerk.lanes.go_on_later(connection, lambda: work(name, left - 1))
+            clerk.channel.go_on_later(connection, lambda: work(name, left - 1))
 
-    clerk.lanes.go_on_later(connection, lambda: work("x", 2))
-    clerk.lanes.go_on_later(connection, lambda: work("y", 1))
+    clerk.channel.go_on_later(connection, lambda: work("x", 2))
+    clerk.channel.go_on_later(connection, lambda: work("y", 1))
     clerk.submit("a", "b")
     clerk.loop.turn()
     assert clerk.done == ["a", "b", "x2"]
@@ -132,7 +132,7 @@ def test_each_turn_ends_with_one_slice_of_long_work_and_what_arrived_comes_first
 def test_long_work_goes_on_while_the_lanes_are_always_full() -> None:
     clerk = Clerk(cost_s=0.0015)
     connection = StubConnection().as_connection
-    clerk.lanes.go_on_later(connection, lambda: clerk.done.append("work"))
+    clerk.channel.go_on_later(connection, lambda: clerk.done.append("work"))
     clerk.submit(*"abcdef")
     clerk.loop.turn()
     assert clerk.done == ["a", "b", "work"]
@@ -141,7 +141,7 @@ def test_long_work_goes_on_while_the_lanes_are_always_full() -> None:
 def test_long_work_that_fails_closes_its_connection_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     clerk = Clerk()
     connection = StubConnection()
-    clerk.lanes.go_on_later(connection.as_connection, lambda: 1 // 0)  # type: ignore[arg-type]
+    clerk.channel.go_on_later(connection.as_connection, lambda: 1 // 0)  # type: ignore[arg-type]
     clerk.submit("a")
     clerk.loop.turn()
     assert clerk.done == ["a"]
@@ -154,7 +154,7 @@ def test_nothing_is_lost_and_lanes_keep_their_order(plan: list[tuple[bool, float
     clerk = Clerk(max_waiting=3)
     names = [f"{'!' if urgent else ''}{number}" for number, (urgent, _) in enumerate(plan)]
     waiting = list(zip(names, plan, strict=True))
-    while waiting or clerk.lanes.waiting_count:
+    while waiting or clerk.channel.waiting_count:
         for _ in range(data.draw(st.integers(1, len(waiting))) if waiting else 0):
             name, (_, clerk.cost_s) = waiting.pop(0)
             clerk.submit(name)

@@ -13,7 +13,7 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.controller_apis import ControllerApis
-from barnabas.metadata.image import ResourceType
+from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.quorum import LeaderAndEpoch, Quorum
 from barnabas.storage.files import FileSystem
@@ -98,7 +98,7 @@ class ControllerServer:
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
         services, image = self._services, update.image
-        if any(each.type == ResourceType.BROKER for each in update.delta.configs_changed):
+        if any(each.type == ConfigResourceType.BROKER for each in update.delta.configs_changed):
             services.settings = effective_settings(self._settings, image, services.node_id)
             self.controller.set_options(controller_options(self._settings, services.cluster_id, image))
         services.metadata.image = image

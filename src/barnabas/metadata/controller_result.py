@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class ControllerResult(Generic[T]):
     """The records that a request needs, all or none, and the answer that may be given once they are committed.
 
     Nothing has changed yet: state changes only when the records are replayed.
