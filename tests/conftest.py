@@ -29,6 +29,14 @@ _QUEUES: Final = {
     "cli": ("tests/cli/",),
 }
 
+#: Fixtures that start a program which is not ours, by the folder that has them; whoever uses one is marked by that. All
+#: others say so themselves, with `needs_kafka` or `other_process` of `tests.oracles`.
+_OTHER_PROCESSES: Final = {
+    "tests/spark/": {"spark", "apache_kafka"},
+    "tests/compat/": {"kafka", "apache_kafka", "java_peer", "peers", "kafka_peers", "both_peers"},
+    "tests/cli/": {"apache_kafka"},
+}
+
 
 def pytest_configure() -> None:
     """Tests of Ctrl-C need one that is heard. A shell without job control lets what it starts in the background ignore
@@ -41,8 +49,20 @@ def _queue_of(test: str) -> str:
     return next((name for name, places in _QUEUES.items() if test.startswith(places)), test.partition("::")[0])
 
 
+def _mark_other_processes(item: pytest.Item) -> None:
+    """The mark `other_process`, and what it brings: a test is skipped where the other program is missing."""
+    for mark in list(item.iter_markers("other_process")):
+        if mark.kwargs["missing"] is not None:
+            item.add_marker(pytest.mark.skip(reason=mark.kwargs["missing"]))
+    used = set(getattr(item, "fixturenames", ()))
+    if any(item.nodeid.startswith(folder) and used & fixtures for folder, fixtures in _OTHER_PROCESSES.items()):
+        item.add_marker(pytest.mark.other_process(missing=None))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest must not begin last."""
+    for item in items:
+        _mark_other_processes(item)
     order = [*_QUEUES]
     items.sort(key=lambda item: order.index(queue) if (queue := _queue_of(item.nodeid)) in order else len(order))
 
