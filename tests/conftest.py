@@ -9,6 +9,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no failure: hypothesis fails no test for the time that an example or its making takes.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 #: Tests that stay together when workers share them out, in this order, since they share processes that take seconds to
 #: start: one Spark session, a node, an Apache Kafka. All others stay together by file.
