@@ -66,3 +66,9 @@ def clock() -> Clock:
     """The clock of the running loop: its own where its time is virtual, else the machine's."""
     loop = asyncio.get_running_loop()
     return SimulatedClock(loop) if isinstance(loop, VirtualTimeLoop) else SystemClock()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """For what no callback tells: look again after a while. If it never comes true, the story reaches its limit."""
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
