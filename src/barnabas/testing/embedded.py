@@ -177,7 +177,8 @@ class AsyncEmbeddedBroker:
 def _runtime_of(loop: asyncio.AbstractEventLoop) -> tuple[Runtime, Callable[[], None]]:
     """What a node on this loop is handed for time, chance and work that blocks, and how that ends."""
     if isinstance(loop, VirtualTimeLoop):
-        return SimulatedRuntime(loop, Random(1)), lambda: None
+        # Each start draws numbers of its own: a broker that came back with the same ones would be the same incarnation.
+        return SimulatedRuntime(loop, Random(loop.next_number())), lambda: None
     runtime = SystemRuntime()
     return runtime, runtime.close
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
-from random import Random
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -14,10 +12,11 @@ from barnabas import Consumer, Producer, TopicPartition, aio
 from barnabas.base.error_codes import ErrorCode
 from barnabas.client.errors import CommitFailedError
 from barnabas.client.plugins import RebalanceListener
-from barnabas.testing import AsyncEmbeddedBroker, EmbeddedBroker
+from barnabas.testing import EmbeddedBroker
 from barnabas.wire.apis import ApiKey
 from tests.client.faults.reading import LIMIT_S, wait_until
-from tests.virtual_time import clock, on_virtual_time, until
+from tests.client.scenes import Scene, scene
+from tests.virtual_time import on_virtual_time, until
 
 
 def fill(broker: EmbeddedBroker, topic: str, count: int, partitions: int = 1) -> None:
@@ -124,34 +123,9 @@ class Story(RebalanceListener):
         self.words.append("lost")
 
 
-class Scene:
-    """A broker with a topic `t` on virtual time, and members of a group that reads it."""
-
-    def __init__(self, broker: AsyncEmbeddedBroker) -> None:
-        self.broker = broker
-        self._common: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "clock": clock()}
-
-    async def fill(self, count: int, partitions: int = 1) -> None:
-        async with aio.Producer(**self._common, randomness=Random(1)) as producer:
-            for number in range(count):
-                await producer.send("t", b"%d" % number, partition=number % partitions)
-
-    def member(self, seed: int = 2, **settings: Any) -> aio.Consumer[Any, Any]:
-        given = {"group_id": "g", **self._common, **USUAL, **settings}
-        return aio.Consumer("t", randomness=Random(seed), **given)
-
-    async def committed(self, partition: int = 0) -> int | None:
-        async with aio.Consumer(group_id="g", randomness=Random(9), **self._common) as auditor:
-            wanted = TopicPartition("t", partition)
-            found = (await auditor.committed([wanted]))[wanted]
-            return None if found is None else found.offset
-
-
-@asynccontextmanager
-async def scene(partitions: int = 1) -> AsyncIterator[Scene]:
-    async with AsyncEmbeddedBroker(group_min_session_timeout_ms=100, group_initial_rebalance_delay_ms=0) as broker:
-        await broker.create_topic("t", partitions)
-        yield Scene(broker)
+def joining(it: Scene, **settings: Any) -> aio.Consumer[Any, Any]:
+    """A member of the group `g` that reads `t`, on virtual time."""
+    return it.consumer("t", **{"group_id": "g", **USUAL, **settings})
 
 
 @on_virtual_time
@@ -160,9 +134,9 @@ async def test_a_program_that_does_not_poll_in_time_loses_its_partitions() -> No
     next poll."""
     settings: dict[str, Any] = {"max_poll_interval_ms": 200, "enable_auto_commit": False, "heartbeat_interval_ms": 30}
     story = Story()
-    async with scene() as it:
-        await it.fill(3)
-        async with it.member(**settings) as late, it.member(3, **settings) as other:
+    async with scene("t") as it:
+        await it.fill("t", 3)
+        async with joining(it, **settings) as late, joining(it, **settings) as other:
             late.subscribe(["t"], listener=story)
             assert len(await late.poll(LIMIT_S)) == 3
             # It works on them for too long.
@@ -175,15 +149,15 @@ async def test_a_program_that_does_not_poll_in_time_loses_its_partitions() -> No
             while not late.assignment():
                 await late.poll(0.05)
             assert story.words[:3] == ["assigned", "lost", "assigned"]
-        assert await it.committed() == 3
+        assert await it.committed("g", TopicPartition("t", 0)) == 3
 
 
 @on_virtual_time
 async def test_heartbeats_go_on_while_the_program_works() -> None:
     """Longer than the session timeout, and shorter than max.poll.interval.ms: nobody takes its partitions."""
-    async with scene() as it:
-        await it.fill(3)
-        async with it.member(session_timeout_ms=200, heartbeat_interval_ms=40) as consumer:
+    async with scene("t") as it:
+        await it.fill("t", 3)
+        async with joining(it, session_timeout_ms=200, heartbeat_interval_ms=40) as consumer:
             assert len(await consumer.poll(LIMIT_S)) == 3
             generation = consumer.group_metadata().generation
             await asyncio.sleep(0.5)
@@ -202,15 +176,15 @@ def test_heartbeats_do_not_need_the_thread_of_the_program(broker: EmbeddedBroker
 @on_virtual_time
 async def test_taking_records_one_by_one_counts_as_being_in_time() -> None:
     """An iteration over a large answer does not poll in between, but the program is not late as long as it takes."""
-    async with scene() as it:
-        await it.fill(12)
-        async with it.member(max_poll_interval_ms=250, heartbeat_interval_ms=30) as consumer:
+    async with scene("t") as it:
+        await it.fill("t", 12)
+        async with joining(it, max_poll_interval_ms=250, heartbeat_interval_ms=30) as consumer:
             iterator = aiter(consumer)
             for _ in range(12):
                 await anext(iterator)
                 await asyncio.sleep(0.05)
             await consumer.commit()
-        assert await it.committed() == 12
+        assert await it.committed("g", TopicPartition("t", 0)) == 12
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
@@ -223,14 +197,14 @@ async def test_a_second_member_gets_its_share_from_a_slow_one(strategy: str) -> 
 
     async def consume(it: Scene, name: str) -> None:
         settings: dict[str, Any] = {"max_poll_records": 5, "auto_commit_interval_ms": 20}
-        async with it.member(len(name), partition_assignment_strategy=strategy, **settings) as consumer:
+        async with joining(it, partition_assignment_strategy=strategy, **settings) as consumer:
             while not stop.is_set():
                 records = await consumer.poll(0.05)
                 seen[name] += [(record.partition, record.offset) for record in records]
                 await asyncio.sleep(0.01)
 
-    async with scene(partitions=4) as it:
-        await it.fill(count, partitions=4)
+    async with scene("t", partitions=4) as it:
+        await it.fill("t", count, partitions=4)
         first = asyncio.create_task(consume(it, "first"))
         await until(lambda: len(seen["first"]) > 50)
         second = asyncio.create_task(consume(it, "second"))
@@ -239,7 +213,7 @@ async def test_a_second_member_gets_its_share_from_a_slow_one(strategy: str) -> 
         await asyncio.gather(first, second)
         assert len(seen["second"]) > 20, "the second has had a share"
         assert len(seen["first"]) + len(seen["second"]) <= count + 4 * 10, "hardly anything was read twice"
-        assert sum([await it.committed(number) or 0 for number in range(4)]) >= count - 4 * 5
+        assert sum([await it.committed("g", TopicPartition("t", number)) or 0 for number in range(4)]) >= count - 4 * 5
 
 
 @pytest.mark.parametrize(
@@ -247,10 +221,10 @@ async def test_a_second_member_gets_its_share_from_a_slow_one(strategy: str) -> 
 )
 @on_virtual_time
 async def test_a_member_that_the_coordinator_has_forgotten_joins_again(code: ErrorCode) -> None:
-    async with scene() as it:
-        await it.fill(3)
-        faults = it.broker.faults
-        async with it.member(enable_auto_commit=False, session_timeout_ms=300) as consumer:
+    async with scene("t") as it:
+        await it.fill("t", 3)
+        faults = it.faults
+        async with joining(it, enable_auto_commit=False, session_timeout_ms=300) as consumer:
             assert len(await consumer.poll(LIMIT_S)) == 3
             await consumer.commit()
             joins = faults.seen[ApiKey.JOIN_GROUP]
@@ -259,25 +233,25 @@ async def test_a_member_that_the_coordinator_has_forgotten_joins_again(code: Err
                 await consumer.poll(0.02)
             while not consumer.assignment():
                 await consumer.poll(0.02)
-            await it.fill(1)
+            await it.fill("t", 1)
             assert [record.offset for record in await consumer.poll(LIMIT_S)] == [3]
             await consumer.commit()
-        assert await it.committed() == 4
+        assert await it.committed("g", TopicPartition("t", 0)) == 4
 
 
 @on_virtual_time
 async def test_a_static_member_that_comes_back_finds_its_place() -> None:
     """Closed and started again within the session: no rebalance; a second one of the same name fences the first."""
-    async with scene() as it:
-        await it.fill(3)
-        async with it.member(group_instance_id="one") as consumer:
+    async with scene("t") as it:
+        await it.fill("t", 3)
+        async with joining(it, group_instance_id="one") as consumer:
             assert len(await consumer.poll(LIMIT_S)) == 3
             generation = consumer.group_metadata().generation
             await consumer.poll(0)
-        async with it.member(3, group_instance_id="one") as consumer:
+        async with joining(it, group_instance_id="one") as consumer:
             await consumer.poll(0.2)
             assert consumer.group_metadata().generation == generation
-            async with it.member(4, group_instance_id="one") as twin:
+            async with joining(it, group_instance_id="one") as twin:
                 await twin.poll(0.2)
                 with pytest.raises(Exception, match=r"(?i)instance|fenced"):
                     await consumer.poll(LIMIT_S)
