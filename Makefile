@@ -81,11 +81,10 @@ types: $(VENV)/installed-for-tests $(VENV)/kernel
 layers: $(VENV)/installed-for-tests $(VENV)/kernel
 	$(VENV)/bin/lint-imports
 
-# Some tests wait for other programs, and may wait in vain beside all the rest: what failed runs once more, alone, and has
-# failed if it fails then. Both runs are told of.
+# A failure is a failure, but a test that waits for a program which is not ours may wait in vain beside all the rest: it
+# runs once more, alone, and is named at the end.
 pytest: $(VENV)/installed-for-tests $(VENV)/kernel
-	$(TESTS) -n 3 --dist loadscope --no-loadscope-reorder -m "not slow" || { \
-		echo "What failed, alone:"; $(TESTS) -v --last-failed --last-failed-no-failures none -m "not slow"; }
+	$(SPARK) $(PYTHON) -m tests.second_run -n 3 --dist loadscope --no-loadscope-reorder -- -m "not slow"
 
 # What `make test` has no time for: further comparisons and faults on Spark, and drivers and executors killed by 20 seeds.
 test-slow: $(VENV)/installed-for-tests $(VENV)/kernel oracles

@@ -9,6 +9,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no failure: hypothesis fails no test for the time that an example or its making takes.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 #: Tests that stay together when workers share them out, in this order, since they share processes that take seconds to
 #: start: one Spark session, a node, an Apache Kafka. All others stay together by file.
@@ -33,6 +38,14 @@ _QUEUES: Final = {
     "cli": ("tests/cli/",),
 }
 
+#: Fixtures that start a program which is not ours, by the folder that has them; whoever uses one is marked by that. All
+#: others say so themselves, with `needs_kafka` or `other_process` of `tests.oracles`.
+_OTHER_PROCESSES: Final = {
+    "tests/spark/": {"spark", "apache_kafka"},
+    "tests/compat/": {"kafka", "apache_kafka", "java_peer", "peers", "kafka_peers", "both_peers"},
+    "tests/cli/": {"apache_kafka"},
+}
+
 
 def pytest_configure() -> None:
     """Tests of Ctrl-C need one that is heard. A shell without job control lets what it starts in the background ignore
@@ -47,8 +60,20 @@ def _queue_of(test: str) -> str:
     return next((name for name, places in _QUEUES.items() if test.startswith(places)), test.partition("::")[0])
 
 
+def _mark_other_processes(item: pytest.Item) -> None:
+    """The mark `other_process`, and what it brings: a test is skipped where the other program is missing."""
+    for mark in list(item.iter_markers("other_process")):
+        if mark.kwargs["missing"] is not None:
+            item.add_marker(pytest.mark.skip(reason=mark.kwargs["missing"]))
+    used = set(getattr(item, "fixturenames", ()))
+    if any(item.nodeid.startswith(folder) and used & fixtures for folder, fixtures in _OTHER_PROCESSES.items()):
+        item.add_marker(pytest.mark.other_process(missing=None))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest must not begin last."""
+    for item in items:
+        _mark_other_processes(item)
     order = [*_QUEUES]
     items.sort(key=lambda item: order.index(queue) if (queue := _queue_of(item.nodeid)) in order else len(order))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles import other_process
 
 from barnabas.base.errors import SettingsError
 from barnabas.base.properties import format_properties, load_properties_file, parse_overrides, parse_properties
@@ -150,7 +151,7 @@ def _answer(text: str) -> str:
     return "ok " + "".join(f"{_utf16(name)}::{_utf16(value)} " for name, value in pairs).replace("::", "=")
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs java, whose java.util.Properties is the model")
+@other_process("needs java, whose java.util.Properties is the model" if shutil.which("java") is None else None)
 def test_agrees_with_java_util_properties(tmp_path: Path) -> None:
     texts: list[str] = []
 

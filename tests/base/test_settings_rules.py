@@ -89,7 +89,8 @@ def test_the_settings_that_kafka_ships_with_load_without_a_warning_that_surprise
     ],
 )
 def test_a_node_accepts(changes: dict[str, str]) -> None:
-    BrokerSettings.load(NODE, changes)
+    loaded = BrokerSettings.load(NODE, changes)
+    assert all(loaded.is_given(name) for name in changes)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from random import Random
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
@@ -29,7 +29,6 @@ from barnabas.wire.apis import ApiKey
 from tests.broker.connections import FakeConnection, call, context_of, over_the_wire
 from tests.metadata.images import topics_image
 
-T = TypeVar("T")
 NODE_ID = 1
 
 
@@ -155,7 +154,3 @@ class ServiceBench:
         while isinstance(answer, asyncio.Future):
             answer = await answer
         return over_the_wire(answer, version)
-
-
-def run(story: Coroutine[Any, Any, T], loop: VirtualTimeLoop) -> T:
-    return loop.run_until_complete(story)

@@ -29,7 +29,6 @@ from barnabas.coordinator.shard import GroupCoordinatorShard
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.records.batch import BatchView
 from barnabas.storage.errors import LogError
-from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.wire.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.messages.describe_groups import DescribeGroupsRequest
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -55,6 +54,7 @@ from barnabas.wire.messages.offset_fetch import (
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.group_bench import MemoryLog, ServiceBench, image_of, settle
+from tests.virtual_time import virtual_loop
 
 Story = Callable[[ServiceBench], Coroutine[Any, Any, None]]
 
@@ -62,19 +62,16 @@ Story = Callable[[ServiceBench], Coroutine[Any, Any, None]]
 def play(story: Story, log: MemoryLog | None = None, **settings: Any) -> MemoryLog:
     """Run a story on virtual time; the log that it leaves can be given to the next."""
     log = log or MemoryLog()
-    loop = VirtualTimeLoop()
+    with virtual_loop(seed=None) as loop:
 
-    async def whole() -> None:
-        bench = ServiceBench(loop, log, **settings)
-        try:
-            await story(bench)
-        finally:
-            await bench.groups.stop()
+        async def whole() -> None:
+            bench = ServiceBench(loop, log, **settings)
+            try:
+                await story(bench)
+            finally:
+                await bench.groups.stop()
 
-    try:
         loop.run_until_complete(whole())
-    finally:
-        loop.close()
     return log
 
 

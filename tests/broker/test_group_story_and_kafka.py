@@ -8,12 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from barnabas.base.error_codes import ErrorCode
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.records.reading import iter_records
-from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -21,35 +18,33 @@ from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.stored.consumer_offsets import GroupKey, GroupValue
 from tests.broker.group_bench import MemoryLog, ServiceBench
 from tests.broker.group_story import Teller, ask_over_tcp, tell
-from tests.oracles import missing
+from tests.oracles import needs_kafka
 from tests.oracles.kafka_server import KafkaServer
+from tests.virtual_time import virtual_loop
 
 NEEDED = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 
 
 def ours() -> tuple[list[str], bytes]:
-    loop = VirtualTimeLoop()
     log = MemoryLog()
+    with virtual_loop(seed=None) as loop:
 
-    async def story() -> list[str]:
-        bench = ServiceBench(loop, log)
-        await bench.start(1, t=2)
+        async def story() -> list[str]:
+            bench = ServiceBench(loop, log)
+            await bench.start(1, t=2)
 
-        async def ask(request: Any, version: int) -> Any:
-            name = ApiKey(request.API_KEY).name.lower()
-            # Between two requests a network lets the loop turn.
-            await asyncio.sleep(0.001)
-            return await bench.call(import_module(f"barnabas.broker.handlers.{name}"), request, version)
+            async def ask(request: Any, version: int) -> Any:
+                name = ApiKey(request.API_KEY).name.lower()
+                # Between two requests a network lets the loop turn.
+                await asyncio.sleep(0.001)
+                return await bench.call(import_module(f"barnabas.broker.handlers.{name}"), request, version)
 
-        try:
-            return await tell(ask)
-        finally:
-            await bench.groups.stop()
+            try:
+                return await tell(ask)
+            finally:
+                await bench.groups.stop()
 
-    try:
         lines = loop.run_until_complete(story())
-    finally:
-        loop.close()
     return lines, b"".join(batch for batches in log.batches.values() for batch in batches)
 
 
@@ -96,7 +91,7 @@ def records(log: bytes) -> Iterator[str]:
         yield teller.without_ids(f"{key} v{version} {value}")
 
 
-@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+@needs_kafka()
 def test_our_coordinator_answers_and_writes_as_kafkas_does(tmp_path: Path) -> None:
     our_lines, our_log = ours()
     their_lines, their_log = kafkas(tmp_path)

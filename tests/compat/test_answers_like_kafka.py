@@ -13,7 +13,7 @@ from tests.compat.duel_admin_cases import CONFIGS, TOPICS
 from tests.compat.duel_data_cases import GROUPS, RECORDS, batch_of, commit_of, coordinator_of, produced
 from tests.compat.duel_unbuilt_cases import UNBUILT
 from tests.compat.samples import TIME_MS, until
-from tests.oracles import missing
+from tests.oracles import needs_kafka
 
 AREAS = {"topics": TOPICS, "records": RECORDS, "configs": CONFIGS, "groups": GROUPS, "unbuilt": UNBUILT}
 CASES = {f"{area}: {name}": ask for area, cases in AREAS.items() for name, ask in cases.items()}
@@ -21,9 +21,6 @@ CASES = {f"{area}: {name}": ask for area, cases in AREAS.items() for name, ask i
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
     with both(tmp_path_factory.mktemp("duel")) as sides:
         for side in sides:
             _warm_up(side)
@@ -46,6 +43,7 @@ def _is_done(side: Side, ask: Ask, version: int) -> bool:
     return "'errorCode': 0" in str(to_json(side.call(ask(side)[0], version), version))
 
 
+@needs_kafka()
 @pytest.mark.parametrize("name", CASES)
 def test_our_node_answers_as_kafka_does(sides: tuple[Side, Side], name: str) -> None:
     kafka, ours = sides

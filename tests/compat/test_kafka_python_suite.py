@@ -10,6 +10,7 @@ import socket
 import pytest
 
 from tests.compat.kafka_python_suite import INTEGRATION, Outcome, SuiteUnavailableError, run_suite, suite_folder
+from tests.oracles import other_process
 
 _TLS = "wants to start a broker with TLS by itself"
 _TRANSACTIONS = "the node has no transactions yet"
@@ -30,6 +31,9 @@ NOT_RUN = {
     "test_producer_integration.py::test_transactional_producer_offsets": _TRANSACTIONS,
 }
 EXPECTED = 47
+
+#: The suite runs in a process of its own.
+pytestmark = other_process()
 
 
 def _needs_the_suite() -> None:

@@ -11,9 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.oracles import ROOT
+from tests.oracles import ROOT, other_process
 
 STORIES = Path(__file__).parent / "kafkajs" / "stories.js"
 MODULES = Path(os.environ.get("BARNABAS_ORACLES", ROOT / ".oracles")) / "kafkajs" / "node_modules"
@@ -29,7 +27,7 @@ def missing() -> str | None:
     return None if (MODULES / "kafkajs").is_dir() else "kafkajs is not in .oracles: run 'make oracles'"
 
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+pytestmark = other_process(missing())
 
 
 def play(story: str, node: str) -> Any:

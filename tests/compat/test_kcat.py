@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from tests.oracles import ROOT
+from tests.oracles import ROOT, other_process
 
 UNPACKED = Path(os.environ.get("BARNABAS_ORACLES", ROOT / ".oracles")) / "kcat" / "usr"
 COMMAND = shutil.which("kcat") or shutil.which("kafkacat") or shutil.which("kcat", path=UNPACKED / "bin")
 TIMEOUT_S = 30
 BIG = 900_000
 
-pytestmark = pytest.mark.skipif(COMMAND is None, reason="kcat is not installed, and 'make oracles' could not fetch it")
+pytestmark = other_process("kcat is not installed, and 'make oracles' could not fetch it" if COMMAND is None else None)
 
 
 class Kcat:

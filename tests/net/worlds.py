@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from random import Random
 from typing import Any, ClassVar, cast
 
 from barnabas.net import Connection, ListenerSpec, Server, ServerLimits
-from barnabas.testing.sim.loop import VirtualTimeLoop
-from barnabas.testing.sim.network import Network
 from barnabas.wire import FrameSplitter, frame_parts
+from tests.virtual_time import play
 
 Story = Callable[[], Coroutine[Any, Any, None]]
 
@@ -33,13 +31,10 @@ def run_uvloop(story: Story) -> None:
 
 def run_simulated(story: Story, seed: int = 1) -> None:
     """On virtual time: waiting takes none. Bytes arrive late and in pieces, as the seed says."""
-    loop = VirtualTimeLoop(Random(seed))
-    Network(loop, Random(seed))
     try:
-        loop.run_until_complete(story(), limit_s=100_000)
+        play(story(), seed=seed)
     finally:
         Peer.all_of_them.clear()
-        loop.close()
 
 
 async def _in_time(story: Story) -> None:

@@ -35,8 +35,15 @@ def missing(release: str = CURRENT) -> str | None:
 
 def needs_kafka(release: str = CURRENT) -> pytest.MarkDecorator:
     """Marks a test that runs Kafka's own code."""
-    reason = missing(release)
-    return pytest.mark.skipif(reason is not None, reason=reason or "")
+    return other_process(missing(release))
+
+
+def other_process(missing: str | None = None) -> pytest.MarkDecorator:
+    """Marks a test that starts a program which is not ours, and skips it where that is missing.
+
+    Such a test may wait in vain beside all the others, so `make test` runs it once more alone if it fails.
+    """
+    return pytest.mark.other_process(missing=missing)
 
 
 def run_java(source: str, text: str, release: str = CURRENT, arguments: tuple[str, ...] = ()) -> str:

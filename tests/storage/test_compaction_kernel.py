@@ -75,13 +75,13 @@ def test_damaged_records_are_refused_or_read_within_their_bounds(data: st.DataOb
     payload = bytes(damaged[: data.draw(st.integers(0, len(damaged)))] if data.draw(st.booleans()) else damaged)
     count = data.draw(st.integers(0, 5))
     keys = KeyMap(1 << 20)
-    for action in (
-        lambda: keys.add(payload, count, 0, 3, 0),
-        lambda: retain(keys, payload, count, 0, 3, 0, end_offset=9, keep_tombstones=False, head_bytes=61).records,
-        lambda: rebase_timestamps(payload, count, START_MS, 5, head_bytes=61),
-    ):
-        with suppress(RemoteProtocolError):
-            action()
+    with suppress(RemoteProtocolError):
+        keys.add(payload, count, 0, 3, 0)
+    with suppress(RemoteProtocolError):
+        left = retain(keys, payload, count, 0, 3, 0, end_offset=9, keep_tombstones=False, head_bytes=61).records
+        assert left is None or 61 < len(left) < 61 + len(payload), "some went and some stayed"
+    with suppress(RemoteProtocolError):
+        assert len(rebase_timestamps(payload, count, START_MS, 5, head_bytes=61)) >= 61
 
 
 @given(st.binary(max_size=60), st.integers(0, 8))

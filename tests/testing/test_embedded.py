@@ -21,6 +21,7 @@ from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, Desc
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.virtual_time import clock, on_virtual_time
 
 TIMEOUT_S = 20.0
 
@@ -226,6 +227,23 @@ def test_planned_faults_can_be_taken_back_and_must_make_sense() -> None:
             broker.faults.fail_next(ApiKey.PRODUCE, error=ErrorCode.UNKNOWN_SERVER_ERROR, close=True)
         with pytest.raises(ValueError, match="at least 1"):
             broker.faults.fail_next(ApiKey.PRODUCE, close=True, times=0)
+
+
+# Virtual time
+
+
+@on_virtual_time
+async def test_on_a_loop_with_virtual_time_it_lives_on_that_time() -> None:
+    began = clock().now_ms()
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("orders", partitions=3)
+        broker.faults.fail_next(ApiKey.METADATA, delay_ms=3_600_000)
+        client = await ScriptedClient.connect(broker.bootstrap_servers, timeout_s=7200)
+        answer = await client.ask(MetadataRequest(topics=None))
+        await client.close()
+        assert [(each.name, len(each.partitions)) for each in answer.topics] == [("orders", 3)]
+        await broker.restart()
+        assert 3_600_000 <= clock().now_ms() - began < 3_700_000
 
 
 # Failures of the node itself

@@ -230,6 +230,7 @@ class Router:
                 answer = intercepted
             else:
                 answer = self._handled_after(intercepted, route, context, request, connection)
+                is_long = True  # of an answer made in slices, parts are encoded already
         except Exception as failure:
             self._fail(context, request, connection, failure)
             return

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.runtime import Runtime
 from barnabas.broker.node import Node
 from barnabas.broker.single_node import TEST_DEFAULTS, format_if_new, single_node_settings
 from barnabas.net.runtime import SystemRuntime, new_event_loop
@@ -26,6 +28,8 @@ from barnabas.storage.real_files import RealFileSystem
 from barnabas.testing.faults import Faults
 from barnabas.testing.memory_files import MemoryFileSystem
 from barnabas.testing.scripted_client import ScriptedClient
+from barnabas.testing.sim.loop import VirtualTimeLoop
+from barnabas.testing.sim.runtime import SimulatedRuntime
 from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -39,7 +43,8 @@ MEMORY_DIRECTORY = "/memory"
 
 
 class AsyncEmbeddedBroker:
-    """A broker on the running event loop: `async with AsyncEmbeddedBroker() as broker: …`.
+    """A broker on the running event loop: `async with AsyncEmbeddedBroker() as broker: …`. Where that has virtual time,
+    so has the broker.
 
     - `data_dir`: where its files go; without one, they stay in memory.
     - `listen`: `host:port`; port 0 takes any that is free, and keeps it over restarts.
@@ -64,7 +69,7 @@ class AsyncEmbeddedBroker:
         self._overrides = overrides or {}
         self._keywords = settings
         self._node: Node | None = None
-        self._runtime: SystemRuntime | None = None
+        self._close_runtime: Callable[[], None] = lambda: None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -98,16 +103,16 @@ class AsyncEmbeddedBroker:
             controller_port=self._controller_port,
             **self._keywords,
         )
-        runtime = SystemRuntime()
+        runtime, close_runtime = _runtime_of(asyncio.get_running_loop())
         try:
             format_if_new(self._files, settings, runtime)
             node = Node(settings, files=self._files, runtime=runtime)
             node.interceptor = self.faults.intercept
             await node.start()
         except BaseException:
-            runtime.close()
+            close_runtime()
             raise
-        self._node, self._runtime = node, runtime
+        self._node, self._close_runtime = node, close_runtime
         # What is advertised may lead through a proxy; here it matters where we listen.
         listeners = [name for name in node.endpoints if name not in settings.controller_listeners]
         self._port = node.endpoints[listeners[0]][1]
@@ -115,14 +120,13 @@ class AsyncEmbeddedBroker:
 
     async def stop(self) -> None:
         """Stop cleanly. Stopping again does nothing. Raises what made the node fail, if it did."""
-        node, runtime = self._node, self._runtime
-        self._node = self._runtime = None
+        node, self._node = self._node, None
+        close_runtime, self._close_runtime = self._close_runtime, lambda: None
         try:
             if node is not None:
                 await node.stop()
         finally:
-            if runtime is not None:
-                runtime.close()
+            close_runtime()
         if node is not None and node.failure is not None:
             raise node.failure
 
@@ -167,6 +171,15 @@ class AsyncEmbeddedBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def _runtime_of(loop: asyncio.AbstractEventLoop) -> tuple[Runtime, Callable[[], None]]:
+    """What a node on this loop is handed for time, chance and work that blocks, and how that ends."""
+    if isinstance(loop, VirtualTimeLoop):
+        # Each start draws numbers of its own: a broker that came back with the same ones would be the same incarnation.
+        return SimulatedRuntime(loop, Random(loop.next_number())), lambda: None
+    runtime = SystemRuntime()
+    return runtime, runtime.close
 
 
 class EmbeddedBroker:

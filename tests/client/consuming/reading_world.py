@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.runtime import SystemClock
 from barnabas.client._kernel.receiving import ConsumerRecord
 from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.core.consuming.offsets import ResetStrategy
@@ -26,21 +25,11 @@ from barnabas.wire.messages.delete_records import (
 )
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.client.consuming.logs import batch
+from tests.virtual_time import clock
 
 A, B = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 PATIENCE_S = 10.0
 _BY_NAME = 12  # the last version of Produce that needs no ids
-
-
-def on_loop(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """A test that is a coroutine."""
-
-    def run() -> None:
-        asyncio.run(asyncio.wait_for(story(), 30))
-
-    run.__name__ = story.__name__
-    run.__doc__ = story.__doc__
-    return run
 
 
 @asynccontextmanager
@@ -64,15 +53,15 @@ async def reading(
             **given,
         }
     )
-    randomness, clock = Random(1), SystemClock()
+    randomness, time = Random(1), clock()
     metadata = Metadata.of(settings, randomness=randomness)
-    network = NetworkClient(settings, metadata, clock=clock, randomness=randomness)
+    network = NetworkClient(settings, metadata, clock=time, randomness=randomness)
     subscription = Subscription(ResetStrategy.parse(settings.auto_offset_reset))
     fetcher = Fetcher(
         network,
         subscription,
         settings,
-        clock=clock,
+        clock=time,
         randomness=randomness,
         key_deserializer=key_deserializer,
         value_deserializer=value_deserializer,

@@ -27,14 +27,15 @@ from barnabas.client.errors import (
 from barnabas.records import Codec
 from barnabas.wire.apis import ApiKey
 from tests.client.consuming.logs import TIME_MS
-from tests.client.consuming.reading_world import A, B, World, on_loop, world
+from tests.client.consuming.reading_world import A, B, World, world
+from tests.virtual_time import on_virtual_time
 
 
 def numbers(begin: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(begin, end)]
 
 
-@on_loop
+@on_virtual_time
 async def test_records_come_in_order_and_new_ones_follow() -> None:
     async with world() as it, it.reader(A) as reader:
         await it.produce(A, numbers(0, 10))
@@ -46,7 +47,7 @@ async def test_records_come_in_order_and_new_ones_follow() -> None:
         assert reader.fetcher.current_lag(A) == 0
 
 
-@on_loop
+@on_virtual_time
 async def test_a_session_sends_only_changes_and_ends_with_the_reader() -> None:
     async with world(partitions=2) as it:
         async with it.reader(A, B) as reader:
@@ -62,7 +63,7 @@ async def test_a_session_sends_only_changes_and_ends_with_the_reader() -> None:
         assert len(sessions) == 0
 
 
-@on_loop
+@on_virtual_time
 async def test_several_partitions_are_read_ahead_within_bounds() -> None:
     async with world(partitions=2) as it:
         for _ in range(20):
@@ -79,7 +80,7 @@ async def test_several_partitions_are_read_ahead_within_bounds() -> None:
             assert await reader.poll(timeout_s=0.1) == []
 
 
-@on_loop
+@on_virtual_time
 async def test_seeking_pausing_and_resuming() -> None:
     async with world(partitions=2) as it, it.reader(A, B) as reader:
         await it.produce(A, numbers(0, 10))
@@ -95,7 +96,7 @@ async def test_seeking_pausing_and_resuming() -> None:
         assert await reader.values(10) == numbers(0, 10)
 
 
-@on_loop
+@on_virtual_time
 async def test_pausing_in_the_middle_of_a_chunk_keeps_the_rest() -> None:
     async with world() as it, it.reader(A) as reader:
         await it.produce(A, numbers(0, 10))
@@ -113,7 +114,7 @@ async def test_pausing_in_the_middle_of_a_chunk_keeps_the_rest() -> None:
         assert fetches <= it.broker.faults.seen[ApiKey.FETCH] <= fetches + 2
 
 
-@on_loop
+@on_virtual_time
 async def test_reading_starts_at_the_committed_offset_or_where_the_setting_says() -> None:
     asked: list[list[TopicPartition]] = []
 
@@ -134,7 +135,7 @@ async def test_reading_starts_at_the_committed_offset_or_where_the_setting_says(
             assert asked == [[A, B], [A, B]]
 
 
-@on_loop
+@on_virtual_time
 async def test_without_a_committed_offset_and_a_reset_the_program_is_told_until_it_seeks() -> None:
     async with world() as it, it.reader(A, auto_offset_reset="none") as reader:
         await it.produce(A, numbers(0, 2))
@@ -147,7 +148,7 @@ async def test_without_a_committed_offset_and_a_reset_the_program_is_told_until_
         assert await reader.values(1) == [b"1"]
 
 
-@on_loop
+@on_virtual_time
 async def test_a_failure_to_learn_committed_offsets_that_retries_do_not_cure_is_raised() -> None:
     async def committed(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -157,7 +158,7 @@ async def test_a_failure_to_learn_committed_offsets_that_retries_do_not_cure_is_
             await reader.poll()
 
 
-@on_loop
+@on_virtual_time
 async def test_records_that_were_deleted_under_the_position_reset_it() -> None:
     async with world() as it:
         await it.produce(A, numbers(0, 10))
@@ -174,20 +175,22 @@ async def test_records_that_were_deleted_under_the_position_reset_it() -> None:
             assert await reader.values(1) == [b"9"]
 
 
-@on_loop
+@on_virtual_time
 async def test_resets_by_strategy_and_duration() -> None:
-    async with world() as it, it.reader(A, auto_offset_reset="by_duration:PT1H") as reader:
-        await it.produce(A, numbers(0, 5))  # of 2023
-        assert await reader.fetcher.ensure_positions(5000)
-        assert reader.subscription.position(A) == Position(5, 0)  # none is that young: the end
-        reader.subscription.request_reset(A, EARLIEST)
-        assert await reader.values(5) == numbers(0, 5)
-        reader.subscription.request_reset(A, LATEST)
-        assert await reader.fetcher.ensure_positions(5000)
-        assert reader.subscription.position(A) == Position(5, 0)
+    async with world() as it:
+        await it.produce(A, numbers(0, 5))
+        await asyncio.sleep(2 * 3600)
+        async with it.reader(A, auto_offset_reset="by_duration:PT1H") as reader:
+            assert await reader.fetcher.ensure_positions(5000)
+            assert reader.subscription.position(A) == Position(5, 0)  # none is that young: the end
+            reader.subscription.request_reset(A, EARLIEST)
+            assert await reader.values(5) == numbers(0, 5)
+            reader.subscription.request_reset(A, LATEST)
+            assert await reader.fetcher.ensure_positions(5000)
+            assert reader.subscription.position(A) == Position(5, 0)
 
 
-@on_loop
+@on_virtual_time
 async def test_offsets_first_last_and_by_time() -> None:
     async with world(partitions=2) as it, it.reader(A, B) as reader:
         await it.produce(A, numbers(0, 5))
@@ -204,7 +207,7 @@ async def test_offsets_first_last_and_by_time() -> None:
             await fetcher.lookup.end_offsets([TopicPartition("clicks", 7)], 5000)
 
 
-@on_loop
+@on_virtual_time
 async def test_offsets_of_a_partition_that_the_topic_just_got() -> None:
     async with world() as it, it.reader(A) as reader:
         assert await reader.fetcher.lookup.end_offsets([A], 5000) == {A: 0}
@@ -214,7 +217,7 @@ async def test_offsets_of_a_partition_that_the_topic_just_got() -> None:
         assert await reader.fetcher.lookup.end_offsets([A, B], 5000) == {A: 0, B: 0}
 
 
-@on_loop
+@on_virtual_time
 async def test_offsets_are_asked_for_again_until_the_time_is_up() -> None:
     async with world() as it, it.reader(A) as reader:
         await it.produce(A, numbers(0, 5))
@@ -230,7 +233,7 @@ async def test_offsets_are_asked_for_again_until_the_time_is_up() -> None:
             await reader.fetcher.lookup.end_offsets([A], 200)
 
 
-@on_loop
+@on_virtual_time
 async def test_nothing_is_lost_or_doubled_through_broken_fetches_and_lost_sessions() -> None:
     async with world(partitions=2) as it, it.reader(A, B, max_partition_fetch_bytes=500) as reader:
         faults = it.broker.faults
@@ -257,7 +260,7 @@ async def test_nothing_is_lost_or_doubled_through_broken_fetches_and_lost_sessio
         await reader.nothing()
 
 
-@on_loop
+@on_virtual_time
 async def test_reading_goes_on_after_the_broker_was_restarted_and_the_position_is_validated() -> None:
     async with world() as it, it.reader(A) as reader:
         await it.produce(A, numbers(0, 5))
@@ -270,7 +273,7 @@ async def test_reading_goes_on_after_the_broker_was_restarted_and_the_position_i
         assert it.broker.faults.seen[ApiKey.OFFSET_FOR_LEADER_EPOCH] >= 1
 
 
-@on_loop
+@on_virtual_time
 async def test_committed_offsets_of_a_former_leader_are_validated() -> None:
     async with world() as it:
         await it.produce(A, numbers(0, 5))
@@ -285,7 +288,7 @@ async def test_committed_offsets_of_a_former_leader_are_validated() -> None:
             assert it.broker.faults.pending == 0
 
 
-@on_loop
+@on_virtual_time
 async def test_a_value_that_cannot_be_read_stays_until_the_program_seeks_past_it() -> None:
     def read(topic: str, headers: object, data: bytes) -> int:
         return int(data)
@@ -301,7 +304,7 @@ async def test_a_value_that_cannot_be_read_stays_until_the_program_seeks_past_it
         assert await reader.values(1) == [3]
 
 
-@on_loop
+@on_virtual_time
 async def test_an_error_never_swallows_records_that_were_taken_before_it() -> None:
     def read(topic: str, headers: object, data: bytes) -> int:
         return int(data)
@@ -330,7 +333,7 @@ async def check_errors_and_records(it: World, read: Callable[..., int]) -> None:
         assert [1, 2] in outcomes
 
 
-@on_loop
+@on_virtual_time
 async def test_columns_of_several_partitions_in_one_batch() -> None:
     async with world(partitions=2) as it, it.reader(A, B) as reader:
         await it.produce(A, numbers(0, 6), key=b"k", headers=[("h", None)])
@@ -361,7 +364,7 @@ async def test_columns_of_several_partitions_in_one_batch() -> None:
             reader.fetcher.take_arrow(0)
 
 
-@on_loop
+@on_virtual_time
 async def test_a_topic_that_does_not_exist_yet_is_read_once_it_does() -> None:
     later = TopicPartition("later", 0)
     async with world() as it, it.reader(A, later, allow_auto_create_topics=False) as reader:
@@ -373,7 +376,7 @@ async def test_a_topic_that_does_not_exist_yet_is_read_once_it_does() -> None:
         assert await reader.values(1) == [b"b"]
 
 
-@on_loop
+@on_virtual_time
 async def test_metrics_tell_what_was_fetched_and_read() -> None:
     registry = MetricsRegistry(lambda: 0)
     async with world() as it, it.reader(A, metrics=FetchMetrics(registry)) as reader:
@@ -387,7 +390,7 @@ async def test_metrics_tell_what_was_fetched_and_read() -> None:
         assert told["records-lead", "clicks"] == 10
 
 
-@on_loop
+@on_virtual_time
 async def test_waiting_ends_with_data_time_wake_or_close() -> None:
     async with world() as it, it.reader(A) as reader:
         fetcher = reader.fetcher
@@ -408,7 +411,7 @@ async def test_waiting_ends_with_data_time_wake_or_close() -> None:
             fetcher.take_chunk()
 
 
-@on_loop
+@on_virtual_time
 async def test_positions_of_others_are_not_ours_to_tell() -> None:
     async with world() as it, it.reader(A) as reader:
         with pytest.raises(WrongUseError, match="clicks-1 is not assigned"):

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from tests.client.consuming.reading_world import reading
-from tests.oracles import missing
+from tests.oracles import needs_kafka
 from tests.oracles.kafka_server import KafkaServer
 
 TOPIC = "payments"
@@ -69,7 +69,7 @@ async def read(bootstrap: str, **settings: Any) -> list[bytes]:
     return values
 
 
-@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@needs_kafka()
 def test_committed_records_of_kafka_are_seen_once_and_aborted_ones_never(tmp_path: Path) -> None:
     with KafkaServer(tmp_path, OVERRIDES) as server:
         committed, everything = write_transactions(server.bootstrap)

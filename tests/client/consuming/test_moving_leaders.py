@@ -10,7 +10,6 @@ from typing import Any
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.runtime import SystemClock
 from barnabas.client.consumer.fetcher import Fetcher
 from barnabas.client.core.cluster_view import ClusterView, Node, PartitionInfo, TopicView
 from barnabas.client.core.consuming.offsets import EARLIEST, OffsetAndMetadata
@@ -32,7 +31,8 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from tests.client.consuming.logs import T0, batch
-from tests.client.consuming.reading_world import Reader, on_loop
+from tests.client.consuming.reading_world import Reader
+from tests.virtual_time import clock, on_virtual_time
 
 TOPIC_ID = Uuid(bytes(15) + b"t")
 
@@ -119,7 +119,7 @@ class Scene:
         self.subscription = Subscription(EARLIEST)
         settings = ConsumerSettings(bootstrap_servers=("host:1",), retry_backoff_ms=1, client_rack="here")
         network: Any = self.brokers
-        self.fetcher = Fetcher(network, self.subscription, settings, clock=SystemClock(), randomness=Random(1))
+        self.fetcher = Fetcher(network, self.subscription, settings, clock=clock(), randomness=Random(1))
         self.reader = Reader(network, self.subscription, self.fetcher)
 
     async def __aenter__(self) -> Scene:
@@ -132,7 +132,7 @@ class Scene:
         await self.fetcher.close()
 
 
-@on_loop
+@on_virtual_time
 async def test_a_leader_that_is_named_is_asked_at_once_after_the_position_was_validated() -> None:
     async with Scene() as scene:
         brokers = scene.brokers
@@ -150,7 +150,7 @@ async def test_a_leader_that_is_named_is_asked_at_once_after_the_position_was_va
         assert await scene.reader.values(1) == [b"c"]
 
 
-@on_loop
+@on_virtual_time
 async def test_records_of_both_the_old_and_the_new_leader_are_read_once() -> None:
     async with Scene() as scene:
         brokers = scene.brokers
@@ -164,7 +164,7 @@ async def test_records_of_both_the_old_and_the_new_leader_are_read_once() -> Non
         await scene.reader.nothing(0.05)
 
 
-@on_loop
+@on_virtual_time
 async def test_a_log_that_lost_its_end_with_its_leader_is_read_on_from_there() -> None:
     async with Scene() as scene:
         brokers = scene.brokers
@@ -181,7 +181,7 @@ async def test_a_log_that_lost_its_end_with_its_leader_is_read_on_from_there() -
         assert await scene.reader.values(1) == [b"other"]
 
 
-@on_loop
+@on_virtual_time
 async def test_the_replica_nearby_is_read_until_it_fails() -> None:
     async with Scene() as scene:
         brokers = scene.brokers
@@ -200,7 +200,7 @@ async def test_the_replica_nearby_is_read_until_it_fails() -> None:
         assert await scene.reader.values(1) == [b"a"]
 
 
-@on_loop
+@on_virtual_time
 async def test_a_partition_without_a_leader_is_read_again_when_it_has_one() -> None:
     async with Scene() as scene:
         brokers = scene.brokers

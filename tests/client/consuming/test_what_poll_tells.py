@@ -19,6 +19,7 @@ from barnabas.client.core.consuming.offsets import EARLIEST
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.testing import EmbeddedBroker
 from tests.client.consuming.reading_world import A, B, world
+from tests.virtual_time import play, until
 
 PATIENCE_S = 10.0
 NEWS = TopicPartition("news", 0)
@@ -104,8 +105,7 @@ def test_an_error_that_comes_again_and_again_is_told_once_and_forgotten_when_it_
                 return effects
 
             reader.fetcher._reader.read = read  # type: ignore[method-assign]
-            while answers < 5:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until(lambda: answers >= 5)
             reader.fetcher._reader.read = real  # type: ignore[method-assign]
             state.error = error
             with pytest.raises(BrokerError):
@@ -120,7 +120,7 @@ def test_an_error_that_comes_again_and_again_is_told_once_and_forgotten_when_it_
             reader.subscription.seek(A, 0)
             assert reader.subscription.state(A).error is None
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    play(story())
 
 
 # Time

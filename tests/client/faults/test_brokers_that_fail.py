@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -12,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from barnabas import Consumer, Producer, TopicPartition, aio
+from barnabas import Consumer, Producer, TopicPartition
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.client.errors import DeliveryTimeoutError
 from barnabas.testing import EmbeddedBroker
 from barnabas.wire.apis import ApiKey
 from tests.client.faults.reading import LIMIT_S, values_of, wait_until
+from tests.client.scenes import scene, timed
 from tests.compat.brokers import OurServer
+from tests.virtual_time import on_virtual_time
 
 
 def numbers(count: int) -> list[bytes]:
@@ -151,7 +152,8 @@ def test_hang_ups_in_the_midst_cost_nothing(broker: EmbeddedBroker, topic: str) 
     assert values_of(broker.bootstrap_servers, topic) == numbers(100)
 
 
-def test_an_answer_that_comes_too_late_leaves_the_record_once(broker: EmbeddedBroker, topic: str) -> None:
+@on_virtual_time
+async def test_an_answer_that_comes_too_late_leaves_the_record_once() -> None:
     """The broker has written it; the producer, which gave up on the answer, sends it again with the same sequence."""
     settings: dict[str, Any] = {
         "request_timeout_ms": 100,
@@ -159,15 +161,17 @@ def test_an_answer_that_comes_too_late_leaves_the_record_once(broker: EmbeddedBr
         "linger_ms": 0,
         "retry_backoff_ms": 5,
     }
-    with Producer(bootstrap_servers=broker.bootstrap_servers, **settings) as producer:
-        producer.send(topic, b"0").result(LIMIT_S)
-        broker.faults.fail_next(ApiKey.PRODUCE, delay_ms=250)
-        futures = [producer.send(topic, b"%d" % number) for number in range(1, 10)]
-        assert [future.result(LIMIT_S).offset for future in futures] == list(range(1, 10))
-    assert values_of(broker.bootstrap_servers, topic) == numbers(10)
+    async with scene("t") as it:
+        async with it.producer(**settings) as producer:
+            await (await producer.send("t", b"0"))
+            it.faults.fail_next(ApiKey.PRODUCE, delay_ms=250)
+            futures = [await producer.send("t", b"%d" % number) for number in range(1, 10)]
+            assert [(await future).offset for future in futures] == list(range(1, 10))
+        assert await it.values_of("t") == numbers(10)
 
 
-def test_after_its_delivery_timeout_a_record_is_never_sent_again(broker: EmbeddedBroker, topic: str) -> None:
+@on_virtual_time
+async def test_after_its_delivery_timeout_a_record_is_never_sent_again() -> None:
     """It is reported once as failed, its memory is free again, and what is sent later does not bring it back."""
     settings: dict[str, Any] = {
         "request_timeout_ms": 100,
@@ -175,23 +179,22 @@ def test_after_its_delivery_timeout_a_record_is_never_sent_again(broker: Embedde
         "linger_ms": 0,
         "retry_backoff_ms": 5,
     }
-    with Producer(bootstrap_servers=broker.bootstrap_servers, **settings) as producer:
-        producer.send(topic, b"0").result(LIMIT_S)
-        broker.faults.fail_next(ApiKey.PRODUCE, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, times=10_000)
-        told: list[Any] = []
-        began = time.monotonic()
-        future = producer.send(topic, b"lost", on_delivery=lambda metadata, error: told.append(error))
-        error = future.exception(LIMIT_S)
-        assert 0.15 < time.monotonic() - began < 2
-        assert isinstance(error, DeliveryTimeoutError)
-        assert f"{topic}-0" in str(error)
-        broker.faults.clear()
-        assert producer.send(topic, b"1").result(LIMIT_S).offset == 1
-        producer.flush()
-        pool = producer._parts.pool
-        assert pool.available_bytes == pool.total_bytes
-        assert told == [error]
-    assert values_of(broker.bootstrap_servers, topic) == numbers(2)
+    async with scene("t") as it:
+        async with it.producer(**settings) as producer:
+            await (await producer.send("t", b"0"))
+            it.faults.fail_next(ApiKey.PRODUCE, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, times=10_000)
+            told: list[Any] = []
+            async with timed(0.2, 0.25):
+                future = await producer.send("t", b"lost", on_delivery=lambda metadata, error: told.append(error))
+                with pytest.raises(DeliveryTimeoutError, match="t-0") as failed:
+                    await future
+            it.faults.clear()
+            assert (await (await producer.send("t", b"1"))).offset == 1
+            await producer.flush()
+            pool = producer._parts.pool
+            assert pool.available_bytes == pool.total_bytes
+            assert told == [failed.value]
+        assert await it.values_of("t") == numbers(2)
 
 
 def note(told: list[int], number: int, metadata: Any, error: Exception | None) -> None:
@@ -284,28 +287,19 @@ def test_commits_are_tried_again_until_they_are_done(broker: EmbeddedBroker, top
             consumer.commit({partition: 6})
 
 
-def test_asyncio_clients_survive_restarts_too() -> None:
-    async def story() -> None:
-        async with EmbeddedBroker() as own:
-            await own.create_topic("t")
-            settings: dict[str, Any] = {
-                "bootstrap_servers": own.bootstrap_servers,
-                "retry_backoff_ms": 20,
-                "reconnect_backoff_ms": 20,
-            }
-            async with (
-                aio.Producer(linger_ms=1, **settings) as producer,
-                aio.Consumer("t", auto_offset_reset="earliest", **settings) as consumer,
-            ):
-                seen: list[bytes] = []
-                for round_number in range(2):
-                    futures = [await producer.send("t", b"%d" % (round_number * 50 + each)) for each in range(50)]
-                    await own.restart()
-                    assert [(await future).offset for future in futures] == [
-                        round_number * 50 + each for each in range(50)
-                    ]
-                    while len(seen) < round_number * 50 + 50:
-                        seen += [record.value for record in await consumer.poll(LIMIT_S)]
-                assert seen == numbers(100)
-
-    asyncio.run(story())
+@on_virtual_time
+async def test_asyncio_clients_survive_restarts_too() -> None:
+    settings: dict[str, Any] = {"retry_backoff_ms": 20, "reconnect_backoff_ms": 20}
+    async with (
+        scene("t") as it,
+        it.producer(linger_ms=1, **settings) as producer,
+        it.consumer("t", auto_offset_reset="earliest", **settings) as consumer,
+    ):
+        seen: list[bytes] = []
+        for round_number in range(2):
+            futures = [await producer.send("t", b"%d" % (round_number * 50 + each)) for each in range(50)]
+            await it.broker.restart()
+            assert [(await future).offset for future in futures] == [round_number * 50 + each for each in range(50)]
+            while len(seen) < round_number * 50 + 50:
+                seen += [record.value for record in await consumer.poll(LIMIT_S)]
+        assert seen == numbers(100)

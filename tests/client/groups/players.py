@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.runtime import SystemClock
 from barnabas.client.consumer.group import GroupDriver
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata, ResetStrategy
 from barnabas.client.core.consuming.subscription import Subscription
@@ -20,6 +18,7 @@ from barnabas.client.core.metrics.consumer import GroupMetrics
 from barnabas.client.core.metrics.registry import MetricsRegistry
 from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings import ConsumerSettings
+from tests.virtual_time import clock
 
 
 class Listener:
@@ -62,7 +61,7 @@ class Member:
             network,
             self.subscription,
             settings,
-            clock=SystemClock(),
+            clock=clock(),
             randomness=random.Random(7),
             invoke=invoke,
             metrics=GroupMetrics(registry),
@@ -75,10 +74,10 @@ class Member:
         assert await self.group.poll(timeout_ms)
 
     async def poll_until(self, happened: Callable[[], bool], timeout_ms: float = 10_000, poll_ms: float = 20) -> None:
-        clock = SystemClock()
-        deadline_ms = clock.monotonic_ms() + timeout_ms
+        time = clock()
+        deadline_ms = time.monotonic_ms() + timeout_ms
         while not happened():
-            assert clock.monotonic_ms() < deadline_ms, self.listener.story
+            assert time.monotonic_ms() < deadline_ms, self.listener.story
             await self.group.poll(poll_ms)
             await asyncio.sleep(0.005)  # as if it waited for records
 
@@ -99,16 +98,6 @@ def at(offset: int, metadata: str = "") -> OffsetAndMetadata:
     return OffsetAndMetadata(offset, metadata)
 
 
-def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop; it may not hang."""
-
-    @functools.wraps(test)
-    def run(*arguments: Any, **keywords: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **keywords), 30))
-
-    return run
-
-
 async def invoke(function: Callable[..., Any], *arguments: Any) -> None:
     outcome = function(*arguments)
     if inspect.isawaitable(outcome):
@@ -119,10 +108,10 @@ async def invoke(function: Callable[..., Any], *arguments: Any) -> None:
 async def member_of(bootstrap_servers: str, group: str = "g", /, **settings: Any) -> AsyncIterator[Member]:
     keywords = {"bootstrap_servers": bootstrap_servers, "group_id": group, "heartbeat_interval_ms": 50} | settings
     loaded = ConsumerSettings.load(**keywords)
-    clock, randomness = SystemClock(), random.Random(3)
-    network = NetworkClient(loaded, Metadata.of(loaded, randomness=randomness), clock=clock, randomness=randomness)
+    time, randomness = clock(), random.Random(3)
+    network = NetworkClient(loaded, Metadata.of(loaded, randomness=randomness), clock=time, randomness=randomness)
     await network.start()
-    registry = MetricsRegistry(clock.monotonic_ms)
+    registry = MetricsRegistry(time.monotonic_ms)
     member = Member(network, loaded, registry)
     try:
         yield member

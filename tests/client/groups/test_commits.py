@@ -13,7 +13,8 @@ from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.client.errors import ClientTimeoutError, CommitFailedError
 from barnabas.testing import AsyncEmbeddedBroker
 from barnabas.wire.apis import ApiKey
-from tests.client.groups.players import Member, at, member_of, on_loop
+from tests.client.groups.players import Member, at, member_of
+from tests.virtual_time import on_virtual_time
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MANUAL: dict[str, object] = {"enable_auto_commit": False, "retry_backoff_ms": 10}
@@ -25,7 +26,7 @@ async def joined(member: Member) -> Member:
     return member
 
 
-@on_loop
+@on_virtual_time
 async def test_what_was_committed_is_found() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -50,7 +51,7 @@ async def test_what_was_committed_is_found() -> None:
         None,
     ],
 )
-@on_loop
+@on_virtual_time
 async def test_a_commit_is_tried_until_it_succeeds(fault: ErrorCode | None) -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -66,7 +67,7 @@ async def test_a_commit_is_tried_until_it_succeeds(fault: ErrorCode | None) -> N
             assert not broker.faults.pending
 
 
-@on_loop
+@on_virtual_time
 async def test_a_commit_that_takes_too_long_says_what_came_last() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -78,7 +79,7 @@ async def test_a_commit_that_takes_too_long_says_what_came_last() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
-@on_loop
+@on_virtual_time
 async def test_a_member_of_a_past_generation_cannot_commit_and_joins_again(code: ErrorCode) -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -95,7 +96,7 @@ async def test_a_member_of_a_past_generation_cannot_commit_and_joins_again(code:
             assert member.listener.words[:2] == ["assigned", "lost"]
 
 
-@on_loop
+@on_virtual_time
 async def test_a_rebalance_is_not_the_moment_to_commit() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -109,7 +110,7 @@ async def test_a_rebalance_is_not_the_moment_to_commit() -> None:
             assert member.listener.words == ["assigned", "revoked", "assigned"]
 
 
-@on_loop
+@on_virtual_time
 async def test_what_cannot_be_helped_is_raised() -> None:
     async with AsyncEmbeddedBroker(offset_metadata_max_bytes=10) as broker:
         await broker.create_topic("t", 2)
@@ -122,7 +123,7 @@ async def test_what_cannot_be_helped_is_raised() -> None:
                 await member.group.committed([T0])
 
 
-@on_loop
+@on_virtual_time
 async def test_callbacks_run_in_the_order_of_commits() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -147,7 +148,7 @@ async def test_callbacks_run_in_the_order_of_commits() -> None:
             assert heard[-1] == (5, None)
 
 
-@on_loop
+@on_virtual_time
 async def test_offsets_are_committed_by_themselves() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -163,7 +164,7 @@ async def test_offsets_are_committed_by_themselves() -> None:
             assert await witness.group.committed([T0]) == {T0: None}
 
 
-@on_loop
+@on_virtual_time
 async def test_offsets_are_committed_before_a_rebalance_and_at_the_end() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -186,7 +187,7 @@ async def test_offsets_are_committed_before_a_rebalance_and_at_the_end() -> None
             assert (await witness.group.committed([T0]))[T0] == at(33)
 
 
-@on_loop
+@on_virtual_time
 async def test_the_listener_may_commit_what_it_loses() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -203,7 +204,7 @@ async def test_the_listener_may_commit_what_it_loses() -> None:
             assert (await member.group.committed([T0]))[T0] == at(77)
 
 
-@on_loop
+@on_virtual_time
 async def test_a_consumer_that_assigns_by_hand_commits_to_a_group_of_its_own() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)

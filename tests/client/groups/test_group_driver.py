@@ -14,12 +14,13 @@ from barnabas.client.core.consuming.membership_steps import MemberState
 from barnabas.client.errors import ClientClosedError
 from barnabas.testing import AsyncEmbeddedBroker
 from barnabas.wire.apis import ApiKey
-from tests.client.groups.players import at, member_of, on_loop
+from tests.client.groups.players import at, member_of
+from tests.virtual_time import on_virtual_time
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-@on_loop
+@on_virtual_time
 async def test_one_member_gets_everything_and_leaves() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -39,7 +40,7 @@ async def test_one_member_gets_everything_and_leaves() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
-@on_loop
+@on_virtual_time
 async def test_two_members_share(strategy: str) -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -64,7 +65,7 @@ async def test_two_members_share(strategy: str) -> None:
             await first.poll_until(lambda: first.assigned == [T0, T1])
 
 
-@on_loop
+@on_virtual_time
 async def test_heartbeats_go_on_while_the_program_works() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -76,7 +77,7 @@ async def test_heartbeats_go_on_while_the_program_works() -> None:
             assert broker.faults.seen[ApiKey.HEARTBEAT] - before >= 4
 
 
-@on_loop
+@on_virtual_time
 async def test_who_waits_for_records_is_called_when_the_group_rebalances() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -96,7 +97,7 @@ async def test_who_waits_for_records_is_called_when_the_group_rebalances() -> No
             await joining
 
 
-@on_loop
+@on_virtual_time
 async def test_who_does_not_poll_leaves_and_loses_its_partitions(caplog: pytest.LogCaptureFixture) -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -112,7 +113,7 @@ async def test_who_does_not_poll_leaves_and_loses_its_partitions(caplog: pytest.
             assert member.listener.words == ["assigned", "lost", "assigned"]
 
 
-@on_loop
+@on_virtual_time
 async def test_who_takes_records_without_polling_is_not_late() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -126,7 +127,7 @@ async def test_who_takes_records_without_polling_is_not_late() -> None:
             assert await member.group.poll(0)
 
 
-@on_loop
+@on_virtual_time
 async def test_a_static_member_comes_back_without_a_rebalance() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -139,7 +140,7 @@ async def test_a_static_member_comes_back_without_a_rebalance() -> None:
         assert broker.faults.seen[ApiKey.LEAVE_GROUP] == 0
 
 
-@on_loop
+@on_virtual_time
 async def test_a_second_static_member_of_the_same_name_ends_the_first() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -157,7 +158,7 @@ async def test_a_second_static_member_of_the_same_name_ends_the_first() -> None:
                 await first.group.poll(0)
 
 
-@on_loop
+@on_virtual_time
 async def test_topics_that_match_a_pattern_are_read_as_they_come() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("clicks-a")
@@ -171,7 +172,7 @@ async def test_topics_that_match_a_pattern_are_read_as_they_come() -> None:
             assert member.assigned == [TopicPartition("clicks-a", 0), TopicPartition("clicks-b", 0)]
 
 
-@on_loop
+@on_virtual_time
 async def test_new_topics_of_a_subscription_and_new_partitions_are_assigned() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -186,7 +187,7 @@ async def test_new_topics_of_a_subscription_and_new_partitions_are_assigned() ->
             await member.poll_until(lambda: member.assigned == [TopicPartition("later", 0)])
 
 
-@on_loop
+@on_virtual_time
 async def test_a_listener_that_raises_is_heard_and_the_rebalance_goes_on() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -216,7 +217,7 @@ async def test_a_listener_that_raises_is_heard_and_the_rebalance_goes_on() -> No
         None,
     ],
 )
-@on_loop
+@on_virtual_time
 async def test_a_member_gets_over_a_fault(api: ApiKey, fault: ErrorCode | None) -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -234,7 +235,7 @@ async def test_a_member_gets_over_a_fault(api: ApiKey, fault: ErrorCode | None) 
             assert member.assigned == [T0, T1]
 
 
-@on_loop
+@on_virtual_time
 async def test_what_the_group_refuses_is_raised_with_advice() -> None:
     async with AsyncEmbeddedBroker(group_max_size=1) as broker:
         await broker.create_topic("t", 2)
@@ -252,7 +253,7 @@ async def test_what_the_group_refuses_is_raised_with_advice() -> None:
                 await hasty.group.poll(2_000)
 
 
-@on_loop
+@on_virtual_time
 async def test_a_member_that_shares_no_assignor_with_the_others_is_told() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -267,7 +268,7 @@ async def test_a_member_that_shares_no_assignor_with_the_others_is_told() -> Non
                 await other.group.poll(2_000)
 
 
-@on_loop
+@on_virtual_time
 async def test_a_poll_without_time_joins_step_by_step() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -277,7 +278,7 @@ async def test_a_poll_without_time_joins_step_by_step() -> None:
             await member.poll_until(lambda: member.assigned == [T0, T1], poll_ms=0)
 
 
-@on_loop
+@on_virtual_time
 async def test_the_node_restarts_and_the_group_goes_on() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -292,7 +293,7 @@ async def test_the_node_restarts_and_the_group_goes_on() -> None:
             assert member.assigned == [T0, T1]
 
 
-@on_loop
+@on_virtual_time
 async def test_a_closed_group_says_so() -> None:
     async with AsyncEmbeddedBroker() as broker, member_of(broker.bootstrap_servers) as member:
         await member.group.close(1_000)
@@ -302,7 +303,7 @@ async def test_a_closed_group_says_so() -> None:
             await member.group.commit({T0: at(1)})
 
 
-@on_loop
+@on_virtual_time
 async def test_what_a_member_does_is_counted() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from barnabas import Consumer, Producer, RebalanceListener, TopicPartition
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.runtime import SystemClock
 from barnabas.client.consumer.heartbeat_task import HeartbeatTask
 from barnabas.client.core.consuming.membership_steps import Heartbeat
 from barnabas.client.errors import ClientTimeoutError, CommitFailedError
@@ -23,13 +21,15 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.messages.leave_group import LeaveGroupRequest
 from tests.client.faults.reading import wait_until
-from tests.client.groups.players import at, member_of, on_loop
+from tests.client.groups.players import at, member_of
+from tests.client.scenes import scene, timed
+from tests.virtual_time import clock, on_virtual_time
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATIENCE_S = 10.0
 
 
-@on_loop
+@on_virtual_time
 async def test_the_program_is_called_when_it_is_taken_for_late() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -45,7 +45,7 @@ async def test_the_program_is_called_when_it_is_taken_for_late() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS]
 )
-@on_loop
+@on_virtual_time
 async def test_the_program_is_called_when_a_commit_tells_that_the_group_has_gone_on(code: ErrorCode) -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -60,7 +60,7 @@ async def test_the_program_is_called_when_a_commit_tells_that_the_group_has_gone
             assert called.is_set()
 
 
-@on_loop
+@on_virtual_time
 async def test_a_defect_in_a_rebalance_is_told_once_and_the_member_joins_after_all() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -123,14 +123,14 @@ class LateMember:
         return None
 
 
-@on_loop
+@on_virtual_time
 async def test_heartbeats_do_not_wait_until_leaving_is_answered() -> None:
     network = SlowNetwork()
     heartbeats = HeartbeatTask(
         network,  # type: ignore[arg-type]
         LateMember(),  # type: ignore[arg-type]
         ConsumerSettings.load(bootstrap_servers="127.0.0.1:1", group_id="g"),
-        clock=SystemClock(),
+        clock=clock(),
         metrics=None,
         before=lambda now_ms: None,
         after=lambda: None,
@@ -277,34 +277,28 @@ def test_what_a_loop_has_committed_is_not_taken_back_when_it_fails(broker: Embed
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-def test_closing_keeps_its_time_while_no_coordinator_is_there(by_hand: bool) -> None:
-    with EmbeddedBroker(group_initial_rebalance_delay_ms=0) as gone:
-        gone.create_topic("t", 1)
-        with Producer(bootstrap_servers=gone.bootstrap_servers) as producer:
-            producer.send("t", b"x", partition=0)
-        consumer = Consumer(
-            bootstrap_servers=gone.bootstrap_servers,
-            group_id="g",
-            auto_offset_reset="earliest",
-            auto_commit_interval_ms=50,
-            default_api_timeout_ms=8000,
+@on_virtual_time
+async def test_closing_keeps_its_time_while_no_coordinator_is_there(by_hand: bool) -> None:
+    async with scene("t") as it:
+        await it.fill("t", 1)
+        consumer = it.consumer(
+            group_id="g", auto_offset_reset="earliest", auto_commit_interval_ms=50, default_api_timeout_ms=8000
         )
         if by_hand:
             consumer.assign([T0])
         else:
             consumer.subscribe(["t"])
-        assert len(consumer.poll(PATIENCE_S)) == 1
+        assert len(await consumer.poll(PATIENCE_S)) == 1
     for _ in range(5):
-        consumer.poll(0.1)
-    group = consumer._consumer._group
+        await consumer.poll(0.1)
+    group = consumer._group
     assert group is not None
     assert len(group._committer._pending) <= 1
-    began = time.monotonic()
-    consumer.close(0.5)
-    assert time.monotonic() - began < 3
+    async with timed(0, 0.7):
+        await consumer.close(0.5)
 
 
-@on_loop
+@on_virtual_time
 async def test_a_commit_waits_for_its_turn_no_longer_than_it_may() -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 2)
@@ -317,7 +311,7 @@ async def test_a_commit_waits_for_its_turn_no_longer_than_it_may() -> None:
             await member.group.commit({T0: at(1)})
 
 
-@on_loop
+@on_virtual_time
 async def test_who_closes_in_a_hurry_is_told_what_was_not_committed() -> None:
     told: list[object] = []
     async with AsyncEmbeddedBroker() as broker:

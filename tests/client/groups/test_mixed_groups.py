@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from barnabas.testing import AsyncEmbeddedBroker
-from tests.client.groups.players import Member, member_of, on_loop
+from tests.client.groups.players import Member, member_of
+from tests.virtual_time import on_real_time
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 aiokafka = pytest.importorskip("aiokafka")
@@ -32,7 +33,7 @@ async def settle(member: Member, poll_other: Callable[[], Any], other_has: Calla
 
 @pytest.mark.parametrize("we_lead", [True, False])
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-@on_loop
+@on_real_time
 async def test_with_confluent_kafka(strategy: str, we_lead: bool) -> None:
     async with AsyncEmbeddedBroker() as broker:
         await broker.create_topic("t", 4)
@@ -63,7 +64,7 @@ async def test_with_confluent_kafka(strategy: str, we_lead: bool) -> None:
 
 @pytest.mark.parametrize("we_lead", [True, False])
 @pytest.mark.parametrize("strategy", ["range", "sticky"])
-@on_loop
+@on_real_time
 async def test_with_aiokafka(strategy: str, we_lead: bool) -> None:
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor

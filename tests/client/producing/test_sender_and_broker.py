@@ -12,7 +12,6 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.base.runtime import SystemClock
 from barnabas.client._kernel.sending import SendFuture
 from barnabas.client.core.producing.accumulator import Accumulator
 from barnabas.client.errors import DeliveryTimeoutError
@@ -20,6 +19,7 @@ from barnabas.client.producer.parts import ProducerParts
 from barnabas.client.settings import ProducerSettings
 from barnabas.testing import AsyncEmbeddedBroker
 from barnabas.wire.apis import ApiKey
+from tests.virtual_time import clock, play
 
 Together = Callable[[AsyncEmbeddedBroker, "Client"], Coroutine[Any, Any, None]]
 
@@ -29,7 +29,7 @@ class Client:
         given = {"bootstrap.servers": bootstrap_servers, "batch.size": 200, "retry.backoff.ms": 10, **settings}
         self.parts = ProducerParts(
             ProducerSettings.load(given),
-            clock=SystemClock(),
+            clock=clock(),
             randomness=Random(1),
             lock=nullcontext(),
             is_shared=False,
@@ -47,7 +47,7 @@ class Client:
 
 def run_together(story: Together, partitions: int = 3, **settings: Any) -> None:
     async def run() -> None:
-        async with asyncio.timeout(20), AsyncEmbeddedBroker() as broker:
+        async with AsyncEmbeddedBroker() as broker:
             await broker.create_topic("t", partitions=partitions)
             client = Client(broker.bootstrap_servers, **settings)
             await client.parts.start()
@@ -58,7 +58,7 @@ def run_together(story: Together, partitions: int = 3, **settings: Any) -> None:
             finally:
                 await client.parts.close(2000)
 
-    asyncio.run(run())
+    play(run())
 
 
 async def check_offsets(sent: list[list[SendFuture]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import nullcontext
 from random import Random
 from typing import Any
@@ -22,7 +22,6 @@ from barnabas.client.core.producing.sender_ports import SenderSettings
 from barnabas.client.errors import ClientClosedError, ClientError, ClientTimeoutError
 from barnabas.client.producer.driver import SenderDriver, SenderFailedError
 from barnabas.net.errors import DisconnectedError
-from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.wire.messages.init_producer_id import InitProducerIdResponse
 from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
@@ -32,6 +31,7 @@ from barnabas.wire.messages.produce import (
 )
 from tests.client.producing.sender_stories import StillMetadata
 from tests.client.producing.sender_world import CountingMetrics
+from tests.virtual_time import play
 
 VIEW = ClusterView(1, "c", None, {1: Node(1, "b", 9092)}, [TopicView("t", partitions=(PartitionInfo("t", 0, 1, 0),))])
 
@@ -150,14 +150,6 @@ class Bench:
         return made
 
 
-def on_virtual_time(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    loop = VirtualTimeLoop(Random(1))
-    try:
-        loop.run_until_complete(story(), limit_s=10_000)
-    finally:
-        loop.close()
-
-
 def test_a_record_is_sent_and_acknowledged() -> None:
     async def story() -> None:
         bench = Bench()
@@ -166,7 +158,7 @@ def test_a_record_is_sent_and_acknowledged() -> None:
         assert (await bench.send()).offset == 1
         await bench.driver.close()
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_a_batch_that_lingers_leaves_when_its_time_is_up() -> None:
@@ -177,7 +169,7 @@ def test_a_batch_that_lingers_leaves_when_its_time_is_up() -> None:
         await bench.send()
         assert 0.5 <= asyncio.get_running_loop().time() - began < 0.52
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_flush_waits_for_what_is_there_and_does_not_linger() -> None:
@@ -189,7 +181,7 @@ def test_flush_waits_for_what_is_there_and_does_not_linger() -> None:
         assert all(each.done() for each in sent)
         await bench.driver.flush(0)
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_a_flush_that_takes_too_long_says_so_and_the_records_go_on() -> None:
@@ -203,7 +195,7 @@ def test_a_flush_that_takes_too_long_says_so_and_the_records_go_on() -> None:
         assert not sent.done()
         assert (await sent).offset == 0
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_closing_sends_what_is_there() -> None:
@@ -217,7 +209,7 @@ def test_closing_sends_what_is_there() -> None:
             bench.send()
         await bench.driver.close(1000)
 
-    on_virtual_time(story)
+    play(story())
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 500])
@@ -236,7 +228,7 @@ def test_what_is_not_acknowledged_in_time_fails_when_closed(timeout_ms: int) -> 
         await asyncio.sleep(100)  # late answers change nothing
         assert bench.accumulator.pool.available_bytes == 1 << 24
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_a_caller_who_gives_up_closing_leaves_no_record_without_an_outcome() -> None:
@@ -251,7 +243,7 @@ def test_a_caller_who_gives_up_closing_leaves_no_record_without_an_outcome() -> 
         with pytest.raises(ClientClosedError):
             await sent
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_nothing_to_do_costs_nothing() -> None:
@@ -264,7 +256,7 @@ def test_nothing_to_do_costs_nothing() -> None:
         await asyncio.sleep(3600)
         assert bench.step_count == before
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_a_node_that_is_away_is_waited_for_without_asking_again_and_again() -> None:
@@ -279,7 +271,7 @@ def test_a_node_that_is_away_is_waited_for_without_asking_again_and_again() -> N
         bench.network.ready[0](1)
         assert (await sent).offset == 0
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_what_is_never_answered_times_out_by_itself() -> None:
@@ -291,7 +283,7 @@ def test_what_is_never_answered_times_out_by_itself() -> None:
         await asyncio.sleep(2.1)
         assert all(isinstance(each.exception(), ClientTimeoutError) for each in sent)
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_lost_requests_are_sent_again() -> None:
@@ -305,7 +297,7 @@ def test_lost_requests_are_sent_again() -> None:
         bench.network.error = None
         assert (await sent).offset == 0
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_without_acks_records_are_done_when_they_have_left() -> None:
@@ -315,7 +307,7 @@ def test_without_acks_records_are_done_when_they_have_left() -> None:
         assert (await bench.send()).offset == -1
         await bench.driver.close()
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_a_callback_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -329,7 +321,7 @@ def test_a_callback_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture) -
         assert [(await first).offset, (await second).offset] == [0, 1]
         assert (await bench.send()).offset == 1
 
-    on_virtual_time(story)
+    play(story())
     assert "in the program" in caplog.text
 
 
@@ -354,7 +346,7 @@ def test_a_batch_that_cannot_be_encoded_fails_alone(monkeypatch: pytest.MonkeyPa
         assert (await bench.send()).offset == 1
         assert bench.driver.failure is None
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_a_driver_that_was_never_started_closes() -> None:
@@ -365,7 +357,7 @@ def test_a_driver_that_was_never_started_closes() -> None:
         with pytest.raises(ClientClosedError):
             await sent
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_a_callback_may_send() -> None:
@@ -376,7 +368,7 @@ def test_a_callback_may_send() -> None:
         await bench.send(on_delivery=lambda metadata, error: more.append(bench.send()))
         assert (await more[0]).offset == 1
 
-    on_virtual_time(story)
+    play(story())
 
 
 @pytest.mark.parametrize("method", ["step", "answered", "failed"])
@@ -400,7 +392,7 @@ def test_a_fault_of_the_sender_fails_every_record_and_says_so(method: str, caplo
             bench.send()
         await bench.driver.close(1000)
 
-    on_virtual_time(story)
+    play(story())
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -454,7 +446,7 @@ def test_ctrl_c_in_a_wake_does_not_keep_the_next_from_waking() -> None:
         async with asyncio.timeout(1):
             await bench.send()
 
-    on_virtual_time(story)
+    play(story())
 
 
 def test_no_wake_of_another_thread_is_lost() -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-import pytest
-
 from barnabas.base.ids import TopicPartition
 from barnabas.spark.core.admission import MinOffsetsGate, rate_limit
 from barnabas.spark.core.admission_limits import Earliest, LatestOffsets, Limit, Offsets, Timestamp, Timestamps
@@ -24,7 +22,7 @@ from barnabas.spark.core.positions import Positions, from_offset, to_offset
 from barnabas.spark.core.ranges import OffsetRange, split
 from barnabas.spark.core.selection import Partitions, Pattern, Topics
 from barnabas.spark.core.values import size_bytes, time_ms
-from tests.oracles import QUICK_JVM, SOURCES
+from tests.oracles import QUICK_JVM, SOURCES, other_process
 from tests.spark.rig.sessions import connector_jars, connector_missing
 
 Case = dict[str, Any]
@@ -43,7 +41,7 @@ def reason_to_skip() -> str | None:
     return connector_missing()
 
 
-pytestmark = pytest.mark.skipif(reason_to_skip() is not None, reason=reason_to_skip() or "")
+pytestmark = other_process(reason_to_skip())
 
 
 def ask(cases: list[Case]) -> list[Any]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from barnabas.testing import EmbeddedBroker
+from tests.oracles import other_process
 from tests.spark.crashes import stories
 from tests.spark.rig import sessions
 
-pytestmark = pytest.mark.skipif(sessions.missing() is not None, reason=sessions.missing() or "")
+pytestmark = other_process(sessions.missing())
 
 
 def test_a_driver_that_is_killed_in_its_first_batch_and_later_loses_nothing(

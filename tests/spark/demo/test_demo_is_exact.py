@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
-import pytest
 
 from barnabas.spark.demo.story import Click, Story
+from tests.oracles import other_process
 from tests.spark.rig import sessions
 
 RATE, SEED = 100, 5
@@ -28,10 +28,8 @@ LONGEST_S = 600
 LATENESS_MS = PAUSE_MS = 300_000
 
 
+@other_process(sessions.missing())
 def test_every_click_is_where_it_belongs(tmp_path: Path) -> None:
-    reason = sessions.missing()
-    if reason is not None:
-        pytest.skip(reason)
     told = _run_demo(tmp_path / "kept")
     assert told["failure"] is None
     assert told["is_complete"]

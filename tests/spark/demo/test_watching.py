@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barnabas import BarnabasError, Consumer, Producer
+from barnabas import Admin, BarnabasError, Consumer, Producer
 from barnabas.base.error_codes import ErrorCode
 from barnabas.spark.demo.story import Story
 from barnabas.spark.demo.watching import (
@@ -131,7 +131,11 @@ def test_clicks_that_cannot_be_written_end_it() -> None:
 
 
 def test_topics_that_are_there_already_stay(address: str) -> None:
-    create_topics(address)
+    with Admin(bootstrap_servers=address) as admin:
+        before = admin.describe_topics(admin.list_topics())
+        assert {USERS, SESSIONS, DEAD_LETTERS} <= {*before}
+        create_topics(address)
+        assert admin.describe_topics(admin.list_topics()) == before
 
 
 def test_a_table_grows_and_is_computed_anew(tmp_path: Path) -> None:

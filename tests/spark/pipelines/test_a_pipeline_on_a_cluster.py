@@ -15,11 +15,12 @@ import pytest
 
 from barnabas import Producer
 from barnabas.testing import EmbeddedBroker
+from tests.oracles import other_process
 from tests.spark.rig import sessions
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sessions.missing() is not None, reason=sessions.missing() or ""),
+    other_process(sessions.missing()),
 ]
 _TIMEOUT_S = 300
 

@@ -17,6 +17,7 @@ import pytest
 
 from barnabas import Consumer, Producer
 from barnabas.testing import EmbeddedBroker
+from tests.oracles import other_process
 from tests.spark.rig import sessions
 
 _TIMEOUT_S = 300
@@ -130,12 +131,10 @@ def send(servers: str, topic: str, *values: dict[str, Any] | bytes) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for orphans in /proc")
 @pytest.mark.slow
+@other_process(sessions.missing())
 def test_updates_follow_the_topic_until_somebody_stops_them(
     project: Path, tmp_path: Path, broker: EmbeddedBroker
 ) -> None:
-    reason = sessions.missing()
-    if reason is not None:
-        pytest.skip(reason)
     servers = broker.bootstrap_servers
     configuration = (project / "spark-pipeline.yml").read_text()
     clicks, dead = configuration.split('topics: "')[1].split('"')[0].split()

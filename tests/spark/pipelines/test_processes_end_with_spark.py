@@ -34,9 +34,14 @@ def test_grandchildren_are_found_and_ended_after_their_parent() -> None:
     assert processes._living([child]) == []
 
 
-def test_a_number_that_was_given_to_another_is_left_alone() -> None:
+def test_a_number_that_was_given_to_another_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    signalled: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: signalled.append(pid))
     mine = next(each for each in processes._all() if each.pid == os.getpid())
     processes.end([processes.RunningProcess(mine.pid, mine.parent, "long ago")], 0.0)
+    assert signalled == []
+    processes.end([mine], 0.0)
+    assert signalled == [mine.pid] * 2, "as it is, it would have been asked, and then not asked any more"
 
 
 @pytest.mark.skipif(not Path("/bin/ps").exists(), reason="there is no ps")

@@ -338,6 +338,7 @@ class Fetcher:
         """Wait until all partitions (or these) have a position; whether they have. Raises why one cannot have any."""
         wanted = None if partitions is None else list(partitions)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        has_asked = False
         while True:
             self._check_open()
             names = self._subscription.assigned() if wanted is None else wanted
@@ -350,7 +351,10 @@ class Fetcher:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return False
-            self._pump_soon()
+            if not has_asked:
+                # Once: each look ends all waits for positions, so that to ask after each wait would never end.
+                has_asked = True
+                self._pump_soon()
             await self._wait(self._position_waiters, left_ms / 1000)
 
     async def _wait(self, waiters: list[asyncio.Future[None]], timeout_s: float | None) -> None:
