@@ -29,7 +29,7 @@ LIMIT_S: Final = 100_000.0
 def virtual_loop(seed: int | None = 1, **network: Any) -> Iterator[VirtualTimeLoop]:
     """A loop with a network behind it; without a seed, what is ready runs in the order in which it became so."""
     loop = VirtualTimeLoop(None if seed is None else Random(seed))
-    Network(loop, Random(1 if seed is None else seed + 1), **network)
+    Network(loop, Random(seed or 1), **network)
     try:
         yield loop
     finally:
