@@ -9,7 +9,7 @@ from typing import Any
 
 from barnabas.base.errors import LocalProtocolError
 from barnabas.client.admin import Admin
-from barnabas.client.admin.driver import Driver
+from barnabas.client.admin.driver import AdminApiDriver
 from barnabas.client.core.cluster_view import ClusterView, Node
 from barnabas.client.network_client import CoordinatorType
 from barnabas.net.errors import ChannelError, UnsupportedRequestError
@@ -155,7 +155,7 @@ def admin_of(nodes: FakeNodes, **settings: Any) -> Admin:
     """An admin above such a cluster, which does not wait long before it tries again."""
     quick = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
     admin = Admin(bootstrap_servers="fake:9092", **(quick | settings))
-    admin._driver = Driver(admin.settings, nodes, Random(7))
+    admin._driver = AdminApiDriver(admin.settings, nodes, Random(7))
     return admin
 
 

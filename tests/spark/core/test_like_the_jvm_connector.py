@@ -217,7 +217,7 @@ def option_cases() -> list[Case]:
         {**BASE, "startingOffsetsByTimestamp": ' {"t": {"0": 7}} ', "startingOffsets": "x"},
         {**BASE, "startingOffsetsByTimestamp": "earliest"},
         *some_values("startingOffsetsByTimestampStrategy", "error|LATEST|earliest|| error"),
-        {**BASE, "startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "LatestOffsets"},
+        {**BASE, "startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "Latest"},
         *some_values("endingOffsets", "earliest|latest| LATEST |x"),
         {**BASE, "endingTimestamp": "5", "endingOffsets": "earliest"},
         *some_values("endingOffsetsByTimestamp", '{"t": {"0": 7}}|x'),

@@ -193,7 +193,7 @@ def test_offsets_may_stand_for_the_ends() -> None:
     assert batch(endingOffsets='{"t": {"0": -1}}').ending == Offsets({T0: -1})
 
 
-@pytest.mark.parametrize("text", ["error", "ERROR", "latest", "LatestOffsets"])
+@pytest.mark.parametrize("text", ["error", "ERROR", "latest", "Latest"])
 def test_what_to_do_without_a_match_is_said_for_starts_only(text: str) -> None:
     options = {"startingOffsetsByTimestampStrategy": text, "startingTimestamp": "5", "endingTimestamp": "6"}
     assert batch(options).starting == Timestamp(5, "latest" if text.lower() == "latest" else "error")

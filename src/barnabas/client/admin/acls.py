@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error, settled
+from barnabas.client.admin.driver import NOT_DONE, Part, RequestSpec, broker_error, raise_if_error, settled
 from barnabas.client.admin.routes import AnyNode
 from barnabas.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from barnabas.wire.messages.delete_acls import (
@@ -166,7 +166,7 @@ class AclCalls(Part):
                 for each in resource.acls
             )
 
-        return await self._driver.ask_one(call, AnyNode(), DescribeAclsRequest, lambda leg: request, read)
+        return await self._driver.ask_one(call, AnyNode(), DescribeAclsRequest, lambda spec: request, read)
 
     async def create_acls(self, acls: Iterable[Acl], *, timeout: float | None = None) -> None:
         """Add rules; one that is there already is no error. Raises `BrokerError`, or `KeyedError` by rule."""
@@ -175,7 +175,7 @@ class AclCalls(Part):
         for acl in given:
             _check(acl)
 
-        def build(leg: Leg[Acl]) -> CreateAclsRequest:
+        def build(spec: RequestSpec[Acl]) -> CreateAclsRequest:
             return CreateAclsRequest(
                 creations=[
                     AclCreation(
@@ -187,12 +187,12 @@ class AclCalls(Part):
                         operation=acl.operation,
                         permission_type=acl.permission,
                     )
-                    for acl in leg.keys
+                    for acl in spec.keys
                 ]
             )
 
-        def read(leg: Leg[Acl], response: CreateAclsResponse) -> Iterable[tuple[Acl, Exception | None]]:
-            for acl, result in zip(leg.keys, response.results, strict=False):
+        def read(spec: RequestSpec[Acl], response: CreateAclsResponse) -> Iterable[tuple[Acl, Exception | None]]:
+            for acl, result in zip(spec.keys, response.results, strict=False):
                 yield acl, broker_error(result.error_code, result.error_message) if result.error_code else None
 
         await self._driver.ask_each(call, given, AnyNode(), CreateAclsRequest, build, read, may_pass=NOT_DONE)
@@ -203,7 +203,7 @@ class AclCalls(Part):
         """Remove the rules that match filters, and return by filter which ones those were."""
         call = await self._driver.begin("delete_acls", timeout)
 
-        def build(leg: Leg[AclFilter]) -> DeleteAclsRequest:
+        def build(spec: RequestSpec[AclFilter]) -> DeleteAclsRequest:
             return DeleteAclsRequest(
                 filters=[
                     DeleteAclsFilter(
@@ -215,14 +215,14 @@ class AclCalls(Part):
                         operation=each.operation,
                         permission_type=each.permission,
                     )
-                    for each in leg.keys
+                    for each in spec.keys
                 ]
             )
 
         def read(
-            leg: Leg[AclFilter], response: DeleteAclsResponse
+            spec: RequestSpec[AclFilter], response: DeleteAclsResponse
         ) -> Iterable[tuple[AclFilter, tuple[Acl, ...] | Exception]]:
-            for each, result in zip(leg.keys, response.filter_results, strict=False):
+            for each, result in zip(spec.keys, response.filter_results, strict=False):
                 yield each, _deleted(result)
 
         return await self._driver.ask_each(call, filters, AnyNode(), DeleteAclsRequest, build, read, may_pass=NOT_DONE)

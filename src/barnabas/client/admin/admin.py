@@ -12,7 +12,7 @@ from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client.admin.acls import AclCalls
 from barnabas.client.admin.cluster import ClusterCalls
 from barnabas.client.admin.configs import ConfigCalls
-from barnabas.client.admin.driver import Driver
+from barnabas.client.admin.driver import AdminApiDriver
 from barnabas.client.admin.groups import GroupCalls
 from barnabas.client.admin.offsets import OffsetCalls
 from barnabas.client.admin.quorum import QuorumCalls
@@ -103,7 +103,7 @@ class Admin(
                 client_id=self.client_id,
             )
             network.on_cluster_id(ClusterResourceListeners(reporters).tell)
-            self._driver = Driver(self.settings, network, randomness, network.watch)
+            self._driver = AdminApiDriver(self.settings, network, randomness, network.watch)
             network.watch.add(self._driver)
 
     def metrics(self) -> dict[str, dict[str, float]]:

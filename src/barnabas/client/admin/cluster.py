@@ -11,7 +11,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.acls import AclOperation, authorized_operations
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error
+from barnabas.client.admin.driver import NOT_DONE, Part, RequestSpec, broker_error, raise_if_error
 from barnabas.client.admin.offsets import by_topic
 from barnabas.client.admin.routes import AnyNode, ControllerStrategy, TheseNodes, each_broker
 from barnabas.client.core.cluster_view import Node
@@ -127,7 +127,7 @@ class ClusterCalls(Part):
         call = await self._driver.begin("describe_cluster", timeout)
         is_of_controllers = bool(self._driver.settings.bootstrap_controllers)
 
-        def build(leg: Leg[tuple[()]]) -> DescribeClusterRequest:
+        def build(spec: RequestSpec[tuple[()]]) -> DescribeClusterRequest:
             return DescribeClusterRequest(
                 include_cluster_authorized_operations=include_authorized_operations,
                 endpoint_type=_CONTROLLERS if is_of_controllers else _BROKERS,
@@ -155,10 +155,10 @@ class ClusterCalls(Part):
             call,
             AnyNode(),
             MetadataRequest,
-            lambda leg: MetadataRequest(
+            lambda spec: MetadataRequest(
                 topics=[],
                 allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=include_authorized_operations and leg.version >= 8,
+                include_cluster_authorized_operations=include_authorized_operations and spec.version >= 8,
             ),
             _cluster_of_metadata,
         )
@@ -181,20 +181,20 @@ class ClusterCalls(Part):
             ]
 
         def read(
-            leg: Leg[int], response: DescribeLogDirsResponse
+            spec: RequestSpec[int], response: DescribeLogDirsResponse
         ) -> Iterable[tuple[int, dict[str, LogDirDescription] | Exception]]:
             raise_if_error(response.error_code)
-            if leg.version < 3 and not response.results:
+            if spec.version < 3 and not response.results:
                 # A broker has at least one disk: before this version it could not say who may not see them.
                 raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            yield leg.keys[0], {each.log_dir: _log_dir(each) for each in response.results}
+            yield spec.keys[0], {each.log_dir: _log_dir(each) for each in response.results}
 
         return await self._driver.ask_each(
             call,
             brokers,
             each_broker(),
             DescribeLogDirsRequest,
-            lambda leg: DescribeLogDirsRequest(topics=topics),
+            lambda spec: DescribeLogDirsRequest(topics=topics),
             read,
         )
 
@@ -209,9 +209,9 @@ class ClusterCalls(Part):
         call = await self._driver.begin("alter_replica_log_dirs", timeout)
         wanted = {BrokerReplica(*replica): path for replica, path in moves.items()}
 
-        def build(leg: Leg[BrokerReplica]) -> AlterReplicaLogDirsRequest:
+        def build(spec: RequestSpec[BrokerReplica]) -> AlterReplicaLogDirsRequest:
             by_path: dict[str, list[TopicPartition]] = {}
-            for replica in leg.keys:
+            for replica in spec.keys:
                 by_path.setdefault(wanted[replica], []).append(TopicPartition(*replica.partition))
             return AlterReplicaLogDirsRequest(
                 dirs=[
@@ -227,9 +227,9 @@ class ClusterCalls(Part):
             )
 
         def read(
-            leg: Leg[BrokerReplica], response: AlterReplicaLogDirsResponse
+            spec: RequestSpec[BrokerReplica], response: AlterReplicaLogDirsResponse
         ) -> Iterable[tuple[BrokerReplica, Exception | None]]:
-            broker_id = leg.keys[0].broker_id
+            broker_id = spec.keys[0].broker_id
             for topic in response.results:
                 for each in topic.partitions:
                     error = broker_error(each.error_code) if each.error_code else None
@@ -256,7 +256,7 @@ class ClusterCalls(Part):
             )
 
         request = ApiVersionsRequest(client_software_name="barnabas", client_software_version="admin")
-        return await self._driver.ask_one(call, AnyNode(), ApiVersionsRequest, lambda leg: request, read)
+        return await self._driver.ask_one(call, AnyNode(), ApiVersionsRequest, lambda spec: request, read)
 
     async def update_features(
         self,
@@ -271,19 +271,19 @@ class ClusterCalls(Part):
             name: each if isinstance(each, FeatureUpdate) else FeatureUpdate(each) for name, each in updates.items()
         }
 
-        def build(leg: Leg[str]) -> UpdateFeaturesRequest:
-            if leg.version == 0 and any(wanted[name].upgrade is FeatureUpgrade.UNSAFE_DOWNGRADE for name in leg.keys):
-                raise leg.unsupported(UpdateFeaturesRequest, "that knows no unsafe downgrade")
+        def build(spec: RequestSpec[str]) -> UpdateFeaturesRequest:
+            if spec.version == 0 and any(wanted[name].upgrade is FeatureUpgrade.UNSAFE_DOWNGRADE for name in spec.keys):
+                raise spec.unsupported(UpdateFeaturesRequest, "that knows no unsafe downgrade")
             return UpdateFeaturesRequest(
-                timeout_ms=leg.timeout_ms,
-                feature_updates=[_feature_update(leg, name, wanted[name]) for name in leg.keys],
+                timeout_ms=spec.timeout_ms,
+                feature_updates=[_feature_update(spec, name, wanted[name]) for name in spec.keys],
                 validate_only=validate_only,
             )
 
-        def read(leg: Leg[str], response: UpdateFeaturesResponse) -> Iterable[tuple[str, Exception | None]]:
+        def read(spec: RequestSpec[str], response: UpdateFeaturesResponse) -> Iterable[tuple[str, Exception | None]]:
             raise_if_error(response.error_code, response.error_message)
             said = {each.feature: each for each in response.results}
-            for name in leg.keys:
+            for name in spec.keys:
                 each = said.get(name)  # Newer brokers tell one outcome for all.
                 failed = each is not None and each.error_code
                 yield name, broker_error(each.error_code, each.error_message) if each is not None and failed else None
@@ -301,7 +301,7 @@ class ClusterCalls(Part):
 
         request = UnregisterBrokerRequest(broker_id=broker_id)
         await self._driver.ask_one(
-            call, AnyNode(), UnregisterBrokerRequest, lambda leg: request, read, may_pass=NOT_DONE
+            call, AnyNode(), UnregisterBrokerRequest, lambda spec: request, read, may_pass=NOT_DONE
         )
 
 
@@ -332,8 +332,8 @@ def _log_dir(each: DescribeLogDirsResult) -> LogDirDescription:
     )
 
 
-def _feature_update(leg: Leg[str], name: str, update: FeatureUpdate) -> FeatureUpdateKey:
-    if leg.version == 0:
+def _feature_update(spec: RequestSpec[str], name: str, update: FeatureUpdate) -> FeatureUpdateKey:
+    if spec.version == 0:
         is_down = update.upgrade is not FeatureUpgrade.UPGRADE
         return FeatureUpdateKey(feature=name, max_version_level=update.max_level, allow_downgrade=is_down)
     return FeatureUpdateKey(feature=name, max_version_level=update.max_level, upgrade_type=update.upgrade)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error, several
+from barnabas.client.admin.driver import NOT_DONE, Part, RequestSpec, broker_error, raise_if_error, several
 from barnabas.client.admin.routes import AnyNodeOr
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -174,18 +174,18 @@ class ConfigCalls(Part):
         call = await self._driver.begin("describe_configs", timeout)
         wanted = None if names is None else list(names)
 
-        def build(leg: Leg[ConfigResource]) -> DescribeConfigsRequest:
+        def build(spec: RequestSpec[ConfigResource]) -> DescribeConfigsRequest:
             return DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=wanted)
-                    for each in leg.keys
+                    for each in spec.keys
                 ],
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
             )
 
         def read(
-            leg: Leg[ConfigResource], response: DescribeConfigsResponse
+            spec: RequestSpec[ConfigResource], response: DescribeConfigsResponse
         ) -> Iterable[tuple[ConfigResource, dict[str, ConfigEntry] | Exception]]:
             for result in response.results:
                 resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
@@ -211,7 +211,7 @@ class ConfigCalls(Part):
         checked_resources(changes)
         call = await self._driver.begin("alter_configs", timeout)
 
-        def build(leg: Leg[ConfigResource]) -> IncrementalAlterConfigsRequest:
+        def build(spec: RequestSpec[ConfigResource]) -> IncrementalAlterConfigsRequest:
             return IncrementalAlterConfigsRequest(
                 resources=[
                     AlterConfigsResource(
@@ -222,13 +222,13 @@ class ConfigCalls(Part):
                             for each in changes[resource]
                         ],
                     )
-                    for resource in leg.keys
+                    for resource in spec.keys
                 ],
                 validate_only=validate_only,
             )
 
         def read(
-            leg: Leg[ConfigResource], response: IncrementalAlterConfigsResponse
+            spec: RequestSpec[ConfigResource], response: IncrementalAlterConfigsResponse
         ) -> Iterable[tuple[ConfigResource, Exception | None]]:
             for result in response.responses:
                 resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
@@ -247,13 +247,13 @@ class ConfigCalls(Part):
         call = await self._driver.begin("list_config_resources", timeout)
         wanted = list(dict.fromkeys(types or ()))
 
-        def build(leg: Leg[tuple[()]]) -> ListConfigResourcesRequest:
-            if leg.version == 0 and wanted != [ConfigResourceType.CLIENT_METRICS]:
-                raise leg.unsupported(
+        def build(spec: RequestSpec[tuple[()]]) -> ListConfigResourcesRequest:
+            if spec.version == 0 and wanted != [ConfigResourceType.CLIENT_METRICS]:
+                raise spec.unsupported(
                     ListConfigResourcesRequest,
                     "that lists client metrics alone: ask for CLIENT_METRICS only",
                 )
-            return ListConfigResourcesRequest(resource_types=list(wanted) if leg.version else [])
+            return ListConfigResourcesRequest(resource_types=list(wanted) if spec.version else [])
 
         def read(response: ListConfigResourcesResponse) -> tuple[ConfigResource, ...]:
             raise_if_error(response.error_code)

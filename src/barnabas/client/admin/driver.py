@@ -122,7 +122,7 @@ class Call:
         return error
 
 
-class Leg(NamedTuple, Generic[KeyT]):
+class RequestSpec(NamedTuple, Generic[KeyT]):
     """One request of a round: to whom, in which version, about which keys, and how long the broker may take.
 
     `node_id` names the connection: to a coordinator it is another one than to the same broker otherwise.
@@ -150,21 +150,21 @@ class Located(Generic[K]):
 class LookupStrategy(Protocol[K]):
     """A way to find out where keys belong."""
 
-    async def locate(self, driver: Driver, call: Call, keys: list[K]) -> Located[K]: ...
+    async def locate(self, driver: AdminApiDriver, call: Call, keys: list[K]) -> Located[K]: ...
 
-    def failed(self, driver: Driver, key: K, error: Exception) -> None:
+    def failed(self, driver: AdminApiDriver, key: K, error: Exception) -> None:
         """Forget what led to this failure."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[K, V]):
-    """What is asked about keys, and how; see `Driver.ask_each`."""
+class AdminApiHandler(Generic[K, V]):
+    """What is asked about keys, and how; see `AdminApiDriver.ask_each`."""
 
     route: LookupStrategy[K]
     request: type[Request]
-    build: Callable[[Leg[K]], Request]
-    read: Callable[[Leg[K], Any], Iterable[tuple[K, V | Exception]]]
+    build: Callable[[RequestSpec[K]], Request]
+    read: Callable[[RequestSpec[K], Any], Iterable[tuple[K, V | Exception]]]
     may_pass: frozenset[ErrorCode] = MAY_PASS
     max_version: int = MAX_VERSION
     one_by_one_below: int = 0
@@ -177,7 +177,7 @@ class Outcomes(NamedTuple, Generic[KeyT, ValueT]):
     errors: dict[KeyT, Exception]
 
 
-class Driver:
+class AdminApiDriver:
     """Runs the calls of one admin. Guarantees: a call ends within its time, and says about each key how it ended."""
 
     def __init__(
@@ -230,8 +230,8 @@ class Driver:
         keys: Iterable[K],
         route: LookupStrategy[K],
         request: type[Request],
-        build: Callable[[Leg[K]], Request],
-        read: Callable[[Leg[K], Any], Iterable[tuple[K, V | Exception]]],
+        build: Callable[[RequestSpec[K]], Request],
+        read: Callable[[RequestSpec[K], Any], Iterable[tuple[K, V | Exception]]],
         *,
         may_pass: frozenset[ErrorCode] = MAY_PASS,
         max_version: int = MAX_VERSION,
@@ -239,14 +239,14 @@ class Driver:
     ) -> dict[K, V]:
         """What the answers say about each key, in the order of the keys. Raises as `settled` does.
 
-        - `build` makes a request of a leg, `read` yields what the answer says about each of its keys; either may raise
-          for all keys of the leg.
+        - `build` makes a request of a spec, `read` yields what the answer says about each of its keys; either may raise
+          for all keys of the spec.
         - `may_pass`: after which errors a key is asked for again.
         - `max_version`: above it the request has a form that is not used here.
         - `one_by_one_below`: before this version a request holds one key.
         """
         asked = list(dict.fromkeys(several(keys)))
-        question = Question(route, request, build, read, may_pass, max_version, one_by_one_below)
+        question = AdminApiHandler(route, request, build, read, may_pass, max_version, one_by_one_below)
         return settled(asked, *await self.outcomes(call, asked, question))
 
     async def ask_one(
@@ -254,19 +254,19 @@ class Driver:
         call: Call,
         route: LookupStrategy[tuple[()]],
         request: type[Request],
-        build: Callable[[Leg[tuple[()]]], Request],
+        build: Callable[[RequestSpec[tuple[()]]], Request],
         read: Callable[[Any], V],
         *,
         may_pass: frozenset[ErrorCode] = MAY_PASS,
     ) -> V:
         """For a request about one thing: `read` returns what it says or raises `BrokerError`."""
 
-        def read_it(leg: Leg[tuple[()]], response: Any) -> Iterable[tuple[tuple[()], V | Exception]]:
+        def read_it(spec: RequestSpec[tuple[()]], response: Any) -> Iterable[tuple[tuple[()], V | Exception]]:
             return [((), read(response))]
 
         return (await self.ask_each(call, [()], route, request, build, read_it, may_pass=may_pass))[()]
 
-    async def outcomes(self, call: Call, asked: list[K], question: Question[K, V]) -> Outcomes[K, V]:
+    async def outcomes(self, call: Call, asked: list[K], question: AdminApiHandler[K, V]) -> Outcomes[K, V]:
         """Results and errors by key; together they have all keys."""
         try:
             with self._expecting_error(call):
@@ -274,7 +274,7 @@ class Driver:
         finally:
             self._late_calls.pop(call, None)
 
-    async def _outcomes(self, call: Call, asked: list[K], question: Question[K, V]) -> Outcomes[K, V]:
+    async def _outcomes(self, call: Call, asked: list[K], question: AdminApiHandler[K, V]) -> Outcomes[K, V]:
         results: dict[K, V] = {}
         errors: dict[K, Exception] = {}
         last: dict[K, Exception] = {}
@@ -338,7 +338,7 @@ class Driver:
             )
         return error
 
-    async def _round(self, call: Call, keys: list[K], question: Question[K, V]) -> dict[K, V | Exception]:
+    async def _round(self, call: Call, keys: list[K], question: AdminApiHandler[K, V]) -> dict[K, V | Exception]:
         """Locate all keys and ask for them once. Keys for which time ran out are not in the result."""
         outcome: dict[K, V | Exception] = {}
         try:
@@ -346,8 +346,8 @@ class Driver:
             async with asyncio.timeout((call.remaining_ms + _GRACE_MS) / 1000):
                 located = await question.route.locate(self, call, keys)
                 outcome.update(located.errors)
-                legs = (self._legs(call, *place, question, outcome) for place in located.by_node.items())
-                await asyncio.gather(*legs)
+                specs = (self._send_all(call, *place, question, outcome) for place in located.by_node.items())
+                await asyncio.gather(*specs)
         except TimeoutError:
             pass
         except BarnabasError as failure:
@@ -383,8 +383,8 @@ class Driver:
         await asyncio.sleep(wait_ms / 1000)
         return True
 
-    async def _legs(
-        self, call: Call, node_id: int, keys: list[K], question: Question[K, V], outcome: dict[K, V | Exception]
+    async def _send_all(
+        self, call: Call, node_id: int, keys: list[K], question: AdminApiHandler[K, V], outcome: dict[K, V | Exception]
     ) -> None:
         """Ask one node about some keys; what it says, or what went wrong, goes into `outcome`."""
         try:
@@ -393,23 +393,23 @@ class Driver:
             outcome.update((key, failure) for key in keys)
             return
         if version >= question.one_by_one_below:
-            await self._leg(call, node_id, version, keys, question, outcome)
+            await self._send_one(call, node_id, version, keys, question, outcome)
             return
         for key in keys:
-            await self._leg(call, node_id, version, [key], question, outcome)
+            await self._send_one(call, node_id, version, [key], question, outcome)
 
-    async def _leg(
+    async def _send_one(
         self,
         call: Call,
         node_id: int,
         version: int,
         keys: list[K],
-        question: Question[K, V],
+        question: AdminApiHandler[K, V],
         outcome: dict[K, V | Exception],
     ) -> None:
-        leg = Leg(node_id, self.node(node_id), version, keys, self.attempt_ms(call))
+        spec = RequestSpec(node_id, self.node(node_id), version, keys, self.attempt_ms(call))
         try:
-            said = dict(question.read(leg, await self.send(leg, question.build(leg))))
+            said = dict(question.read(spec, await self.send(spec, question.build(spec))))
         except BarnabasError as failure:
             outcome.update((key, failure) for key in keys)
             return
@@ -417,11 +417,11 @@ class Driver:
             if key in said:
                 outcome[key] = said[key]
             else:
-                unsaid = f"{node_text(leg.node)} did not mention {key} in its answer"
+                unsaid = f"{node_text(spec.node)} did not mention {key} in its answer"
                 outcome[key] = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, unsaid)
 
-    async def send(self, leg: Leg[K], message: Request) -> Any:
-        return await self.nodes.request(leg.node_id, message, version=leg.version, timeout_ms=leg.timeout_ms)
+    async def send(self, spec: RequestSpec[K], message: Request) -> Any:
+        return await self.nodes.request(spec.node_id, message, version=spec.version, timeout_ms=spec.timeout_ms)
 
     def attempt_ms(self, call: Call) -> int:
         """How long one request may take."""
@@ -464,7 +464,7 @@ class Driver:
 class Part:
     """One concern of the admin: the calls that belong together."""
 
-    _driver: Driver
+    _driver: AdminApiDriver
 
 
 def settled(asked: Sequence[K], results: dict[K, V], errors: dict[K, Exception]) -> dict[K, V]:

@@ -11,7 +11,15 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.acls import AclOperation, authorized_operations
-from barnabas.client.admin.driver import MAY_PASS, Call, Driver, Leg, Question, broker_error, settled
+from barnabas.client.admin.driver import (
+    MAY_PASS,
+    AdminApiDriver,
+    AdminApiHandler,
+    Call,
+    RequestSpec,
+    broker_error,
+    settled,
+)
 from barnabas.client.admin.routes import group_coordinators
 from barnabas.client.core.cluster_view import Node
 from barnabas.net.errors import UnsupportedRequestError
@@ -123,7 +131,7 @@ class GroupDescription:
 
 
 async def describe(
-    driver: Driver, call: Call, group_ids: list[str], with_operations: bool
+    driver: AdminApiDriver, call: Call, group_ids: list[str], with_operations: bool
 ) -> dict[str, GroupDescription]:
     """Each group, or its error. Who asks does not know the kinds: the most common one is asked for first."""
     asked = list(dict.fromkeys(group_ids))
@@ -154,13 +162,13 @@ class _Kind:
     ids_field: str = "group_ids"
 
 
-def _question(kind: _Kind, with_operations: bool) -> Question[str, GroupDescription]:
-    def build(leg: Leg[str]) -> Request:
+def _question(kind: _Kind, with_operations: bool) -> AdminApiHandler[str, GroupDescription]:
+    def build(spec: RequestSpec[str]) -> Request:
         # Brokers before 2.3 cannot tell operations; that is no reason to tell nothing.
-        wants = with_operations and (kind.request is not DescribeGroupsRequest or leg.version >= 3)
-        return kind.request(**{kind.ids_field: leg.keys, "include_authorized_operations": wants})
+        wants = with_operations and (kind.request is not DescribeGroupsRequest or spec.version >= 3)
+        return kind.request(**{kind.ids_field: spec.keys, "include_authorized_operations": wants})
 
-    def read(leg: Leg[str], response: Any) -> Iterable[tuple[str, GroupDescription | Exception]]:
+    def read(spec: RequestSpec[str], response: Any) -> Iterable[tuple[str, GroupDescription | Exception]]:
         for group in response.groups:
             message = getattr(group, "error_message", None)
             if group.error_code:
@@ -169,9 +177,9 @@ def _question(kind: _Kind, with_operations: bool) -> Question[str, GroupDescript
                 # This is how brokers before 4.0 say that there is no such group.
                 yield group.group_id, _not_found(group.group_id)
             else:
-                yield group.group_id, kind.read(group, leg.node)
+                yield group.group_id, kind.read(group, spec.node)
 
-    return Question(group_coordinators(), kind.request, build, read, MAY_PASS)
+    return AdminApiHandler(group_coordinators(), kind.request, build, read, MAY_PASS)
 
 
 def _classic(group: ClassicGroup, coordinator: Node) -> GroupDescription:

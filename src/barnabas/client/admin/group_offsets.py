@@ -7,7 +7,16 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin.driver import MAY_PASS, NOT_DONE, Call, Driver, Leg, broker_error, raise_if_error, settled
+from barnabas.client.admin.driver import (
+    MAY_PASS,
+    NOT_DONE,
+    AdminApiDriver,
+    Call,
+    RequestSpec,
+    broker_error,
+    raise_if_error,
+    settled,
+)
 from barnabas.client.admin.offsets import by_topic
 from barnabas.client.admin.routes import group_coordinator, group_coordinators
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
@@ -43,26 +52,26 @@ _HAS_MEMBERS: Final = "the group has members that commit for themselves; stop th
 
 
 async def fetch_offsets(
-    driver: Driver, call: Call, wanted: Mapping[str, Iterable[TopicPartition] | None], require_stable: bool
+    driver: AdminApiDriver, call: Call, wanted: Mapping[str, Iterable[TopicPartition] | None], require_stable: bool
 ) -> dict[str, Offsets]:
     partitions = {group: None if each is None else _normal(each) for group, each in wanted.items()}
 
-    def build(leg: Leg[str]) -> OffsetFetchRequest:
-        if leg.version >= _SEVERAL_GROUPS:
+    def build(spec: RequestSpec[str]) -> OffsetFetchRequest:
+        if spec.version >= _SEVERAL_GROUPS:
             groups = [
                 OffsetFetchRequestGroup(group_id=group_id, topics=_topics(partitions[group_id]))
-                for group_id in leg.keys
+                for group_id in spec.keys
             ]
             return OffsetFetchRequest(groups=groups, require_stable=require_stable)
-        (group_id,) = leg.keys
+        (group_id,) = spec.keys
         return OffsetFetchRequest(
             group_id=group_id, topics=_old_topics(partitions[group_id]), require_stable=require_stable
         )
 
-    def read(leg: Leg[str], response: OffsetFetchResponse) -> Iterable[tuple[str, Offsets | Exception]]:
-        if leg.version < _SEVERAL_GROUPS:
+    def read(spec: RequestSpec[str], response: OffsetFetchResponse) -> Iterable[tuple[str, Offsets | Exception]]:
+        if spec.version < _SEVERAL_GROUPS:
             raise_if_error(response.error_code)
-            yield leg.keys[0], _offsets(response.topics)
+            yield spec.keys[0], _offsets(response.topics)
         for group in response.groups:
             if group.error_code:
                 yield group.group_id, broker_error(group.error_code)
@@ -82,11 +91,11 @@ async def fetch_offsets(
 
 
 async def store_offsets(
-    driver: Driver, call: Call, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+    driver: AdminApiDriver, call: Call, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
 ) -> None:
     wanted = {TopicPartition(*partition): _full(each) for partition, each in offsets.items()}
 
-    def build(leg: Leg[TopicPartition]) -> OffsetCommitRequest:
+    def build(spec: RequestSpec[TopicPartition]) -> OffsetCommitRequest:
         return OffsetCommitRequest(
             group_id=group_id,
             topics=[
@@ -102,12 +111,12 @@ async def store_offsets(
                         for each in partitions
                     ],
                 )
-                for topic, partitions in by_topic(leg.keys).items()
+                for topic, partitions in by_topic(spec.keys).items()
             ],
         )
 
     def read(
-        leg: Leg[TopicPartition], response: OffsetCommitResponse
+        spec: RequestSpec[TopicPartition], response: OffsetCommitResponse
     ) -> Iterable[tuple[TopicPartition, Exception | None]]:
         for topic in response.topics:
             for each in topic.partitions:
@@ -125,8 +134,10 @@ async def store_offsets(
     )
 
 
-async def delete_offsets(driver: Driver, call: Call, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-    def build(leg: Leg[TopicPartition]) -> OffsetDeleteRequest:
+async def delete_offsets(
+    driver: AdminApiDriver, call: Call, group_id: str, partitions: Iterable[TopicPartition]
+) -> None:
+    def build(spec: RequestSpec[TopicPartition]) -> OffsetDeleteRequest:
         return OffsetDeleteRequest(
             group_id=group_id,
             topics=[
@@ -134,12 +145,12 @@ async def delete_offsets(driver: Driver, call: Call, group_id: str, partitions: 
                     name=topic,
                     partitions=[OffsetDeleteRequestPartition(partition_index=each.partition) for each in those],
                 )
-                for topic, those in by_topic(leg.keys).items()
+                for topic, those in by_topic(spec.keys).items()
             ],
         )
 
     def read(
-        leg: Leg[TopicPartition], response: OffsetDeleteResponse
+        spec: RequestSpec[TopicPartition], response: OffsetDeleteResponse
     ) -> Iterable[tuple[TopicPartition, Exception | None]]:
         raise_if_error(response.error_code)
         for topic in response.topics:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import overload
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error, several
+from barnabas.client.admin.driver import NOT_DONE, Part, RequestSpec, broker_error, raise_if_error, several
 from barnabas.client.admin.group_descriptions import GroupDescription, GroupState, GroupType, describe
 from barnabas.client.admin.group_offsets import delete_offsets, fetch_offsets, store_offsets
 from barnabas.client.admin.routes import each_broker, group_coordinator, group_coordinators
@@ -53,16 +53,18 @@ class GroupCalls(Part):
         wanted_types = [str(GroupType(each)) for each in types or ()]
         wanted_protocols = None if protocol_types is None else set(protocol_types)
 
-        def build(leg: Leg[int]) -> ListGroupsRequest:
+        def build(spec: RequestSpec[int]) -> ListGroupsRequest:
             asked_types = wanted_types
-            if leg.version < 5 and set(wanted_types) == {str(GroupType.CLASSIC)}:
+            if spec.version < 5 and set(wanted_types) == {str(GroupType.CLASSIC)}:
                 asked_types = []  # There were no others.
             return ListGroupsRequest(states_filter=wanted_states, types_filter=asked_types)
 
-        def read(leg: Leg[int], response: ListGroupsResponse) -> Iterable[tuple[int, list[GroupListing] | Exception]]:
+        def read(
+            spec: RequestSpec[int], response: ListGroupsResponse
+        ) -> Iterable[tuple[int, list[GroupListing] | Exception]]:
             raise_if_error(response.error_code)
             yield (
-                leg.keys[0],
+                spec.keys[0],
                 [
                     GroupListing(
                         each.group_id, each.protocol_type, GroupState(each.group_state), GroupType(each.group_type)
@@ -93,10 +95,10 @@ class GroupCalls(Part):
         """Delete groups and their offsets. NON_EMPTY_GROUP for one with members, GROUP_ID_NOT_FOUND for none."""
         call = await self._driver.begin("delete_groups", timeout)
 
-        def build(leg: Leg[str]) -> DeleteGroupsRequest:
-            return DeleteGroupsRequest(groups_names=leg.keys)
+        def build(spec: RequestSpec[str]) -> DeleteGroupsRequest:
+            return DeleteGroupsRequest(groups_names=spec.keys)
 
-        def read(leg: Leg[str], response: DeleteGroupsResponse) -> Iterable[tuple[str, Exception | None]]:
+        def read(spec: RequestSpec[str], response: DeleteGroupsResponse) -> Iterable[tuple[str, Exception | None]]:
             for each in response.results:
                 yield each.group_id, broker_error(each.error_code) if each.error_code else None
 
@@ -189,9 +191,9 @@ class GroupCalls(Part):
             chosen = [("", each) for each in instance_ids or ()] + [(each, None) for each in member_ids or ()]
         identities = {instance_id or member_id: (member_id, instance_id) for member_id, instance_id in chosen}
 
-        def build(leg: Leg[str]) -> LeaveGroupRequest:
-            if leg.version < 3:
-                raise leg.unsupported(LeaveGroupRequest, "others can be removed from 3 on, that is Kafka 2.4")
+        def build(spec: RequestSpec[str]) -> LeaveGroupRequest:
+            if spec.version < 3:
+                raise spec.unsupported(LeaveGroupRequest, "others can be removed from 3 on, that is Kafka 2.4")
             members = [
                 MemberIdentity(
                     # A static member goes by its instance id alone: its member id changes when it comes back.
@@ -199,11 +201,11 @@ class GroupCalls(Part):
                     group_instance_id=identities[each][1],
                     reason=reason or "removed by an administrator",
                 )
-                for each in leg.keys
+                for each in spec.keys
             ]
             return LeaveGroupRequest(group_id=group_id, members=members)
 
-        def read(leg: Leg[str], response: LeaveGroupResponse) -> Iterable[tuple[str, Exception | None]]:
+        def read(spec: RequestSpec[str], response: LeaveGroupResponse) -> Iterable[tuple[str, Exception | None]]:
             raise_if_error(response.error_code)
             for each in response.members:
                 key = each.group_instance_id or each.member_id

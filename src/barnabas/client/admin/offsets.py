@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin.driver import Leg, Part, broker_error
+from barnabas.client.admin.driver import Part, RequestSpec, broker_error
 from barnabas.client.admin.routes import each_leader
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -100,11 +100,11 @@ class OffsetCalls(Part):
         wanted = {TopicPartition(*partition): spec for partition, spec in specs.items()}
         route = each_leader()
 
-        def build(leg: Leg[TopicPartition]) -> ListOffsetsRequest:
-            for partition in leg.keys:
+        def build(spec: RequestSpec[TopicPartition]) -> ListOffsetsRequest:
+            for partition in spec.keys:
                 version, release = wanted[partition].needs
-                if leg.version < version:
-                    raise leg.unsupported(
+                if spec.version < version:
+                    raise spec.unsupported(
                         ListOffsetsRequest,
                         f"this kind of offset came with {version}, that is Kafka {release}",
                     )
@@ -123,13 +123,13 @@ class OffsetCalls(Part):
                             for each in partitions
                         ],
                     )
-                    for topic, partitions in by_topic(leg.keys).items()
+                    for topic, partitions in by_topic(spec.keys).items()
                 ],
-                timeout_ms=leg.timeout_ms,
+                timeout_ms=spec.timeout_ms,
             )
 
         def read(
-            leg: Leg[TopicPartition], response: ListOffsetsResponse
+            spec: RequestSpec[TopicPartition], response: ListOffsetsResponse
         ) -> Iterable[tuple[TopicPartition, ListedOffset | Exception]]:
             for topic in response.topics:
                 for each in topic.partitions:
@@ -152,7 +152,7 @@ class OffsetCalls(Part):
         call = await self._driver.begin("delete_records", timeout)
         wanted = {TopicPartition(*partition): offset for partition, offset in before_offsets.items()}
 
-        def build(leg: Leg[TopicPartition]) -> DeleteRecordsRequest:
+        def build(spec: RequestSpec[TopicPartition]) -> DeleteRecordsRequest:
             return DeleteRecordsRequest(
                 topics=[
                     DeleteRecordsTopic(
@@ -162,13 +162,13 @@ class OffsetCalls(Part):
                             for each in partitions
                         ],
                     )
-                    for topic, partitions in by_topic(leg.keys).items()
+                    for topic, partitions in by_topic(spec.keys).items()
                 ],
-                timeout_ms=leg.timeout_ms,
+                timeout_ms=spec.timeout_ms,
             )
 
         def read(
-            leg: Leg[TopicPartition], response: DeleteRecordsResponse
+            spec: RequestSpec[TopicPartition], response: DeleteRecordsResponse
         ) -> Iterable[tuple[TopicPartition, int | Exception]]:
             for topic in response.topics:
                 for each in topic.partitions:

@@ -64,7 +64,7 @@ class QuorumCalls(Part):
         request = DescribeQuorumRequest(
             topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
         )
-        return await self._driver.ask_one(call, AnyNode(), DescribeQuorumRequest, lambda leg: request, _quorum)
+        return await self._driver.ask_one(call, AnyNode(), DescribeQuorumRequest, lambda spec: request, _quorum)
 
     async def add_raft_voter(
         self,
@@ -89,9 +89,9 @@ class QuorumCalls(Part):
             call,
             AnyNode(),
             AddRaftVoterRequest,
-            lambda leg: AddRaftVoterRequest(
+            lambda spec: AddRaftVoterRequest(
                 cluster_id=cluster_id,
-                timeout_ms=leg.timeout_ms,
+                timeout_ms=spec.timeout_ms,
                 voter_id=voter_id,
                 voter_directory_id=directory_id,
                 listeners=listeners,
@@ -111,7 +111,7 @@ class QuorumCalls(Part):
             raise_if_error(response.error_code, response.error_message)
 
         await self._driver.ask_one(
-            call, AnyNode(), RemoveRaftVoterRequest, lambda leg: request, read, may_pass=NOT_DONE
+            call, AnyNode(), RemoveRaftVoterRequest, lambda spec: request, read, may_pass=NOT_DONE
         )
 
 

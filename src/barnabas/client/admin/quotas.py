@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error
+from barnabas.client.admin.driver import NOT_DONE, Part, RequestSpec, broker_error, raise_if_error
 from barnabas.client.admin.routes import AnyNode, ControllerStrategy
 from barnabas.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -79,7 +79,7 @@ class QuotaCalls(Part):
                 for entry in response.entries or ()
             }
 
-        return await self._driver.ask_one(call, AnyNode(), DescribeClientQuotasRequest, lambda leg: request, read)
+        return await self._driver.ask_one(call, AnyNode(), DescribeClientQuotasRequest, lambda spec: request, read)
 
     async def alter_client_quotas(
         self,
@@ -93,7 +93,7 @@ class QuotaCalls(Part):
         if any(name is QuotaName.ANY for entity in changes for _, name in _parts(entity)):
             raise ValueError("a quota is for a name or for DEFAULT; ANY is for filters")
 
-        def build(leg: Leg[QuotaEntity]) -> AlterClientQuotasRequest:
+        def build(spec: RequestSpec[QuotaEntity]) -> AlterClientQuotasRequest:
             return AlterClientQuotasRequest(
                 entries=[
                     EntryData(
@@ -106,13 +106,13 @@ class QuotaCalls(Part):
                             for key, value in changes[entity].items()
                         ],
                     )
-                    for entity in leg.keys
+                    for entity in spec.keys
                 ],
                 validate_only=validate_only,
             )
 
         def read(
-            leg: Leg[QuotaEntity], response: AlterClientQuotasResponse
+            spec: RequestSpec[QuotaEntity], response: AlterClientQuotasResponse
         ) -> Iterable[tuple[QuotaEntity, Exception | None]]:
             for entry in response.entries:
                 entity = _entity((each.entity_type, each.entity_name) for each in entry.entity)

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin.driver import NOT_DONE, Leg, Outcomes, Part, broker_error, raise_if_error, settled
+from barnabas.client.admin.driver import NOT_DONE, Outcomes, Part, RequestSpec, broker_error, raise_if_error, settled
 from barnabas.client.admin.offsets import by_topic
 from barnabas.client.admin.routes import ControllerStrategy
 from barnabas.wire.messages.alter_partition_reassignments import (
@@ -65,18 +65,18 @@ class ReassignmentCalls(Part):
                 partition_index=partition.partition, replicas=None if chosen is None else list(chosen)
             )
 
-        def build(leg: Leg[TopicPartition]) -> AlterPartitionReassignmentsRequest:
+        def build(spec: RequestSpec[TopicPartition]) -> AlterPartitionReassignmentsRequest:
             return AlterPartitionReassignmentsRequest(
-                timeout_ms=leg.timeout_ms,
+                timeout_ms=spec.timeout_ms,
                 allow_replication_factor_change=allow_replication_factor_change,
                 topics=[
                     ReassignableTopic(name=topic, partitions=[one(each) for each in those])
-                    for topic, those in by_topic(leg.keys).items()
+                    for topic, those in by_topic(spec.keys).items()
                 ],
             )
 
         def read(
-            leg: Leg[TopicPartition], response: AlterPartitionReassignmentsResponse
+            spec: RequestSpec[TopicPartition], response: AlterPartitionReassignmentsResponse
         ) -> Iterable[tuple[TopicPartition, Exception | None]]:
             raise_if_error(response.error_code, response.error_message)
             for topic in response.responses:
@@ -114,7 +114,7 @@ class ReassignmentCalls(Part):
             call,
             ControllerStrategy(),
             ListPartitionReassignmentsRequest,
-            lambda leg: ListPartitionReassignmentsRequest(timeout_ms=leg.timeout_ms, topics=topics),
+            lambda spec: ListPartitionReassignmentsRequest(timeout_ms=spec.timeout_ms, topics=topics),
             read,
         )
 
@@ -133,14 +133,14 @@ class ReassignmentCalls(Part):
         call = await self._driver.begin("elect_leaders", timeout)
         wanted = None if partitions is None else list(dict.fromkeys(TopicPartition(*each) for each in partitions))
 
-        def build(leg: Leg[tuple[()]]) -> ElectLeadersRequest:
+        def build(spec: RequestSpec[tuple[()]]) -> ElectLeadersRequest:
             topics = None
             if wanted is not None:
                 topics = [
                     TopicPartitions(topic=topic, partitions=[each.partition for each in those])
                     for topic, those in by_topic(wanted).items()
                 ]
-            return ElectLeadersRequest(election_type=election, topic_partitions=topics, timeout_ms=leg.timeout_ms)
+            return ElectLeadersRequest(election_type=election, topic_partitions=topics, timeout_ms=spec.timeout_ms)
 
         outcomes = await self._driver.ask_one(
             call, ControllerStrategy(), ElectLeadersRequest, build, _elections, may_pass=NOT_DONE

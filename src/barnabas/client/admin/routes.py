@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.client.admin.driver import Call, Driver, Leg, Located, broker_error
+from barnabas.client.admin.driver import AdminApiDriver, Call, Located, RequestSpec, broker_error
 from barnabas.client.network_client import CoordinatorType
 from barnabas.net.errors import ChannelError
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -24,7 +24,7 @@ class ControllerStrategy(Generic[K]):
     def __init__(self) -> None:
         self._is_old = False
 
-    async def locate(self, driver: Driver, call: Call, keys: list[K]) -> Located[K]:
+    async def locate(self, driver: AdminApiDriver, call: Call, keys: list[K]) -> Located[K]:
         view = await driver.known_nodes(call)
         if self._is_old:
             view = await driver.newest_view(call)
@@ -33,7 +33,7 @@ class ControllerStrategy(Generic[K]):
             raise BrokerError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
         return Located({view.controller.node_id: keys}, {})
 
-    def failed(self, driver: Driver, key: K, error: Exception) -> None:
+    def failed(self, driver: AdminApiDriver, key: K, error: Exception) -> None:
         self._is_old = True
 
 
@@ -48,7 +48,7 @@ class AnyNode(ControllerStrategy[K]):
         self._last: int | None = None
         self._avoided: set[int] = set()
 
-    async def locate(self, driver: Driver, call: Call, keys: list[K]) -> Located[K]:
+    async def locate(self, driver: AdminApiDriver, call: Call, keys: list[K]) -> Located[K]:
         if driver.settings.bootstrap_controllers:
             return await super().locate(driver, call, keys)
         nodes = (await driver.known_nodes(call)).nodes
@@ -59,7 +59,7 @@ class AnyNode(ControllerStrategy[K]):
         self._last = least_loaded(driver, (node_id for node_id in nodes if node_id not in self._avoided))
         return Located({self._last: keys}, {})
 
-    def failed(self, driver: Driver, key: K, error: Exception) -> None:
+    def failed(self, driver: AdminApiDriver, key: K, error: Exception) -> None:
         super().failed(driver, key, error)
         if isinstance(error, ChannelError) and self._last is not None:
             self._avoided.add(self._last)
@@ -72,7 +72,7 @@ class TheseNodes(Generic[K]):
         self._node_id_of = node_id_of
         self._is_old = False
 
-    async def locate(self, driver: Driver, call: Call, keys: list[K]) -> Located[K]:
+    async def locate(self, driver: AdminApiDriver, call: Call, keys: list[K]) -> Located[K]:
         view = await driver.known_nodes(call)
         if self._is_old or any(self._node_id_of(key) not in view.nodes for key in keys):
             view = await driver.newest_view(call)
@@ -89,7 +89,7 @@ class TheseNodes(Generic[K]):
                 )
         return located
 
-    def failed(self, driver: Driver, key: K, error: Exception) -> None:
+    def failed(self, driver: AdminApiDriver, key: K, error: Exception) -> None:
         self._is_old = True
 
 
@@ -101,7 +101,7 @@ class AnyNodeOr(Generic[K]):
         self._any: AnyNode[K] = AnyNode()
         self._these: TheseNodes[K] = TheseNodes(lambda key: self._node_id_of(key) or 0)
 
-    async def locate(self, driver: Driver, call: Call, keys: list[K]) -> Located[K]:
+    async def locate(self, driver: AdminApiDriver, call: Call, keys: list[K]) -> Located[K]:
         # Controllers answer for brokers, to which there is no way here.
         is_free = bool(driver.settings.bootstrap_controllers)
         free = [key for key in keys if is_free or self._node_id_of(key) is None]
@@ -112,7 +112,7 @@ class AnyNodeOr(Generic[K]):
                 located.by_node.setdefault(node_id, []).extend(more)
         return located
 
-    def failed(self, driver: Driver, key: K, error: Exception) -> None:
+    def failed(self, driver: AdminApiDriver, key: K, error: Exception) -> None:
         (self._any if self._node_id_of(key) is None else self._these).failed(driver, key, error)
 
 
@@ -124,7 +124,7 @@ class PartitionLeaderStrategy(Generic[K]):
         #: What each leader's epoch was, for requests that carry it.
         self.epochs: dict[TopicPartition, int] = {}
 
-    async def locate(self, driver: Driver, call: Call, keys: list[K]) -> Located[K]:
+    async def locate(self, driver: AdminApiDriver, call: Call, keys: list[K]) -> Located[K]:
         wanted = dict.fromkeys(self._partition_of(key).topic for key in keys)
         metadata = await topic_metadata(driver, call, wanted)
         nodes = {broker.node_id for broker in metadata.brokers}
@@ -152,7 +152,7 @@ class PartitionLeaderStrategy(Generic[K]):
                 located.by_node.setdefault(found.leader_id, []).append(key)
         return located
 
-    def failed(self, driver: Driver, key: K, error: Exception) -> None:
+    def failed(self, driver: AdminApiDriver, key: K, error: Exception) -> None:
         """Nothing is remembered that could be wrong."""
 
 
@@ -163,7 +163,7 @@ class CoordinatorStrategy(Generic[K]):
         self._kind = kind
         self._id_of = id_of
 
-    async def locate(self, driver: Driver, call: Call, keys: list[K]) -> Located[K]:
+    async def locate(self, driver: AdminApiDriver, call: Call, keys: list[K]) -> Located[K]:
         located: Located[K] = Located({}, {})
         ids = [self._id_of(key) for key in keys]
         try:
@@ -181,7 +181,7 @@ class CoordinatorStrategy(Generic[K]):
                 located.by_node.setdefault(node_id, []).append(key)
         return located
 
-    def failed(self, driver: Driver, key: K, error: Exception) -> None:
+    def failed(self, driver: AdminApiDriver, key: K, error: Exception) -> None:
         if isinstance(error, ChannelError) or (isinstance(error, BrokerError) and error.code in _COORDINATOR_MOVED):
             driver.nodes.forget_coordinator(self._kind, self._id_of(key), str(error))
 
@@ -211,7 +211,7 @@ def transaction_coordinators() -> CoordinatorStrategy[str]:
     return CoordinatorStrategy(CoordinatorType.TRANSACTION, lambda transactional_id: transactional_id)
 
 
-def least_loaded(driver: Driver, node_ids: Iterable[int]) -> int:
+def least_loaded(driver: AdminApiDriver, node_ids: Iterable[int]) -> int:
     """Connected ones first, then by what they have to answer; chance decides between equals."""
     nodes = driver.nodes
     shuffled = sorted(node_ids)
@@ -219,30 +219,32 @@ def least_loaded(driver: Driver, node_ids: Iterable[int]) -> int:
     return min(shuffled, key=lambda node_id: (not nodes.is_connected(node_id), nodes.in_flight(node_id)))
 
 
-async def topic_metadata(driver: Driver, call: Call, topics: Iterable[str]) -> MetadataResponse:
+async def topic_metadata(driver: AdminApiDriver, call: Call, topics: Iterable[str]) -> MetadataResponse:
     """What one broker knows of some topics. Asks once, and creates none."""
     view = await driver.known_nodes(call)
     node_id = least_loaded(driver, view.nodes)
     version = await driver.version(call, node_id, MetadataRequest)
-    leg: Leg[str] = Leg(node_id, driver.node(node_id), version, list(topics), driver.attempt_ms(call))
-    response: MetadataResponse = await driver.send(leg, metadata_request(leg, leg.keys))
+    spec: RequestSpec[str] = RequestSpec(node_id, driver.node(node_id), version, list(topics), driver.attempt_ms(call))
+    response: MetadataResponse = await driver.send(spec, metadata_request(spec, spec.keys))
     return response
 
 
-def metadata_request(leg: Leg[Any], topics: Iterable[str | Uuid], with_operations: bool = False) -> MetadataRequest:
+def metadata_request(
+    spec: RequestSpec[Any], topics: Iterable[str | Uuid], with_operations: bool = False
+) -> MetadataRequest:
     """A question for topics that does not create them. Operations are left out where the broker cannot tell them."""
     return MetadataRequest(
-        topics=[_wanted(leg, topic) for topic in topics],
+        topics=[_wanted(spec, topic) for topic in topics],
         allow_auto_topic_creation=False,
-        include_topic_authorized_operations=with_operations and leg.version >= 8,
+        include_topic_authorized_operations=with_operations and spec.version >= 8,
     )
 
 
-def _wanted(leg: Leg[Any], topic: str | Uuid) -> MetadataRequestTopic:
+def _wanted(spec: RequestSpec[Any], topic: str | Uuid) -> MetadataRequestTopic:
     if not isinstance(topic, Uuid):
         return MetadataRequestTopic(name=topic)
-    if leg.version < 12:
-        raise leg.unsupported(MetadataRequest, "topics can be asked for by id from 12 on; give their names")
+    if spec.version < 12:
+        raise spec.unsupported(MetadataRequest, "topics can be asked for by id from 12 on; give their names")
     return MetadataRequestTopic(topic_id=topic, name=None)
 
 

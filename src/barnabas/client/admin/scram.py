@@ -9,7 +9,16 @@ from enum import IntEnum
 from random import Random
 from typing import Final, NamedTuple
 
-from barnabas.client.admin.driver import NOT_DONE, Leg, Outcomes, Part, broker_error, raise_if_error, settled, several
+from barnabas.client.admin.driver import (
+    NOT_DONE,
+    Outcomes,
+    Part,
+    RequestSpec,
+    broker_error,
+    raise_if_error,
+    settled,
+    several,
+)
 from barnabas.client.admin.routes import AnyNode, ControllerStrategy
 from barnabas.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -100,7 +109,7 @@ class ScramCalls(Part):
         if wanted == []:
             return {}
         results, errors = await self._driver.ask_one(
-            call, AnyNode(), DescribeUserScramCredentialsRequest, lambda leg: request, read
+            call, AnyNode(), DescribeUserScramCredentialsRequest, lambda spec: request, read
         )
         return settled(sorted({*results, *errors}) if wanted is None else wanted, results, errors)
 
@@ -117,17 +126,19 @@ class ScramCalls(Part):
         randomness = self._driver.randomness
         upsertions = [_salted(each, randomness) for each in given if isinstance(each, ScramUpsertion)]
 
-        def build(leg: Leg[str]) -> AlterUserScramCredentialsRequest:
+        def build(spec: RequestSpec[str]) -> AlterUserScramCredentialsRequest:
             return AlterUserScramCredentialsRequest(
                 deletions=[
                     ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
                     for each in deletions
-                    if each.user in leg.keys
+                    if each.user in spec.keys
                 ],
-                upsertions=[each for each in upsertions if each.name in leg.keys],
+                upsertions=[each for each in upsertions if each.name in spec.keys],
             )
 
-        def read(leg: Leg[str], response: AlterUserScramCredentialsResponse) -> Iterable[tuple[str, Exception | None]]:
+        def read(
+            spec: RequestSpec[str], response: AlterUserScramCredentialsResponse
+        ) -> Iterable[tuple[str, Exception | None]]:
             for each in response.results:
                 yield each.user, broker_error(each.error_code, each.error_message) if each.error_code else None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error, settled
+from barnabas.client.admin.driver import NOT_DONE, Part, RequestSpec, broker_error, raise_if_error, settled
 from barnabas.client.admin.offsets import by_topic
 from barnabas.client.admin.routes import group_coordinator, group_coordinators
 from barnabas.wire.messages.alter_share_group_offsets import (
@@ -54,16 +54,16 @@ class ShareGroupCalls(Part):
         call = await self._driver.begin("list_share_group_offsets", timeout)
         wanted = {group_id: _topics(partitions) for group_id, partitions in groups.items()}
 
-        def build(leg: Leg[str]) -> DescribeShareGroupOffsetsRequest:
+        def build(spec: RequestSpec[str]) -> DescribeShareGroupOffsetsRequest:
             return DescribeShareGroupOffsetsRequest(
                 groups=[
                     DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=wanted[group_id])
-                    for group_id in leg.keys
+                    for group_id in spec.keys
                 ]
             )
 
         def read(
-            leg: Leg[str], response: DescribeShareGroupOffsetsResponse
+            spec: RequestSpec[str], response: DescribeShareGroupOffsetsResponse
         ) -> Iterable[tuple[str, ShareOffsets | Exception]]:
             for group in response.groups:
                 if group.error_code:
@@ -82,7 +82,7 @@ class ShareGroupCalls(Part):
         call = await self._driver.begin("alter_share_group_offsets", timeout)
         wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
-        def build(leg: Leg[TopicPartition]) -> AlterShareGroupOffsetsRequest:
+        def build(spec: RequestSpec[TopicPartition]) -> AlterShareGroupOffsetsRequest:
             return AlterShareGroupOffsetsRequest(
                 group_id=group_id,
                 topics=[
@@ -95,12 +95,12 @@ class ShareGroupCalls(Part):
                             for each in those
                         ],
                     )
-                    for topic, those in by_topic(leg.keys).items()
+                    for topic, those in by_topic(spec.keys).items()
                 ],
             )
 
         def read(
-            leg: Leg[TopicPartition], response: AlterShareGroupOffsetsResponse
+            spec: RequestSpec[TopicPartition], response: AlterShareGroupOffsetsResponse
         ) -> Iterable[tuple[TopicPartition, Exception | None]]:
             raise_if_error(response.error_code, response.error_message)
             for topic in response.responses:
@@ -124,12 +124,14 @@ class ShareGroupCalls(Part):
         """Forget topics of a share group without members: NON_EMPTY_GROUP otherwise."""
         call = await self._driver.begin("delete_share_group_offsets", timeout)
 
-        def build(leg: Leg[str]) -> DeleteShareGroupOffsetsRequest:
+        def build(spec: RequestSpec[str]) -> DeleteShareGroupOffsetsRequest:
             return DeleteShareGroupOffsetsRequest(
-                group_id=group_id, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in leg.keys]
+                group_id=group_id, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in spec.keys]
             )
 
-        def read(leg: Leg[str], response: DeleteShareGroupOffsetsResponse) -> Iterable[tuple[str, Exception | None]]:
+        def read(
+            spec: RequestSpec[str], response: DeleteShareGroupOffsetsResponse
+        ) -> Iterable[tuple[str, Exception | None]]:
             raise_if_error(response.error_code, response.error_message)
             for each in response.responses:
                 yield each.topic_name, broker_error(each.error_code, each.error_message) if each.error_code else None

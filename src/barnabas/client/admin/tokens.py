@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, raise_if_error
+from barnabas.client.admin.driver import NOT_DONE, Part, RequestSpec, raise_if_error
 from barnabas.client.admin.routes import AnyNode
 from barnabas.wire.messages.create_delegation_token import (
     CreatableRenewers,
@@ -71,9 +71,9 @@ class TokenCalls(Part):
         call = await self._driver.begin("create_delegation_token", timeout)
         those = tuple(renewers)
 
-        def build(leg: Leg[tuple[()]]) -> CreateDelegationTokenRequest:
+        def build(spec: RequestSpec[tuple[()]]) -> CreateDelegationTokenRequest:
             # Null where the version has the fields, the default of nothing where it has not.
-            nobody = None if leg.version >= 3 else ""
+            nobody = None if spec.version >= 3 else ""
             return CreateDelegationTokenRequest(
                 renewers=[CreatableRenewers(principal_type=each.type, principal_name=each.name) for each in those],
                 max_lifetime_ms=max_lifetime_ms,
@@ -108,7 +108,7 @@ class TokenCalls(Part):
             return response.expiry_timestamp_ms
 
         return await self._driver.ask_one(
-            call, AnyNode(), RenewDelegationTokenRequest, lambda leg: request, read, may_pass=NOT_DONE
+            call, AnyNode(), RenewDelegationTokenRequest, lambda spec: request, read, may_pass=NOT_DONE
         )
 
     async def expire_delegation_token(
@@ -123,7 +123,7 @@ class TokenCalls(Part):
             return response.expiry_timestamp_ms
 
         return await self._driver.ask_one(
-            call, AnyNode(), ExpireDelegationTokenRequest, lambda leg: request, read, may_pass=NOT_DONE
+            call, AnyNode(), ExpireDelegationTokenRequest, lambda spec: request, read, may_pass=NOT_DONE
         )
 
     async def describe_delegation_tokens(
@@ -140,7 +140,7 @@ class TokenCalls(Part):
             raise_if_error(response.error_code)
             return tuple(_token(each) for each in response.tokens)
 
-        return await self._driver.ask_one(call, AnyNode(), DescribeDelegationTokenRequest, lambda leg: request, read)
+        return await self._driver.ask_one(call, AnyNode(), DescribeDelegationTokenRequest, lambda spec: request, read)
 
 
 def _token(each: DescribedDelegationToken) -> DelegationToken:

@@ -12,9 +12,9 @@ from barnabas.client.admin.acls import AclOperation, authorized_operations
 from barnabas.client.admin.driver import (
     MAY_PASS,
     MAYBE_NOT_YET,
+    AdminApiDriver,
     Call,
-    Driver,
-    Leg,
+    RequestSpec,
     broker_error,
     is_worth_another_try,
     raise_if_error,
@@ -65,7 +65,7 @@ class TopicDescription:
 
 
 async def describe(
-    driver: Driver, call: Call, topics: list[T], with_operations: bool, page_partitions: int = PAGE_PARTITIONS
+    driver: AdminApiDriver, call: Call, topics: list[T], with_operations: bool, page_partitions: int = PAGE_PARTITIONS
 ) -> dict[T, TopicDescription]:
     """Each topic, or its error. Only by name can topics be asked for page by page."""
     if not any(isinstance(each, Uuid) for each in topics):
@@ -76,14 +76,16 @@ async def describe(
     return await _at_once(driver, call, topics, with_operations)
 
 
-async def _at_once(driver: Driver, call: Call, topics: list[T], with_operations: bool) -> dict[T, TopicDescription]:
-    def build(leg: Leg[T]) -> MetadataRequest:
-        return metadata_request(leg, leg.keys, with_operations)
+async def _at_once(
+    driver: AdminApiDriver, call: Call, topics: list[T], with_operations: bool
+) -> dict[T, TopicDescription]:
+    def build(spec: RequestSpec[T]) -> MetadataRequest:
+        return metadata_request(spec, spec.keys, with_operations)
 
-    def read(leg: Leg[T], response: MetadataResponse) -> Iterable[tuple[T, TopicDescription | Exception]]:
+    def read(spec: RequestSpec[T], response: MetadataResponse) -> Iterable[tuple[T, TopicDescription | Exception]]:
         raise_if_error(response.error_code)
         nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
-        asked = set(leg.keys)
+        asked = set(spec.keys)
         for each in response.topics:
             key: Any = each.topic_id if each.topic_id in asked else each.name
             if each.error_code:
@@ -120,7 +122,7 @@ class _Pages:
 
 
 async def _by_pages(
-    driver: Driver, call: Call, topics: list[T], with_operations: bool, page_partitions: int
+    driver: AdminApiDriver, call: Call, topics: list[T], with_operations: bool, page_partitions: int
 ) -> dict[T, TopicDescription]:
     asked = list(dict.fromkeys(topics))
     results: dict[T, TopicDescription] = {}
@@ -144,11 +146,11 @@ async def _by_pages(
     return settled(asked, results, errors)
 
 
-async def _pages(driver: Driver, call: Call, names: list[str], page_partitions: int) -> _Pages:
+async def _pages(driver: AdminApiDriver, call: Call, names: list[str], page_partitions: int) -> _Pages:
     pages = _Pages()
     route: AnyNode[tuple[()]] = AnyNode()
 
-    def build(leg: Leg[tuple[()]]) -> DescribeTopicPartitionsRequest:
+    def build(spec: RequestSpec[tuple[()]]) -> DescribeTopicPartitionsRequest:
         # What lies before the cursor is done, and must not be asked for again.
         left = [name for name in names if pages.cursor is None or name >= pages.cursor.topic_name]
         return DescribeTopicPartitionsRequest(
@@ -167,7 +169,7 @@ def _same(response: DescribeTopicPartitionsResponse) -> DescribeTopicPartitionsR
     return response
 
 
-async def _view_with(driver: Driver, call: Call, pages: _Pages) -> ClusterView:
+async def _view_with(driver: AdminApiDriver, call: Call, pages: _Pages) -> ClusterView:
     """A view that has all brokers the pages name, if the cluster knows them: one may have left for good."""
     named = {node_id for topic in pages.topics.values() for one in topic.partitions for node_id in one.replica_nodes}
     return driver.view if named <= driver.view.nodes.keys() else await driver.newest_view(call)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from barnabas.base.ids import Uuid
 from barnabas.client.admin.configs import ConfigEntry, ConfigSource, setting_text
-from barnabas.client.admin.driver import NOT_DONE, Leg, Part, broker_error, raise_if_error, several
+from barnabas.client.admin.driver import NOT_DONE, Part, RequestSpec, broker_error, raise_if_error, several
 from barnabas.client.admin.routes import AnyNode, ControllerStrategy
 from barnabas.client.admin.topic_descriptions import TopicDescription, describe
 from barnabas.wire.messages.create_partitions import (
@@ -86,20 +86,22 @@ class TopicCalls(Part):
         wanted = [NewTopic(each) if isinstance(each, str) else each for each in several(topics)]
         by_name = {topic.name: topic for topic in wanted}
 
-        def build(leg: Leg[str]) -> CreateTopicsRequest:
-            chosen = [by_name[name] for name in leg.keys]
-            if leg.version < 4 and any(_leaves_numbers_open(topic) for topic in chosen):
-                raise leg.unsupported(
+        def build(spec: RequestSpec[str]) -> CreateTopicsRequest:
+            chosen = [by_name[name] for name in spec.keys]
+            if spec.version < 4 and any(_leaves_numbers_open(topic) for topic in chosen):
+                raise spec.unsupported(
                     CreateTopicsRequest,
                     "that leaves no numbers to the broker: give partitions and replication factor",
                 )
             return CreateTopicsRequest(
                 topics=[_creatable(topic) for topic in chosen],
-                timeout_ms=leg.timeout_ms,
+                timeout_ms=spec.timeout_ms,
                 validate_only=validate_only,
             )
 
-        def read(leg: Leg[str], response: CreateTopicsResponse) -> Iterable[tuple[str, CreatedTopic | Exception]]:
+        def read(
+            spec: RequestSpec[str], response: CreateTopicsResponse
+        ) -> Iterable[tuple[str, CreatedTopic | Exception]]:
             for each in response.topics:
                 if each.error_code:
                     yield each.name, broker_error(each.error_code, each.error_message)
@@ -117,22 +119,24 @@ class TopicCalls(Part):
         """
         call = await self._driver.begin("delete_topics", timeout)
 
-        def build(leg: Leg[str | Uuid]) -> DeleteTopicsRequest:
-            if leg.version >= 6:
+        def build(spec: RequestSpec[str | Uuid]) -> DeleteTopicsRequest:
+            if spec.version >= 6:
                 states = [
                     DeleteTopicState(name=None, topic_id=each)
                     if isinstance(each, Uuid)
                     else DeleteTopicState(name=each, topic_id=Uuid.ZERO)
-                    for each in leg.keys
+                    for each in spec.keys
                 ]
-                return DeleteTopicsRequest(topics=states, timeout_ms=leg.timeout_ms)
-            names = [each for each in leg.keys if not isinstance(each, Uuid)]
-            if len(names) < len(leg.keys):
-                raise leg.unsupported(DeleteTopicsRequest, "topics can be deleted by id from 6 on; give their names")
-            return DeleteTopicsRequest(topic_names=names, timeout_ms=leg.timeout_ms)
+                return DeleteTopicsRequest(topics=states, timeout_ms=spec.timeout_ms)
+            names = [each for each in spec.keys if not isinstance(each, Uuid)]
+            if len(names) < len(spec.keys):
+                raise spec.unsupported(DeleteTopicsRequest, "topics can be deleted by id from 6 on; give their names")
+            return DeleteTopicsRequest(topic_names=names, timeout_ms=spec.timeout_ms)
 
-        def read(leg: Leg[str | Uuid], response: DeleteTopicsResponse) -> Iterable[tuple[str | Uuid, Exception | None]]:
-            asked = set(leg.keys)
+        def read(
+            spec: RequestSpec[str | Uuid], response: DeleteTopicsResponse
+        ) -> Iterable[tuple[str | Uuid, Exception | None]]:
+            asked = set(spec.keys)
             for each in response.responses:
                 error = broker_error(each.error_code, each.error_message) if each.error_code else None
                 # The answer to an id also tells the name, where the caller may see it.
@@ -158,7 +162,7 @@ class TopicCalls(Part):
             return dict(sorted(found.items()))
 
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        return await self._driver.ask_one(call, AnyNode(), MetadataRequest, lambda leg: request, read)
+        return await self._driver.ask_one(call, AnyNode(), MetadataRequest, lambda spec: request, read)
 
     async def describe_topics(
         self,
@@ -188,19 +192,19 @@ class TopicCalls(Part):
         call = await self._driver.begin("create_partitions", timeout)
         wanted = {name: NewPartitions(each) if isinstance(each, int) else each for name, each in counts.items()}
 
-        def build(leg: Leg[str]) -> CreatePartitionsRequest:
+        def build(spec: RequestSpec[str]) -> CreatePartitionsRequest:
             return CreatePartitionsRequest(
                 topics=[
                     CreatePartitionsTopic(
                         name=name, count=wanted[name].total_count, assignments=_added_replicas(wanted[name])
                     )
-                    for name in leg.keys
+                    for name in spec.keys
                 ],
-                timeout_ms=leg.timeout_ms,
+                timeout_ms=spec.timeout_ms,
                 validate_only=validate_only,
             )
 
-        def read(leg: Leg[str], response: CreatePartitionsResponse) -> Iterable[tuple[str, Exception | None]]:
+        def read(spec: RequestSpec[str], response: CreatePartitionsResponse) -> Iterable[tuple[str, Exception | None]]:
             for each in response.results:
                 yield each.name, broker_error(each.error_code, each.error_message) if each.error_code else None
 

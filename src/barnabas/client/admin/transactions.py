@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin.driver import MAX_VERSION, NOT_DONE, Leg, Part, broker_error, raise_if_error
+from barnabas.client.admin.driver import MAX_VERSION, NOT_DONE, Part, RequestSpec, broker_error, raise_if_error
 from barnabas.client.admin.offsets import by_topic
 from barnabas.client.admin.routes import TheseNodes, each_broker, each_leader, transaction_coordinators
 from barnabas.wire.messages.describe_producers import (
@@ -106,16 +106,16 @@ class TransactionCalls(Part):
         call = await self._driver.begin("describe_producers", timeout)
         wanted = [TopicPartition(*each) for each in partitions]
 
-        def build(leg: Leg[TopicPartition]) -> DescribeProducersRequest:
+        def build(spec: RequestSpec[TopicPartition]) -> DescribeProducersRequest:
             return DescribeProducersRequest(
                 topics=[
                     TopicRequest(name=topic, partition_indexes=[each.partition for each in those])
-                    for topic, those in by_topic(leg.keys).items()
+                    for topic, those in by_topic(spec.keys).items()
                 ]
             )
 
         def read(
-            leg: Leg[TopicPartition], response: DescribeProducersResponse
+            spec: RequestSpec[TopicPartition], response: DescribeProducersResponse
         ) -> Iterable[tuple[TopicPartition, tuple[ProducerState, ...] | Exception]]:
             for topic in response.topics:
                 for each in topic.partitions:
@@ -141,20 +141,20 @@ class TransactionCalls(Part):
         call = await self._driver.begin("describe_transactions", timeout)
 
         def read(
-            leg: Leg[str], response: DescribeTransactionsResponse
+            spec: RequestSpec[str], response: DescribeTransactionsResponse
         ) -> Iterable[tuple[str, TransactionDescription | Exception]]:
             for each in response.transaction_states:
                 if each.error_code:
                     yield each.transactional_id, broker_error(each.error_code)
                 else:
-                    yield each.transactional_id, _transaction(each, leg.node.node_id)
+                    yield each.transactional_id, _transaction(each, spec.node.node_id)
 
         return await self._driver.ask_each(
             call,
             transactional_ids,
             transaction_coordinators(),
             DescribeTransactionsRequest,
-            lambda leg: DescribeTransactionsRequest(transactional_ids=leg.keys),
+            lambda spec: DescribeTransactionsRequest(transactional_ids=spec.keys),
             read,
         )
 
@@ -180,11 +180,11 @@ class TransactionCalls(Part):
         )
 
         def read(
-            leg: Leg[int], response: ListTransactionsResponse
+            spec: RequestSpec[int], response: ListTransactionsResponse
         ) -> Iterable[tuple[int, list[TransactionListing] | Exception]]:
             raise_if_error(response.error_code)
             yield (
-                leg.keys[0],
+                spec.keys[0],
                 [
                     TransactionListing(
                         each.transactional_id, each.producer_id, TransactionState(each.transaction_state)
@@ -195,7 +195,7 @@ class TransactionCalls(Part):
 
         brokers = sorted((await self._driver.newest_view(call)).nodes)
         found = await self._driver.ask_each(
-            call, brokers, each_broker(), ListTransactionsRequest, lambda leg: request, read
+            call, brokers, each_broker(), ListTransactionsRequest, lambda spec: request, read
         )
         listed = {each.transactional_id: each for some in found.values() for each in some}
         return [listed[transactional_id] for transactional_id in sorted(listed)]
@@ -217,7 +217,7 @@ class TransactionCalls(Part):
         call = await self._driver.begin("abort_transaction", timeout)
         where = TopicPartition(*partition)
 
-        def build(leg: Leg[TopicPartition]) -> WriteTxnMarkersRequest:
+        def build(spec: RequestSpec[TopicPartition]) -> WriteTxnMarkersRequest:
             return WriteTxnMarkersRequest(
                 markers=[
                     WritableTxnMarker(
@@ -231,7 +231,7 @@ class TransactionCalls(Part):
             )
 
         def read(
-            leg: Leg[TopicPartition], response: WriteTxnMarkersResponse
+            spec: RequestSpec[TopicPartition], response: WriteTxnMarkersResponse
         ) -> Iterable[tuple[TopicPartition, Exception | None]]:
             for marker in response.markers:
                 for topic in marker.topics:
@@ -250,14 +250,14 @@ class TransactionCalls(Part):
         """
         call = await self._driver.begin("fence_producers", timeout)
 
-        def build(leg: Leg[str]) -> InitProducerIdRequest:
-            return InitProducerIdRequest(transactional_id=leg.keys[0], transaction_timeout_ms=leg.timeout_ms)
+        def build(spec: RequestSpec[str]) -> InitProducerIdRequest:
+            return InitProducerIdRequest(transactional_id=spec.keys[0], transaction_timeout_ms=spec.timeout_ms)
 
         def read(
-            leg: Leg[str], response: InitProducerIdResponse
+            spec: RequestSpec[str], response: InitProducerIdResponse
         ) -> Iterable[tuple[str, ProducerIdAndEpoch | Exception]]:
             raise_if_error(response.error_code)
-            yield leg.keys[0], ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            yield spec.keys[0], ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
         return await self._driver.ask_each(
             call,
