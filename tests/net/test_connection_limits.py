@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -145,6 +146,11 @@ def test_excess_connections_are_closed_and_the_others_go_on(run: Run) -> None:
         await server.stop(100)
 
     run(story)
+
+
+def test_who_is_refused_hears_of_it_also_if_the_reset_is_faster_than_its_own_process() -> None:
+    for seed in range(2, 12):
+        test_excess_connections_are_closed_and_the_others_go_on(partial(run_simulated, seed=seed))
 
 
 def test_who_waits_for_a_place_is_served_when_there_is_one(run: Run) -> None:

@@ -196,6 +196,7 @@ class SimulatedTransport(asyncio.Transport):
         outgoing.sender = self
         self.on_gone: Any = None
         self._protocol: Any = None
+        self._early_error: OSError | None = None
         self._buffer: deque[bytes] = deque()
         self._buffered_bytes = 0
         self._high_bytes = HIGH_WATER_BYTES
@@ -216,6 +217,8 @@ class SimulatedTransport(asyncio.Transport):
         self._protocol = protocol
         protocol.connection_made(self)
         self.incoming.wake()
+        if self._early_error is not None:
+            self.network.loop.call_soon(self.fail, self._early_error, context=self.context)
 
     @property
     def is_gone(self) -> bool:
@@ -255,6 +258,10 @@ class SimulatedTransport(asyncio.Transport):
 
     def fail(self, error: OSError) -> None:
         """The connection is broken; runs in the process that owns this end."""
+        if self._protocol is None:
+            # The kernel knows already; the process hears of it once it has taken the connection up.
+            self._early_error = error
+            return
         self._buffer.clear()
         self._buffered_bytes = 0
         self._is_closing = True
