@@ -27,13 +27,10 @@ _QUEUES: Final = {
         "tests/spark/pipelines/test_quality_rules.py",
         "tests/spark/sink/test_sink_in_spark.py",
         "tests/spark/source/test_in_spark.py",
+        "tests/spark/test_example.py",
         "tests/spark/test_guide.py",
     ),
-    "spark in other processes": (
-        "tests/spark/crashes/",
-        "tests/spark/demo/test_demo_is_exact.py",
-        "tests/test_examples.py::test_a_stream_of_spark",
-    ),
+    "spark in other processes": ("tests/spark/crashes/", "tests/spark/demo/test_demo_is_exact.py"),
     "compat": ("tests/compat/",),
     "cli": ("tests/cli/",),
 }

@@ -89,6 +89,7 @@ def test_the_tests_with_fixtures_pass(tmp_path: Path) -> None:
     assert "2 passed" in _run(*command, folder=tmp_path)
 
 
+@pytest.mark.slow  # with a JVM of its own; tests/spark/test_example.py runs it in the one that is there
 def test_a_stream_of_spark(tmp_path: Path) -> None:
     reason = sessions.missing()
     if reason is not None:
