@@ -63,16 +63,16 @@ def test_repeated_lines_are_limited_and_the_rest_is_counted(rig: Rig) -> None:
 
 
 def test_a_flood_leaves_one_line_in_a_second_and_one_count_in_an_interval(rig: Rig) -> None:
-    for _ in range(600_000):
+    for _ in range(60_000):
         rig.warn("again")
-        rig.clock.advance(1)
+        rig.clock.advance(10)
     counts = sum("more like it" in line for line in rig.log.lines)
     assert counts <= 600_000 / INTERVAL_MS
     assert len(rig.log.lines) - counts <= LINES_AT_ONCE + 600
     left_out = sum(int(line.split()[3].replace(",", "")) for line in rig.log.lines if "more like it" in line)
     rig.handler.close()
     left_out += int(rig.log.lines[-1].split()[3].replace(",", ""))
-    assert len([line for line in rig.log.lines if "more like it" not in line]) + left_out == 600_000
+    assert len([line for line in rig.log.lines if "more like it" not in line]) + left_out == 60_000
 
 
 def test_each_place_and_level_has_its_own_limit(rig: Rig) -> None:
