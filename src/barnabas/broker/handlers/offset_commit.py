@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.context import Operation, RequestContext, Resource
+from barnabas.broker.groups import Answer
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, settled, spent
 from barnabas.coordinator.classic.members import Client
@@ -45,7 +46,7 @@ def handle(services: Services, context: RequestContext, request: OffsetCommitReq
             yield from _sort_out(services, topic, accepted, answers)
         else:
             answers.append((yield from _refused(topic, topic.partitions, error)))
-    waiting = []
+    waiting: list[Answer[OffsetCommitResponse]] = []
     caller = Caller(context.version, Client(context.client_id or "", ""))
     for part in _parts(accepted):
         # As a rule there is one part, and the request becomes that.
