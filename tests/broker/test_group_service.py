@@ -410,6 +410,27 @@ def test_what_the_log_lost_before_it_was_committed_is_forgotten() -> None:
     play(story, group_initial_rebalance_delay_ms=3000)
 
 
+def test_a_shard_that_fails_to_replay_is_loaded_anew(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    replay = GroupCoordinatorShard.replay
+
+    def fail_once(*_: Any) -> None:
+        monkeypatch.setattr(GroupCoordinatorShard, "replay", replay)
+        raise ZeroDivisionError
+
+    async def story(bench: ServiceBench) -> None:
+        await bench.start(1, t=2)
+        monkeypatch.setattr(GroupCoordinatorShard, "replay", fail_once)
+        answer = await bench.call(offset_commit, commit("g", ("t", 0, 1)), 8)
+        assert commit_codes(answer) == [ErrorCode.NOT_COORDINATOR]
+        await asyncio.sleep(0.1)
+        assert await fetch(bench) == {"t-0": 1}, "it is in the log"
+
+    play(story)
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_a_partition_that_could_not_be_read_is_tried_again_with_the_next_news_of_it() -> None:
     log = MemoryLog()
     log.load_failure = LogError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not yet")

@@ -231,6 +231,10 @@ class CoordinatorRuntime(Generic[S]):
         """The last batch is in the log from `first_offset` on. If the high watermark is known already, replay need not
         keep apart what is committed; it must still be told by `committed`."""
         batch, self._appending = self._appending, []
+        required_offset = first_offset + sum(len(write.records) for write in batch)
+        for write in batch:
+            write.required_offset = required_offset
+            self._uncommitted.append(write)
         offset = first_offset
         self.shard.snapshots.commit(high_watermark)
         replay, begin = self.shard.replay, self.shard.snapshots.begin
@@ -239,9 +243,6 @@ class CoordinatorRuntime(Generic[S]):
                 begin(offset)
                 replay(record.key, record.value, offset)
                 offset += 1
-        for write in batch:
-            write.required_offset = offset
-            self._uncommitted.append(write)
         for write in batch:
             if write.callback is not None:
                 self._stage_more(write.subject, write.callback.appended(now), now)

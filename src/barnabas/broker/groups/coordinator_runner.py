@@ -221,7 +221,7 @@ class CoordinatorRunner(Generic[S]):
 
     def _run(self, operation: Operation) -> None:
         core = self._core
-        if core.must_append_before(operation):
+        while core.must_append_before(operation):
             self._append_all()
         for following in core.run(operation, self._now()):
             self._run(following)
@@ -275,7 +275,13 @@ class CoordinatorRunner(Generic[S]):
                 return
             wait = self._wait_for(required_offset)
             is_committed = wait.done() and wait.result() in _COMMITTED
-            core.appended(first_offset, self._now(), required_offset if is_committed else 0)
+            try:
+                core.appended(first_offset, self._now(), required_offset if is_committed else 0)
+            except Exception:
+                # The log is right, and what is in memory is not any more.
+                _log.exception("%s is loaded anew: what was written to it could not be replayed", self.partition)
+                self._reload_soon()
+                return
             if wait.done():
                 self._waited(required_offset, wait)
             else:
@@ -317,7 +323,10 @@ class CoordinatorRunner(Generic[S]):
             self._wait_for(offset).add_done_callback(partial(self._waited_and_settle, offset))
         else:
             # It is not led here any more, or cannot be written: what was replayed may not be in the log for long.
-            asyncio.get_running_loop().call_soon(self._reload_if_active)
+            self._reload_soon()
+
+    def _reload_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._reload_if_active)
 
     def _reload_if_active(self) -> None:
         if self._state is CoordinatorState.ACTIVE:
