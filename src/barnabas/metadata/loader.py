@@ -53,11 +53,6 @@ class MetadataLoader:
             self._builder = None
         return self._image
 
-    @property
-    def unpublished_bytes(self) -> int:
-        """The size of what was loaded since the snapshot, before there was a publisher."""
-        return self._size_bytes
-
     def publish_to(self, publisher: MetadataPublisher) -> ClusterImage:
         """Tell it of all that changes from now on; what it should begin with."""
         self._publishers.append(publisher)

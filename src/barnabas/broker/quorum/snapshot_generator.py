@@ -53,7 +53,8 @@ class SnapshotGenerator:
         self._settings = settings
         self._clock = runtime.clock
         self._until_applied = until_applied
-        self._bytes_since_snapshot = loader.unpublished_bytes
+        # The first update counts what was loaded since the last snapshot, too.
+        self._bytes_since_snapshot = 0
         self._last_snapshot_ms = self._clock.monotonic_ms()
         self._taking: asyncio.Task[None] | None = None
         self._is_stopping = False
