@@ -239,9 +239,7 @@ class RaftMachine:
             self.log.advance_start(start_offset)
             self.history.forget_before(start_offset)
 
-    def snapshot_received(
-        self, snapshot_id: SnapshotId, voters: Sequence[ControlRecord] | None, now_ms: int
-    ) -> None:
+    def snapshot_received(self, snapshot_id: SnapshotId, voters: Sequence[ControlRecord] | None, now_ms: int) -> None:
         """The snapshot that was asked for is in place, with what its header says of the voters; None if it is no
         good."""
         state = self.state
@@ -453,9 +451,13 @@ class RaftMachine:
     def _check_same_leader(self, leader: LeaderAndEpoch) -> None:
         if leader.leader_id != self.state.leader_id:
             _log.error(
-                "replica %s: epoch %d is led by %d, but a peer says by %d; are there two nodes with one id, or two quorums "
-                "with one cluster id?", self.key, leader.epoch, self.state.leader_id, leader.leader_id,
-            )  # fmt: skip
+                "replica %s: epoch %d is led by %d, but a peer says by %d; are there two nodes with one id, or two "
+                "quorums with one cluster id?",
+                self.key,
+                leader.epoch,
+                self.state.leader_id,
+                leader.leader_id,
+            )
 
     def become_unattached(self, epoch: int, now_ms: int, *, election_in_ms: float | None = None) -> None:
         self._begin_epoch(epoch)

@@ -115,7 +115,7 @@ class FetchSnapshotResult:
     error: ErrorCode
     leader: LeaderAndEpoch
     leader_address: Address | None = None
-    snapshot_id: SnapshotId = SnapshotId(-1, -1)
+    snapshot_id: SnapshotId | None = None
     size_bytes: int = 0
     position: int = 0
     data: bytes | bytearray | memoryview = b""

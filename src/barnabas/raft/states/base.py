@@ -77,7 +77,7 @@ class Inquiry:
 
     def __init__(self, peers: Iterable[int], now_ms: int) -> None:
         # When each may be asked; never, while it is being asked.
-        self._due: dict[int, float] = {peer: now_ms for peer in sorted(peers)}
+        self._due: dict[int, float] = dict.fromkeys(sorted(peers), now_ms)
 
     @property
     def due_ms(self) -> float:

@@ -1,4 +1,4 @@
-"""Prospective: asks the voters whether they would vote for it, before it disturbs anybody with a new epoch (KIP-996)."""
+"""Prospective: asks whether it would be voted for, before it disturbs anybody with a new epoch (KIP-996)."""
 
 from __future__ import annotations
 
