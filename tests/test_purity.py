@@ -43,7 +43,7 @@ FORBIDDEN = {
 ALLOWED = {
     "base/runtime.py": {"time"},
     "base/properties.py": {"os"},
-    "net/runtime.py": {"concurrent", "os"},
+    "base/system_runtime.py": {"asyncio", "concurrent", "os", "random"},
     "net/sockets.py": {"socket"},
     # Clients for programs without asyncio wait in the program's own threads.
     "client/consumer/sync_consumer.py": {"threading"},
