@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -11,7 +11,8 @@ from barnabas.base.errors import BrokerError
 from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.quorum.formatting import check_features, format_directories, read_identity
-from barnabas.broker.quorum.quorum_of_one import QuorumOfOne
+from barnabas.broker.quorum.quorum_transport import QuorumTransport
+from barnabas.broker.quorum.raft_quorum import RaftQuorum
 from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator, UntilApplied, snapshot_of
 from barnabas.broker.router import Router
 from barnabas.broker.settings import BrokerSettings
@@ -19,9 +20,13 @@ from barnabas.broker.turns import Turns
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader
-from barnabas.raft.types import CommittedBatch, LeaderAndEpoch, Snapshot, SnapshotId
+from barnabas.net.channel import ChannelLimits
+from barnabas.raft.ports import RequestReceiver
+from barnabas.raft.types import Address, CommittedBatch, LeaderAndEpoch, Snapshot, SnapshotId
+from barnabas.raft.voters import VoterSet
 from barnabas.storage.files import FileSystem
 from barnabas.testing.sim.disk import SimulatedDisk
+from barnabas.wire.message import Request, Response
 from barnabas.wire.stored.cluster_metadata import ConfigRecord, MetadataRecord
 from tests.storage.runtime import InlineRuntime
 
@@ -88,6 +93,21 @@ async def applied_at_once(_: int) -> bool:
     return True
 
 
+class NoTransport:
+    """A sole voter has nobody to talk to."""
+
+    async def start(self, receive: RequestReceiver, on_refused: Callable[[Address], None]) -> None:
+        pass
+
+    def send(
+        self, to: Address, request: Request, on_response: Callable[[Response | None], None], *, timeout_ms: int
+    ) -> None:
+        raise AssertionError(f"{request} was sent to {to}")
+
+    async def stop(self) -> None:
+        pass
+
+
 class RunningQuorum:
     """A quorum of one on a disk, with a controller that writes to it: what a node has below its roles."""
 
@@ -97,7 +117,16 @@ class RunningQuorum:
         self.owner = Owner()
         self.runtime = runtime or InlineRuntime()
         self.identity = read_identity(files, settings)
-        self.quorum = QuorumOfOne(files, settings, self.identity, self.runtime, self.owner, self._failed)
+        self.quorum = RaftQuorum(
+            files,
+            settings,
+            self.identity,
+            self.runtime,
+            self.owner,
+            self._failed,
+            transport=NoTransport(),
+            voters=VoterSet.of({self.identity.node_id: Address("127.0.0.1", 9093)}),
+        )
         self.server: ControllerServer | None = None
         self.snapshots: SnapshotGenerator | None = None
 
@@ -116,6 +145,7 @@ class RunningQuorum:
             runtime=self.runtime,
             router=Router([], Turns()),
             endpoints={"CONTROLLER": ("127.0.0.1", 9093)},
+            transport=QuorumTransport(Random(1), "raft", ChannelLimits()),
         )
         self.server.start()
         if takes_snapshots:
@@ -154,8 +184,9 @@ class RunningQuorum:
 
     async def settled(self) -> None:
         """Until everything that was begun is done."""
-        while tasks := [each for each in (self.quorum._syncing, self._snapshotting) if each is not None]:
-            await asyncio.wait(tasks)
+        driver = self.quorum.driver
+        while driver.failure is None and (driver._syncing or driver._effects or self._snapshotting):
+            await asyncio.sleep(0)
         if self.quorum.failure is not None:
             raise self.quorum.failure
 

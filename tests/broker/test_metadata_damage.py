@@ -12,12 +12,12 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
-from barnabas.storage.meta_properties import META_PROPERTIES_FILE
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.raft.snapshots import find_snapshots
 from barnabas.records import iter_batches
 from barnabas.storage.files import read_file
+from barnabas.storage.meta_properties import META_PROPERTIES_FILE
 from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.testing.sim.world import SimulatedNode, World

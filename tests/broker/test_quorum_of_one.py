@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
+from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.broker.quorum.metadata_log import metadata_log_options
-from barnabas.broker.quorum.quorum_of_one import QuorumOfOne
 from barnabas.raft.raft_log import RaftLog
 from barnabas.raft.snapshots import find_snapshots
 from barnabas.raft.types import CommittedBatch, SnapshotId
@@ -437,25 +436,6 @@ def test_who_is_not_idle_does_not_say_nothing() -> None:
 
 
 # What is refused
-
-
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (
-            {"controller_quorum_voters": "1@a:1,2@b:2,3@c:3"},
-            r"controller\.quorum\.voters = 1@a:1,2@b:2,3@c:3: a quorum of more than one node is not built yet",
-        ),
-        (
-            {"process_roles": "controller", "listeners": "CONTROLLER://127.0.0.1:9093"},
-            r"process\.roles = controller: a quorum of more than one node is not built yet",
-        ),
-    ],
-)
-def test_a_larger_quorum_is_refused(overrides: dict[str, str], said: str) -> None:
-    nothing: Any = None
-    with pytest.raises(SettingsError, match=said):
-        QuorumOfOne(formatted_disk(), node_settings(**overrides), nothing, InlineRuntime(), nothing, nothing)
 
 
 @pytest.mark.parametrize(

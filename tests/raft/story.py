@@ -260,7 +260,8 @@ class Story:
         disk.snapshots = {snapshot_id: machine.history.records_before(end_offset)}
         disk.batches = [each for each in disk.batches if BatchView(each).base_offset >= end_offset]
         disk.start_offset = end_offset
-        machine.snapshot_taken(snapshot_id, end_offset)
+        machine.snapshot_taken(snapshot_id)
+        machine.log_cleaned(end_offset)
         self.tell(f"{node_id} has a snapshot up to {end_offset}")
 
     def do_resign(self, node_id: str) -> None:

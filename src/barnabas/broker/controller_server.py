@@ -7,8 +7,9 @@ from barnabas.broker.configs.config_resources import BrokerRules, controller_opt
 from barnabas.broker.context import NoQuotas
 from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_bootstrap
+from barnabas.broker.quorum.quorum_transport import QuorumTransport
 from barnabas.broker.router import Router
-from barnabas.broker.services import CommonServices, MetadataCache
+from barnabas.broker.services import ControllerServices, MetadataCache
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.controller import Controller
@@ -42,6 +43,7 @@ class ControllerServer:
         runtime: Runtime,
         router: Router,
         endpoints: dict[str, tuple[str, int]],
+        transport: QuorumTransport,
         local_broker: int | None = None,
     ) -> None:
         self._settings = settings
@@ -66,7 +68,7 @@ class ControllerServer:
             local_broker=local_broker,
             no_op_interval_ms=settings.metadata_max_idle_interval_ms if says_nothing else 0,
         )
-        self._services = CommonServices(
+        self._services = ControllerServices(
             settings=effective_settings(settings, image, identity.node_id),
             runtime=runtime,
             node_id=identity.node_id,
@@ -78,6 +80,7 @@ class ControllerServer:
             turns=router.turns,
             endpoints=endpoints,
             advertised=router.advertised,
+            transport=transport,
         )
 
     def _bootstrap(self) -> list[MetadataRecord]:

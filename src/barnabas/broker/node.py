@@ -15,12 +15,13 @@ from typing import Final
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_server import BrokerServer
-from barnabas.broker.configs.part_options import listener_specs, server_limits
+from barnabas.broker.configs.part_options import channel_limits, listener_specs, server_limits
 from barnabas.broker.controller.controller_channel import DirectChannel
 from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
 from barnabas.broker.quorum.formatting import check_features, read_identity, refuse_larger_quorums
-from barnabas.broker.quorum.quorum_of_one import QuorumOfOne
+from barnabas.broker.quorum.quorum_transport import QuorumTransport
+from barnabas.broker.quorum.raft_quorum import RaftQuorum, static_voters
 from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator
 from barnabas.broker.registration import advertised_listeners
 from barnabas.broker.router import Interceptor, Router, is_urgent
@@ -56,7 +57,7 @@ class Node:
         self._stopping = asyncio.Lock()
         self._is_ready = False
         self._is_stopped = False
-        self._quorum: QuorumOfOne | None = None
+        self._quorum: RaftQuorum | None = None
         self._broker: BrokerServer | None = None
         self._controller: ControllerServer | None = None
         self._failure: asyncio.Future[BarnabasError] | None = None
@@ -79,7 +80,7 @@ class Node:
         return self._broker.services
 
     @property
-    def quorum(self) -> QuorumOfOne:
+    def quorum(self) -> RaftQuorum:
         if self._quorum is None:
             raise BarnabasError("the node is not started")
         return self._quorum
@@ -134,7 +135,17 @@ class Node:
         self._failure = asyncio.get_running_loop().create_future()
         identity = read_identity(files, settings)
         loader = MetadataLoader()
-        quorum = self._quorum = QuorumOfOne(files, settings, identity, runtime, loader, self._fail)
+        transport = QuorumTransport(runtime.randomness, f"raft-client-{settings.node_id}", channel_limits(settings))
+        quorum = self._quorum = RaftQuorum(
+            files,
+            settings,
+            identity,
+            runtime,
+            loader,
+            self._fail,
+            transport=transport,
+            voters=static_voters(settings),
+        )
         broker = self._broker = BrokerServer(
             settings,
             identity,
@@ -165,6 +176,7 @@ class Node:
             runtime=runtime,
             router=self._controller_router,
             endpoints=self.endpoints,
+            transport=transport,
             local_broker=identity.node_id,
         )
         controller.start()
@@ -173,12 +185,12 @@ class Node:
         loader.publish_to(snapshots)
         self._started.push_async_callback(snapshots.stop)
         await quorum.start()
+        controller.open()
         await controller.controller.until_active()
         self._started.push_async_callback(broker.stop)
         await broker.start(DirectChannel(controller.controller, quorum, broker.until_applied), self.endpoints)
         if self.failure is not None:
             raise self.failure
-        controller.open()
         broker.open()
         # When the node stops: who waits for a group or for records is answered first, so that nobody waits for them.
         self._started.push_async_callback(self._server.stop, _DRAIN_TIMEOUT_MS)

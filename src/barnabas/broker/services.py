@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.broker.data.producer_ids import ProducerIdPool
     from barnabas.broker.data.replica_manager import ReplicaManager
     from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
+    from barnabas.broker.quorum.quorum_transport import QuorumTransport
     from barnabas.broker.turns import Turns
     from barnabas.replication.fetch_sessions import FetchSessionCache
 
@@ -52,6 +53,14 @@ class CommonServices:
     endpoints: dict[str, tuple[str, int]]
     #: What ApiVersions tells.
     advertised: Callable[[], list[ApiVersion]]
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerServices(CommonServices):
+    """A controller's parts."""
+
+    #: Where requests of other replicas of the metadata log go.
+    transport: QuorumTransport
 
 
 @dataclass(slots=True, kw_only=True)

@@ -30,6 +30,7 @@ async def connect(
     keep us from the others. Raises `ConnectError`."""
     loop = asyncio.get_running_loop()
     failures: list[str] = []
+    refusals = 0
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             hosts = [host] if _is_address(host) else await _addresses(host, port)
@@ -53,8 +54,11 @@ async def connect(
             failures.append(f"{each}: no answer within {timeout_ms / 1000:.1f} s")
         except OSError as failure:
             failures.append(f"{each}: {_reason(failure)}")
+            refusals += isinstance(failure, ConnectionRefusedError)
     causes = "; ".join(failures) if len(failures) > 1 else failures[0].removeprefix(f"{hosts[0]}: ")
-    raise ConnectError(address, f"no connection: {causes}")
+    refused = ConnectError(address, f"no connection: {causes}")
+    refused.is_refused = refusals == len(hosts)
+    raise refused
 
 
 def _reason(failure: OSError) -> str:

@@ -28,7 +28,9 @@ class ChannelError(BarnabasError):
 
 
 class ConnectError(ChannelError):
-    """No connection was made. What was to be sent was not."""
+    """No connection was made. What was to be sent was not. `is_refused` if the host is there and nobody listens."""
+
+    is_refused = False
 
 
 class NotSentError(ConnectError):

@@ -60,12 +60,15 @@ from barnabas.raft.wire_form import (
     result_to_wire,
 )
 from barnabas.records.batch import iter_batches
+from barnabas.storage.errors import PassingError
 from barnabas.wire.message import Request, Response
 
 _log = logging.getLogger("barnabas.raft")
 
 #: A timer is never set for less: clocks count milliseconds, and one that fires early would only be set again.
 _SHORTEST_WAIT_S: Final = 0.001
+#: How long a follower whose disk is full waits before it tries again.
+_FULL_DISK_WAIT_S: Final = 1.0
 
 T = TypeVar("T")
 
@@ -126,6 +129,8 @@ class RaftDriver:
         self._is_over = False
         self._syncing: SyncJob | None = None
         self._has_synced = False
+        # Why what was just appended was not written.
+        self._refusal: PassingError | None = None
         # Who waits for a sync, and up to which offset.
         self._after_sync: list[Send] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -203,17 +208,25 @@ class RaftDriver:
         self._tell_machine(self.machine.start)
 
     def append(self, values: Sequence[bytes], epoch: int) -> int:
-        """Write records, one batch if they fit into one; the offset of the last. Raises `BrokerError` unless this
-        replica leads in `epoch`. They are committed when the listener is told so."""
+        """Write records, one batch if they fit into one; the offset of the last. They are committed when the listener
+        is told so. Raises `BrokerError` unless this replica leads in `epoch`, and `PassingError` if the disk is full:
+        then nothing was written."""
         self._check_alive()
         offset = self.machine.append(values, epoch)
         self._run()
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise refusal
         self._check_alive()
         return offset
 
     def resign(self, epoch: int) -> None:
         """Stop leading, if this replica leads in `epoch`."""
         self._tell_machine(self.machine.resign, epoch)
+
+    def clean(self) -> None:
+        """Delete what old snapshots and the log hold beyond what is to be kept."""
+        self.machine.log_cleaned(self._store.clean())
 
     async def take_snapshot(self, snapshot: Snapshot) -> None:
         """Write a snapshot of the owner's state, and delete what it makes superfluous."""
@@ -224,7 +237,8 @@ class RaftDriver:
         size_bytes = await self._runtime.offload(store.begin_snapshot(snapshot, voters))
         if not self._is_over:
             store.add_snapshot(snapshot_id, size_bytes, snapshot.last_contained_ms)
-            machine.snapshot_taken(snapshot_id, store.clean())
+            machine.snapshot_taken(snapshot_id)
+            self.clean()
 
     def change_voters(self, ask: Callable[[RaftMachine, object, int], None]) -> Awaitable[None]:
         """Ask the machine for another voter set; done when it is committed, `BrokerError` if it is refused."""
@@ -255,12 +269,16 @@ class RaftDriver:
             self._store.abandon()
 
     def _check_stopped(self) -> None:
+        """Who waits for the end is told when nobody need hear more from us, and what we have is safe."""
         stopped = self._stopped
-        if stopped is not None and not stopped.done() and (self._is_over or self.machine.is_stopped):
+        if stopped is None or stopped.done():
+            return
+        is_busy = self._syncing is not None or self._effects or self._store.synced_offset < self._store.end_offset
+        if self._is_over or (self.machine.is_stopped and not is_busy):
             stopped.set_result(None)
 
     def _check_alive(self) -> None:
-        if self._is_over:
+        if self._is_over or self._stopped is not None:
             why = "it is stopping" if self.failure is None else f"it has failed: {self.failure}"
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"replica {self.key} does not lead: {why}")
 
@@ -380,13 +398,24 @@ class RaftDriver:
     # The log
 
     def _save_election(self, effect: SaveElection) -> None:
+        if self._effects and isinstance(self._effects[0], SaveElection):
+            return  # nothing was said in between
+
         def save() -> None:
             self._store.save_election(effect.state, kraft_version=effect.kraft_version, voter_ids=effect.voter_ids)
 
         self._hold_up(save, lambda _: None)
 
     def _append(self, effect: Append) -> None:
-        self._remember(self._store.append(effect.values, effect.epoch), effect.epoch, effect.values)
+        try:
+            written = self._store.append(effect.values, effect.epoch)
+        except PassingError as refusal:
+            # Nobody has seen these records, so they can be taken back; unless others were put behind them.
+            if not self.machine.take_back(effect.base_offset, effect.base_offset + len(effect.values)):
+                raise
+            self._refusal = refusal
+            return
+        self._remember(written, effect.epoch, effect.values)
 
     def _append_control(self, effect: AppendControl) -> None:
         self._remember(self._store.append_control(effect.records, effect.epoch), effect.epoch, ())
@@ -396,7 +425,14 @@ class RaftDriver:
         self._uncommitted.append(CommittedBatch(first, last, epoch, time_ms, size_bytes, values))
 
     def _append_fetched(self, effect: AppendFetched) -> None:
-        self._store.append_fetched(effect.data)
+        try:
+            self._store.append_fetched(effect.data)
+        except PassingError:
+            # There is nothing that it could do without: it goes on when there is room again.
+            self._effects.appendleft(effect)
+            self._is_held_up = True
+            known(self._loop, "started").call_later(_FULL_DISK_WAIT_S, self._go_on)
+            return
         for batch in iter_batches(effect.data):
             found = read_batch(batch)
             self._uncommitted.append(

@@ -238,9 +238,19 @@ class RaftMachine:
         """Whether nobody need be told any more that this replica stops."""
         return not isinstance(self.state, Resigned) or self.state.is_told
 
-    def snapshot_taken(self, snapshot_id: SnapshotId, start_offset: int) -> None:
-        """The owner's state up to there is on disk, and the log now begins at `start_offset`."""
+    def take_back(self, base_offset: int, end_offset: int) -> bool:
+        """What this leader appended last was not written: forget it; False if more was appended since."""
+        if not isinstance(self.state, Leader) or self.log.end_offset != end_offset:
+            return False
+        self.log.truncate(base_offset)
+        return True
+
+    def snapshot_taken(self, snapshot_id: SnapshotId) -> None:
+        """The owner's state up to there is on disk."""
         self.log.add_snapshot(snapshot_id)
+
+    def log_cleaned(self, start_offset: int) -> None:
+        """The log now begins at `start_offset`; a snapshot has what came before."""
         if start_offset > self.log.start_offset:
             self.log.advance_start(start_offset)
             self.history.forget_before(start_offset)

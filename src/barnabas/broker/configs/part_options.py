@@ -6,6 +6,7 @@ from typing import Final
 
 from barnabas.broker.settings import BrokerSettings
 from barnabas.net import ListenerLimits, ListenerSpec, ServerLimits
+from barnabas.net.channel import ChannelLimits
 from barnabas.storage.cleaner import CleanerOptions
 from barnabas.storage.manager import LogManagerOptions
 
@@ -47,6 +48,15 @@ def listener_specs(settings: BrokerSettings) -> list[ListenerSpec]:
         ListenerSpec(each.listener, each.host, each.port, is_privileged=each.listener in settings.controller_listeners)
         for each in settings.endpoints
     ]
+
+
+def channel_limits(settings: BrokerSettings) -> ChannelLimits:
+    """How patient the nodes of a cluster are with each other."""
+    return ChannelLimits(
+        request_timeout_ms=max(1, settings.controller_quorum_request_timeout_ms),
+        socket_connection_setup_timeout_ms=settings.socket_connection_setup_timeout_ms,
+        socket_connection_setup_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
+    )
 
 
 def log_options(settings: BrokerSettings) -> LogManagerOptions:

@@ -60,6 +60,7 @@ BROKER: Final = (
 CONTROLLER: Final = (
     "alter_configs",
     "api_versions",
+    "begin_quorum_epoch",
     "create_acls",
     "create_delegation_token",
     "create_partitions",
@@ -71,11 +72,15 @@ CONTROLLER: Final = (
     "describe_configs",
     "describe_delegation_token",
     "describe_quorum",
+    "end_quorum_epoch",
     "expire_delegation_token",
+    "fetch_metadata",
+    "fetch_snapshot",
     "incremental_alter_configs",
     "list_partition_reassignments",
     "renew_delegation_token",
     "unregister_broker",
+    "vote",
 )
 
 

@@ -1,0 +1,22 @@
+"""EndQuorumEpoch (54): the leader of the metadata quorum resigns. Raft answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from barnabas.broker.context import RequestContext
+from barnabas.broker.services import ControllerServices
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.message import Response
+from barnabas.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
+
+API_KEY = ApiKey.END_QUORUM_EPOCH
+#: There is one partition to speak of.
+MAX_ELEMENTS: Final = 1000
+
+
+def handle(
+    services: ControllerServices, context: RequestContext, request: EndQuorumEpochRequest
+) -> asyncio.Future[Response]:
+    return services.transport.receive(request, context.version)

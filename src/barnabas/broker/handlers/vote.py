@@ -1,0 +1,20 @@
+"""Vote (52): a candidate asks for a vote. Raft answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from barnabas.broker.context import RequestContext
+from barnabas.broker.services import ControllerServices
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.message import Response
+from barnabas.wire.messages.vote import VoteRequest
+
+API_KEY = ApiKey.VOTE
+#: There is one partition to speak of.
+MAX_ELEMENTS: Final = 1000
+
+
+def handle(services: ControllerServices, context: RequestContext, request: VoteRequest) -> asyncio.Future[Response]:
+    return services.transport.receive(request, context.version)

@@ -1,0 +1,235 @@
+"""The metadata quorum of a node: the port to it (`metadata.quorum.Quorum`), filled by Raft.
+
+One voter or many, voter or observer: it is the same replica. A sole voter leads as soon as it starts, and what it has
+synced is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.runtime import Runtime
+from barnabas.broker.periodic import Scheduler
+from barnabas.broker.quorum.formatting import NodeIdentity
+from barnabas.broker.quorum.metadata_log import metadata_log_directory, metadata_log_options
+from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.quorum import QuorumDescription, ReplicaState
+from barnabas.raft.batches import LogBatch
+from barnabas.raft.driver import RaftDriver
+from barnabas.raft.options import QuorumOptions
+from barnabas.raft.ports import RaftListener, Transport
+from barnabas.raft.raft_log import RaftLog
+from barnabas.raft.states.leader import Leader, ReplicaProgress
+from barnabas.raft.types import Address, CommittedBatch, LeaderAndEpoch, ReplicaKey, Snapshot
+from barnabas.raft.voters import VoterSet
+from barnabas.storage.errors import LogDirectoryError, PassingError
+from barnabas.storage.files import FileSystem
+from barnabas.storage.manager import PeriodicTask
+
+_log = logging.getLogger("barnabas.metadata")
+
+OnFailure = Callable[[BaseException], None]
+
+_CLEANING_MS: Final = 60_000
+
+
+def quorum_options(settings: BrokerSettings) -> QuorumOptions:
+    return QuorumOptions(
+        election_timeout_ms=max(1, settings.controller_quorum_election_timeout_ms),
+        fetch_timeout_ms=max(1000, settings.controller_quorum_fetch_timeout_ms),
+        election_backoff_max_ms=max(1, settings.controller_quorum_election_backoff_max_ms),
+        request_timeout_ms=max(1, settings.controller_quorum_request_timeout_ms),
+        retry_backoff_ms=max(1, settings.controller_quorum_retry_backoff_ms),
+        fetch_max_bytes=settings.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=settings.controller_quorum_fetch_snapshot_max_bytes,
+    )
+
+
+def static_voters(settings: BrokerSettings) -> VoterSet | None:
+    """The voters that the settings name; None where they stand in the log."""
+    addresses: dict[int, Address] = {}
+    for voter in settings.controller_quorum_voters:
+        node_id, _, address = voter.partition("@")
+        host, _, port = address.rpartition(":")
+        addresses[int(node_id)] = Address(host.strip("[]"), int(port))
+    return VoterSet.of(addresses) if addresses else None
+
+
+class RaftQuorum:
+    """A `Quorum`. `voters` are those of the settings, None where the log names them.
+
+    `open` tells the listener what is committed for certain, and changes nothing that was; `start` takes part.
+    `on_failure` is called once, when the disk fails or the listener raises: from then on nothing is committed, and the
+    node must end.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        settings: BrokerSettings,
+        identity: NodeIdentity,
+        runtime: Runtime,
+        listener: RaftListener,
+        on_failure: OnFailure,
+        *,
+        transport: Transport,
+        voters: VoterSet | None,
+        bootstrap: Sequence[Address] = (),
+        listeners: Mapping[str, Address] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        directory_id = identity.directory_ids[settings.metadata_dir]
+        self.key = ReplicaKey(identity.node_id, directory_id)
+        self.log = RaftLog(
+            files, metadata_log_directory(settings), metadata_log_options(settings, directory_id), runtime
+        )
+        self.driver = RaftDriver(
+            self.key,
+            cluster_id=identity.cluster_id,
+            voters=voters,
+            bootstrap=bootstrap,
+            listeners=listeners or {},
+            transport=transport,
+            store=self.log,
+            listener=listener,
+            runtime=runtime,
+            options=quorum_options(settings),
+            on_failure=on_failure,
+        )
+        self._scheduler: Scheduler | None = None
+        self._is_stopping = False
+
+    # What is there
+
+    @property
+    def node_id(self) -> int:
+        return self.key.node_id
+
+    @property
+    def epoch(self) -> int:
+        return self.driver.machine.epoch
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """Who leads, as far as this replica knows; it may not have told its listener yet."""
+        return self.driver.machine.leader
+
+    @property
+    def leader_address(self) -> Address | None:
+        return self.driver.machine.state.leader_address
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why nothing can be committed any more."""
+        return self.driver.failure
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.driver.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.driver.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def max_batch_bytes(self) -> int:
+        return self.log.max_batch_bytes
+
+    def read(self, from_offset: int = 0) -> Iterator[CommittedBatch]:
+        log = self.log
+        return map(_committed, log.batches(max(from_offset, log.start_offset), self.high_watermark))
+
+    def describe(self) -> QuorumDescription:
+        machine, now_ms = self.driver.machine, self._runtime.clock.now_ms()
+        mono_ms = self._runtime.clock.monotonic_ms()
+        state = machine.state
+
+        def shown(key: ReplicaKey, progress: ReplicaProgress | None) -> ReplicaState:
+            if key.node_id == self.node_id:
+                return ReplicaState(key.node_id, key.directory_id, self.log_end_offset, now_ms, now_ms)
+            if progress is None:
+                return ReplicaState(key.node_id, key.directory_id, -1, -1, -1)
+            caught_up_ms = progress.last_caught_up_ms
+            return ReplicaState(
+                key.node_id,
+                key.directory_id,
+                progress.end_offset,
+                now_ms - (mono_ms - progress.last_fetch_ms),
+                now_ms - (mono_ms - caught_up_ms) if caught_up_ms >= 0 else -1,
+            )
+
+        progress = state.progress if isinstance(state, Leader) else {}
+        voters = [
+            shown(each.key, state.progress_of(each.key) if isinstance(state, Leader) else None)
+            for each in machine.voters
+        ]
+        observers = [shown(key, each) for key, each in sorted(progress.items()) if not machine.voters.is_voter(key)]
+        return QuorumDescription(machine.leader, self.high_watermark, voters, observers)
+
+    # Life
+
+    async def open(self) -> None:
+        """Recover the log, and tell the listener what of it is committed."""
+        await self.driver.open()
+
+    async def start(self) -> None:
+        """Take part: vote, lead or follow."""
+        await self.driver.start()
+        self._scheduler = Scheduler([PeriodicTask("clean the metadata log", _CLEANING_MS, self._clean)])
+
+    async def stop(self) -> None:
+        """Let what was appended be committed, hand leadership over, close the files."""
+        self._is_stopping = True
+        if self._scheduler is not None:
+            await self._scheduler.stop()
+        try:
+            await self.driver.stop()
+        except OSError as failure:
+            raise LogDirectoryError(self._settings.metadata_dir, str(failure)) from failure
+
+    # Writing
+
+    def append(self, values: Sequence[bytes], epoch: int) -> int:
+        if self._is_stopping:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, "the node is stopping")
+        if not values:
+            return self.log_end_offset - 1
+        try:
+            return self.driver.append(values, epoch)
+        except PassingError:
+            raise
+        except BrokerError as refused:
+            why = refused.message
+            if self.failure is not None:
+                why = f"the metadata log has failed: {self.failure}"
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, why) from None
+
+    def resign(self, epoch: int) -> None:
+        self.driver.resign(epoch)
+
+    async def take_snapshot(self, snapshot: Snapshot) -> None:
+        try:
+            await self.driver.take_snapshot(snapshot)
+        except OSError as failure:
+            raise LogDirectoryError(self._settings.metadata_dir, str(failure)) from failure
+
+    async def _clean(self) -> None:
+        try:
+            self.driver.clean()
+        except (OSError, BarnabasError) as failure:
+            _log.error("old files of the metadata log could not be deleted: %s", failure)
+
+
+def _committed(batch: LogBatch) -> CommittedBatch:
+    return CommittedBatch(
+        batch.base_offset, batch.last_offset, batch.epoch, batch.append_time_ms, batch.size_bytes, batch.values
+    )
