@@ -267,7 +267,8 @@ def test_stopping_commits_what_was_appended_and_takes_nothing_more() -> None:
         running = await started(disk)
         running.append(config("last"))
         stopping = asyncio.ensure_future(running.stop())
-        await asyncio.sleep(0)
+        while not running.quorum._is_stopping:  # noqa: ASYNC110
+            await asyncio.sleep(0)
         with pytest.raises(BrokerError, match="stopping"):
             running.append(config("too late"))
         await stopping

@@ -6,7 +6,6 @@ and who keeps the metadata log, makes no difference to it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 
@@ -23,9 +22,9 @@ from barnabas.broker.data.producer_ids import ProducerIdPool
 from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.data.strays import named_topics, refuse_unknown
 from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
+from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity
-from barnabas.broker.registration import Registration
 from barnabas.broker.router import Router
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
@@ -40,8 +39,9 @@ from barnabas.storage.directories import LogDirectory
 from barnabas.storage.files import FileSystem
 from barnabas.storage.manager import LogManager
 from barnabas.storage.settings import TopicSettings
-
-_log = logging.getLogger("barnabas.broker")
+from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.create_topics import CreateTopicsResponse
+from barnabas.wire.messages.delete_topics import DeleteTopicsResponse
 
 
 class BrokerServer:
@@ -70,7 +70,7 @@ class BrokerServer:
         self._router = router
         self._publisher = BrokerMetadataPublisher(loader, self._apply, on_failure)
         self._services: Services | None = None
-        self._broker_epoch = -1
+        self._lifecycle: BrokerLifecycle | None = None
         self._started = AsyncExitStack()
         self.logs = LogManager(
             files,
@@ -88,9 +88,24 @@ class BrokerServer:
             raise BarnabasError("the node is not started")
         return self._services
 
+    @property
+    def broker_epoch(self) -> int:
+        return -1 if self._lifecycle is None else self._lifecycle.epoch
+
     async def until_applied(self, offset: int) -> bool:
         """Wait until what the log says up to `offset` was done here; False if it will not be."""
         return await self._publisher.until_applied(offset)
+
+    def is_visible(self, request: Request, response: Response) -> bool:
+        """Whether this broker acts by what a controller elsewhere has decided."""
+        image = self.services.metadata.image
+        if isinstance(response, CreateTopicsResponse):
+            return all(each.error_code or each.name in image.topics for each in response.topics)
+        if isinstance(response, DeleteTopicsResponse):
+            return all(
+                each.error_code or each.name is None or each.name not in image.topics for each in response.responses
+            )
+        return True
 
     # Start, in this order
 
@@ -112,10 +127,9 @@ class BrokerServer:
         services.replica_manager.set_aside_strays(self._loader.image)
         await self._publisher.start()
         self._started.callback(services.auto_topic_creation.close)
-        registration = Registration(services, self._identity, self._static_settings)
-        await registration.join()
-        self._broker_epoch = registration.epoch
-        self._started.push_async_callback(self._leave, registration)
+        lifecycle = self._lifecycle = BrokerLifecycle(services, self._identity, self._static_settings, self._on_failure)
+        self._started.push_async_callback(lifecycle.leave)
+        await lifecycle.join()
         self._started.callback(services.producer_ids.close)
         scheduler = Scheduler(self.logs.tasks())
         self._started.push_async_callback(scheduler.stop)
@@ -145,7 +159,7 @@ class BrokerServer:
             replica_manager=replica_manager,
             fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
             groups=GroupCoordinatorService(effective, runtime, node_id, replica_manager),
-            producer_ids=ProducerIdPool(controller, node_id, lambda: self._broker_epoch),
+            producer_ids=ProducerIdPool(controller, node_id, lambda: self.broker_epoch),
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,
         )
@@ -195,13 +209,5 @@ class BrokerServer:
         """Hand over; the logs stay open until `close`."""
         await self._started.aclose()
 
-    async def _leave(self, registration: Registration) -> None:
-        if not self._static_settings.controlled_shutdown_enable:
-            return
-        try:
-            await registration.leave()
-        except BarnabasError as failure:
-            _log.warning("the controller was not told that this broker stops: %s", failure)
-
     async def close(self) -> None:
-        await self.logs.stop(self._broker_epoch)
+        await self.logs.stop(self.broker_epoch)

@@ -56,8 +56,6 @@ class ControllerServer:
         authorizer = AllowEverything()
         controller = Controller(image, controller_options(settings, identity.cluster_id, image), runtime.randomness)
         rules = BrokerRules(settings, identity.node_id)
-        # A quorum of one has nobody to tell that it is still there, and an idle node should not sync its disk.
-        says_nothing = settings.is_given("metadata.max.idle.interval.ms")
         self.controller = QuorumController(
             controller,
             ControllerApis(controller, quorum, authorizer, rules, self._nodes),
@@ -66,7 +64,9 @@ class ControllerServer:
             runtime,
             bootstrap=self._bootstrap,
             local_broker=local_broker,
-            no_op_interval_ms=settings.metadata_max_idle_interval_ms if says_nothing else 0,
+            no_op_interval_ms=settings.metadata_max_idle_interval_ms,
+            # Who has nobody to tell that it is still there should not sync its disk for it, unless it is told to.
+            says_nothing_alone=settings.is_given("metadata.max.idle.interval.ms"),
         )
         self._services = ControllerServices(
             settings=effective_settings(settings, image, identity.node_id),

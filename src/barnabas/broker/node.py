@@ -16,14 +16,19 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.configs.part_options import channel_limits, listener_specs, server_limits
-from barnabas.broker.controller.controller_channel import DirectChannel
+from barnabas.broker.controller.controller_channel import NodeToControllerChannel
 from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
-from barnabas.broker.quorum.formatting import check_features, read_identity, refuse_larger_quorums
+from barnabas.broker.lifecycle import advertised_listeners
+from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_identity
 from barnabas.broker.quorum.quorum_transport import QuorumTransport
-from barnabas.broker.quorum.raft_quorum import RaftQuorum, static_voters
+from barnabas.broker.quorum.raft_quorum import (
+    RaftQuorum,
+    bootstrap_addresses,
+    controller_addresses,
+    static_voters,
+)
 from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator
-from barnabas.broker.registration import advertised_listeners
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
@@ -35,6 +40,8 @@ from barnabas.storage.files import FileSystem
 _log = logging.getLogger("barnabas.broker")
 
 _DRAIN_TIMEOUT_MS: Final = 5000
+_TELL_AFTER_S: Final = 3.0
+_LOOK_S: Final = 0.005
 
 
 class Node:
@@ -130,7 +137,6 @@ class Node:
 
     async def _start(self) -> None:
         settings, runtime, files = self._static_settings, self._runtime, self._files
-        refuse_larger_quorums(settings)
         _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
         self._failure = asyncio.get_running_loop().create_future()
         identity = read_identity(files, settings)
@@ -145,20 +151,13 @@ class Node:
             self._fail,
             transport=transport,
             voters=static_voters(settings),
+            bootstrap=bootstrap_addresses(settings),
+            listeners=controller_addresses(settings),
         )
-        broker = self._broker = BrokerServer(
-            settings,
-            identity,
-            loader,
-            files=files,
-            runtime=runtime,
-            router=self._broker_router,
-            response_room=self._server.room_for_responses,
-            on_settings=lambda changed: self._server.set_limits(server_limits(changed)),
-            on_failure=self._fail,
-        )
-        broker.open_directories()
-        self._started.push_async_callback(broker.close)
+        broker = self._broker = self._make_broker(identity, loader) if settings.is_broker else None
+        if broker is not None:
+            broker.open_directories()
+            self._started.push_async_callback(broker.close)
         # Before the slow part of the start, so that a port that is taken is told at once.
         await self._server.start(listener_specs(settings))
         self._started.push_async_callback(self._server.stop, 0)
@@ -166,37 +165,96 @@ class Node:
         self._started.push_async_callback(quorum.stop)
         # All that may refuse the start comes before anything is written.
         check_features(loader.image.features, quorum.log.directory)
-        await broker.refuse_unknown_partitions(quorum.read)
-        controller = self._controller = ControllerServer(
-            settings,
-            identity,
-            quorum,
-            loader,
-            files=files,
-            runtime=runtime,
-            router=self._controller_router,
-            endpoints=self.endpoints,
-            transport=transport,
-            local_broker=identity.node_id,
+        if broker is not None and quorum.is_alone:
+            await broker.refuse_unknown_partitions(quorum.read)
+        controller = self._controller = (
+            self._make_controller(identity, loader, quorum, transport) if settings.is_controller else None
         )
-        controller.start()
-        self._started.push_async_callback(controller.stop)
-        snapshots = SnapshotGenerator(quorum, loader, settings, runtime, broker.until_applied)
+        if controller is not None:
+            controller.start()
+            self._started.push_async_callback(controller.stop)
+        until_applied = _at_once if broker is None else broker.until_applied
+        snapshots = SnapshotGenerator(quorum, loader, settings, runtime, until_applied)
         loader.publish_to(snapshots)
         self._started.push_async_callback(snapshots.stop)
         await quorum.start()
-        controller.open()
-        await controller.controller.until_active()
-        self._started.push_async_callback(broker.stop)
-        await broker.start(DirectChannel(controller.controller, quorum, broker.until_applied), self.endpoints)
+        if controller is not None:
+            controller.open()
+            if quorum.is_alone:
+                await controller.controller.until_active()
+        if broker is not None:
+            await self._start_broker(broker, quorum, controller)
         if self.failure is not None:
             raise self.failure
-        broker.open()
         # When the node stops: who waits for a group or for records is answered first, so that nobody waits for them.
         self._started.push_async_callback(self._server.stop, _DRAIN_TIMEOUT_MS)
-        self._started.push_async_callback(broker.stop_serving)
+        if broker is not None:
+            self._started.push_async_callback(broker.stop_serving)
         self._is_ready = True
-        _log.info("Node %d of cluster %s started, bootstrap %s", identity.node_id, identity.cluster_id, self.bootstrap)
+        where = f", bootstrap {self.bootstrap}" if broker is not None else ""
+        _log.info("Node %d of cluster %s started%s", identity.node_id, identity.cluster_id, where)
+
+    def _make_broker(self, identity: NodeIdentity, loader: MetadataLoader) -> BrokerServer:
+        return BrokerServer(
+            self._static_settings,
+            identity,
+            loader,
+            files=self._files,
+            runtime=self._runtime,
+            router=self._broker_router,
+            response_room=self._server.room_for_responses,
+            on_settings=lambda changed: self._server.set_limits(server_limits(changed)),
+            on_failure=self._fail,
+        )
+
+    def _make_controller(
+        self, identity: NodeIdentity, loader: MetadataLoader, quorum: RaftQuorum, transport: QuorumTransport
+    ) -> ControllerServer:
+        return ControllerServer(
+            self._static_settings,
+            identity,
+            quorum,
+            loader,
+            files=self._files,
+            runtime=self._runtime,
+            router=self._controller_router,
+            endpoints=self.endpoints,
+            transport=transport,
+            local_broker=identity.node_id if self._static_settings.is_broker else None,
+        )
+
+    async def _start_broker(
+        self, broker: BrokerServer, quorum: RaftQuorum, controller: ControllerServer | None
+    ) -> None:
+        """Join the cluster, once this node knows what the cluster knows."""
+        await self._catch_up(quorum)
+        channel = NodeToControllerChannel(
+            quorum,
+            None if controller is None else controller.controller,
+            broker.until_applied,
+            is_visible=broker.is_visible,
+            randomness=self._runtime.randomness,
+            limits=channel_limits(self._static_settings),
+            is_alone=quorum.is_alone,
+        )
+        self._started.push_async_callback(channel.close)
+        self._started.push_async_callback(broker.stop)
+        await broker.start(channel, self.endpoints)
+        if controller is not None:
+            controller.controller.local_broker_lives()
+        broker.open()
+
+    async def _catch_up(self, quorum: RaftQuorum) -> None:
+        """Wait until this replica has what is committed, and say after a while what it waits for."""
+        loop = asyncio.get_running_loop()
+        tell_at_s = loop.time() + _TELL_AFTER_S
+        while not quorum.is_caught_up:
+            if self.failure is not None:
+                raise self.failure
+            if loop.time() >= tell_at_s:
+                tell_at_s = loop.time() + 10 * _TELL_AFTER_S
+                _log.warning("Node %d waits: %s", quorum.node_id, quorum.waits_for())
+            await asyncio.sleep(_LOOK_S)
 
     # While it runs
 
@@ -230,3 +288,8 @@ class Node:
             if self._is_ready:
                 _log.info("Node %d: shut down completed", self._static_settings.node_id)
             self._is_ready = False
+
+
+async def _at_once(_: int) -> bool:
+    """Nothing has to be done for an offset where there is no broker."""
+    return True

@@ -52,6 +52,11 @@ class Quorum(Protocol):
         """All before it is committed."""
         ...
 
+    @property
+    def has_followers(self) -> bool:
+        """Whether anybody else reads the log, as far as this node, if it leads, knows."""
+        ...
+
     def append(self, values: Sequence[bytes], epoch: int) -> int:
         """Write records, which get consecutive offsets; that of the last. They are committed later.
 

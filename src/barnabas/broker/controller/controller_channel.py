@@ -1,16 +1,40 @@
-"""The way from a broker to the active controller: by message, wherever the controller is."""
+"""How a broker asks the active controller: by message, wherever that is.
+
+In this process it is asked by a call; elsewhere the same request goes over the wire: a broker's own as it is, a
+client's in an Envelope that says whose it is. Who leads may change at any moment, so a request that found no active
+controller looks for it again as long as it may.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from ipaddress import ip_address
+from random import Random
+from typing import Final, NamedTuple, Protocol, cast
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BrokerError, RemoteProtocolError
 from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.metadata.authorizer import AuthorizableRequestContext
-from barnabas.metadata.quorum import Quorum
+from barnabas.net.channel import Channel, ChannelLimits
+from barnabas.net.errors import ChannelError
+from barnabas.raft.types import Address, LeaderAndEpoch
+from barnabas.wire.apis import ApiKey, api
+from barnabas.wire.embedded.principal import DefaultPrincipalData
+from barnabas.wire.headers import decode_response, encode_request
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+_log = logging.getLogger("barnabas.broker")
+
+#: How long a request without a timeout of its own looks for the active controller, and how often.
+_DEFAULT_TIMEOUT_MS: Final = 30_000
+_RETRY_MS: Final = 50
+_PRINCIPAL_VERSION: Final = 0
+#: Errors that say that nobody has decided.
+_NOBODY_DECIDED: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 class BrokerCaller(NamedTuple):
@@ -33,21 +57,142 @@ class ControllerChannel(Protocol):
         ...
 
 
-class DirectChannel:
-    """To a controller in the same process, by a call.
+class ActiveController(Protocol):
+    """What a replica of the metadata log knows of its leader."""
 
-    An answer waits until this broker has applied what was decided: whoever hears that a topic exists can use it here.
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def leader(self) -> LeaderAndEpoch: ...
+
+    @property
+    def leader_address(self) -> Address | None: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+
+class NodeToControllerChannel:
+    """A `ControllerChannel`. `local` is the controller in this process, if there is one.
+
+    The answer to a client waits until this broker has applied what was decided: whoever hears that a topic exists can
+    use it here. What was decided elsewhere is applied a moment later, and nobody says at which offset it is; so the
+    answer waits for all that is committed by then, as far as this replica hears of it.
     """
 
     def __init__(
-        self, controller: QuorumController, quorum: Quorum, until_applied: Callable[[int], Awaitable[bool]]
+        self,
+        quorum: ActiveController,
+        local: QuorumController | None,
+        until_applied: Callable[[int], Awaitable[bool]],
+        *,
+        is_visible: Callable[[Request, Response], bool],
+        randomness: Random,
+        limits: ChannelLimits,
+        is_alone: bool,
     ) -> None:
-        self._controller = controller
         self._quorum = quorum
+        self._local = local
         self._until_applied = until_applied
+        self._is_visible = is_visible
+        self._randomness = randomness
+        self._limits = limits
+        self._is_alone = is_alone
+        self._channel: Channel | None = None
+        self._is_closed = False
 
     async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
-        response = await self._controller.submit(request, version, caller)
+        is_own = isinstance(caller, BrokerCaller)
+        loop = asyncio.get_running_loop()
+        timeout_ms = getattr(request, "timeout_ms", None) or _DEFAULT_TIMEOUT_MS
+        deadline_s = loop.time() + timeout_ms / 1000
+        while True:
+            try:
+                response = await self._ask(request, version, caller, is_own=is_own)
+            except ChannelError as failure:
+                problem = BrokerError(ErrorCode.NOT_CONTROLLER, f"the active controller cannot be reached: {failure}")
+            except BrokerError as refusal:
+                if refusal.code not in _NOBODY_DECIDED:
+                    raise
+                problem = refusal
+            else:
+                if not is_own:
+                    await self._until_seen(request, response)
+                return response
+            if self._is_alone or self._is_closed or loop.time() >= deadline_s:
+                raise problem
+            await asyncio.sleep(_RETRY_MS / 1000)
+
+    async def _ask(
+        self, request: Request, version: int, caller: AuthorizableRequestContext, *, is_own: bool
+    ) -> Response:
+        leader_id = self._quorum.leader.leader_id
+        if self._local is not None and (leader_id == self._quorum.node_id or self._is_alone):
+            return await self._local.submit(request, version, caller)
+        address = self._quorum.leader_address
+        if leader_id < 0 or address is None:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, "nobody leads the quorum of the controllers at the moment")
+        channel = await self._channel_to(leader_id, address)
+        if is_own:
+            return cast(Response, await channel.request(request))
+        return await self._forward(channel, request, version, caller)
+
+    async def _channel_to(self, leader_id: int, address: Address) -> Channel:
+        channel = self._channel
+        if channel is not None and (channel.host, channel.port, channel.node_id) == (*address, leader_id):
+            return channel
+        self._channel = Channel(
+            address.host,
+            address.port,
+            client_id=f"broker-{self._quorum.node_id}-to-controller",
+            randomness=self._randomness,
+            limits=self._limits,
+            node_id=leader_id,
+        )
+        if channel is not None:
+            await channel.close()
+        return self._channel
+
+    @staticmethod
+    async def _forward(
+        channel: Channel, request: Request, version: int, caller: AuthorizableRequestContext
+    ) -> Response:
+        kind, _, name = caller.principal.partition(":")
+        principal = DefaultPrincipalData(type=kind, name=name, token_authenticated=False)
+        envelope = EnvelopeRequest(
+            request_data=b"".join(map(bytes, encode_request(request, version, 0, caller.client_id))),
+            request_principal=_PRINCIPAL_VERSION.to_bytes(2, "big") + principal.encode(_PRINCIPAL_VERSION),
+            client_host_address=ip_address(caller.client_host).packed,
+        )
+        enveloped = cast(EnvelopeResponse, await channel.request(envelope))
+        if enveloped.error_code:
+            raise BrokerError(ErrorCode.of(enveloped.error_code), "the controller did not take the forwarded request")
+        try:
+            return decode_response(api(request.API_KEY).response, version, enveloped.response_data or b"")[1]
+        except RemoteProtocolError as problem:
+            name = ApiKey(request.API_KEY).camel_name
+            raise BrokerError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller's answer to {name} cannot be read: {problem}"
+            ) from None
+
+    async def _until_seen(self, request: Request, response: Response) -> None:
+        """Wait until this broker acts by what was decided; not for long if it was decided elsewhere."""
         if not await self._until_applied(self._quorum.high_watermark - 1):
             raise BrokerError(ErrorCode.NOT_CONTROLLER, "the node is stopping")
-        return response
+        if self._quorum.leader.leader_id == self._quorum.node_id:
+            return
+        for _ in range(_LOOKS):
+            if self._is_visible(request, response):
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._channel is not None:
+            await self._channel.close()
+
+
+#: How long an answer waits for its broker to see what another node decided: so often, for so long.
+_LOOKS: Final = 100
+_LOOK_S: Final = 0.01

@@ -32,6 +32,7 @@ from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
 
 _log = logging.getLogger("barnabas.controller")
 
+_SHORTEST_FENCING_MS: Final = 100
 #: Kafka's timeout covers the way to the decision, not the commit: with 1 ms it still creates topics.
 _LEAST_COMMIT_WAIT_MS: Final = 1000
 
@@ -41,8 +42,8 @@ class QuorumController:
 
     `bootstrap` reads the first records of a new cluster. The former life of `local_broker`, which is in this process,
     has ended for certain: it held the lock of the directories that are locked here now. With `no_op_interval_ms` a
-    record that says nothing is written when nothing else was for so long: followers and brokers can tell by it that
-    they still hear their leader.
+    record that says nothing is written when nothing else was for so long, as soon as anybody follows: followers and
+    brokers can tell by it that they still hear their leader. With `says_nothing_alone` also if nobody does.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class QuorumController:
         bootstrap: Callable[[], list[MetadataRecord]],
         local_broker: int | None = None,
         no_op_interval_ms: int = 0,
+        says_nothing_alone: bool = False,
     ) -> None:
         self._controller = controller
         self._apis = apis
@@ -65,6 +67,7 @@ class QuorumController:
         self._bootstrap = bootstrap
         self._local_broker = local_broker
         self._no_op_interval_ms = no_op_interval_ms
+        self._says_nothing_alone = says_nothing_alone
         self._leader = LeaderAndEpoch(-1, -1)
         self._activation: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -75,6 +78,10 @@ class QuorumController:
 
     def set_options(self, options: ControllerOptions) -> None:
         self._controller.options = options
+
+    def local_broker_lives(self) -> None:
+        """The broker in this process has registered: from now on it has a life that counts."""
+        self._local_broker = None
 
     async def until_active(self) -> None:
         """Wait until this node leads and has written what a new leader must; raises why it cannot."""
@@ -90,8 +97,7 @@ class QuorumController:
             try:
                 self._activate(leader.epoch)
             except BarnabasError as failure:
-                if not self._activation.done():
-                    self._activation.set_exception(failure)
+                self._cannot_lead(leader.epoch, failure)
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
         """Everything up to this image is committed."""
@@ -118,11 +124,36 @@ class QuorumController:
         )
         if self._local_broker is not None:
             self._controller.broker_is_gone(self._local_broker)
+            self._local_broker = None
         written = self._write(activation.records)
         written.add_done_callback(self._activated)
+        if self._scheduler is None:
+            self._scheduler = Scheduler(self._tasks())
+
+    def _tasks(self) -> list[PeriodicTask]:
+        """What the active controller does from time to time; on others it comes to nothing."""
+        fencing_ms = max(_SHORTEST_FENCING_MS, self._controller.options.broker_session_timeout_ms // 8)
+        tasks = [PeriodicTask("fence silent brokers", fencing_ms, self._fence)]
         if self._no_op_interval_ms:
-            task = PeriodicTask("say nothing", self._no_op_interval_ms, self._say_nothing)
-            self._scheduler = Scheduler([task])
+            tasks.append(PeriodicTask("say nothing", self._no_op_interval_ms, self._say_nothing))
+        return tasks
+
+    def _cannot_lead(self, epoch: int, failure: BarnabasError) -> None:
+        """Another may be able to; where there is none, whoever waits hears why."""
+        if not self._activation.done():
+            self._activation.set_exception(failure)
+            self._activation.exception()
+        _log.error("this node cannot be the active controller: %s", failure)
+        self._leader = LeaderAndEpoch(-1, epoch)
+        asyncio.get_running_loop().call_soon(self._quorum.resign, epoch)
+
+    async def _fence(self) -> None:
+        while self._is_active and self._refusal is None:
+            outcome = self._controller.fence_expired_brokers(self._clock.monotonic_ms())
+            if outcome.response is None:
+                return
+            _log.info("Fencing broker %d, whose session has expired", outcome.response)
+            await self._write(outcome.records)
 
     def _activated(self, written: asyncio.Future[None]) -> None:
         failure = None if written.cancelled() else written.exception()
@@ -139,7 +170,12 @@ class QuorumController:
         self._activation = asyncio.get_running_loop().create_future()
 
     async def _say_nothing(self) -> None:
-        if self._is_active and self._clock.monotonic_ms() - self._last_append_ms >= self._no_op_interval_ms:
+        is_heard = self._says_nothing_alone or self._quorum.has_followers
+        if (
+            self._is_active
+            and is_heard
+            and self._clock.monotonic_ms() - self._last_append_ms >= self._no_op_interval_ms
+        ):
             try:
                 self._write([NoOpRecord()])
             except BarnabasError as failure:

@@ -58,9 +58,12 @@ BROKER: Final = (
 
 #: On the controllers' listener.
 CONTROLLER: Final = (
+    "allocate_producer_ids",
     "alter_configs",
     "api_versions",
     "begin_quorum_epoch",
+    "broker_heartbeat",
+    "broker_registration",
     "create_acls",
     "create_delegation_token",
     "create_partitions",
@@ -73,6 +76,7 @@ CONTROLLER: Final = (
     "describe_delegation_token",
     "describe_quorum",
     "end_quorum_epoch",
+    "envelope",
     "expire_delegation_token",
     "fetch_metadata",
     "fetch_snapshot",

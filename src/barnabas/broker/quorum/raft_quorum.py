@@ -17,12 +17,14 @@ from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.quorum.metadata_log import metadata_log_directory, metadata_log_options
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.settings.endpoints import parse_endpoint
 from barnabas.metadata.quorum import QuorumDescription, ReplicaState
 from barnabas.raft.batches import LogBatch
 from barnabas.raft.driver import RaftDriver
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.ports import RaftListener, Transport
 from barnabas.raft.raft_log import RaftLog
+from barnabas.raft.states.follower import Follower
 from barnabas.raft.states.leader import Leader, ReplicaProgress
 from barnabas.raft.types import Address, CommittedBatch, LeaderAndEpoch, ReplicaKey, Snapshot
 from barnabas.raft.voters import VoterSet
@@ -54,9 +56,32 @@ def static_voters(settings: BrokerSettings) -> VoterSet | None:
     addresses: dict[int, Address] = {}
     for voter in settings.controller_quorum_voters:
         node_id, _, address = voter.partition("@")
-        host, _, port = address.rpartition(":")
-        addresses[int(node_id)] = Address(host.strip("[]"), int(port))
+        addresses[int(node_id)] = _address(address)
     return VoterSet.of(addresses) if addresses else None
+
+
+def bootstrap_addresses(settings: BrokerSettings) -> list[Address]:
+    """Where to look for a leader besides."""
+    return [_address(each) for each in settings.controller_quorum_bootstrap_servers]
+
+
+def controller_addresses(settings: BrokerSettings) -> dict[str, Address]:
+    """Where other replicas find this one, by the names of its listeners; none if it is no controller."""
+    if not settings.is_controller:
+        return {}
+    own = next((each for each in static_voters(settings) or () if each.key.node_id == settings.node_id), None)
+    given = settings.listeners if settings.advertised_listeners is None else settings.advertised_listeners
+    found = {each.listener: each for each in map(parse_endpoint, [*settings.listeners, *given])}
+    return {
+        name: own.address if own is not None else Address(found[name].host or "localhost", found[name].port)
+        for name in settings.controller_listeners
+        if name in found
+    }
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host.strip("[]"), int(port))
 
 
 class RaftQuorum:
@@ -143,6 +168,33 @@ class RaftQuorum:
     @property
     def max_batch_bytes(self) -> int:
         return self.log.max_batch_bytes
+
+    @property
+    def has_followers(self) -> bool:
+        state = self.driver.machine.state
+        return isinstance(state, Leader) and bool(state.progress)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is the only voter, so that nobody else can lead."""
+        machine = self.driver.machine
+        return machine.is_voter and len(machine.voters) == 1
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether this replica has told all that was committed when it last heard from the leader."""
+        state = self.driver.machine.state
+        return (isinstance(state, Leader) and state.is_ready) or (isinstance(state, Follower) and state.is_caught_up)
+
+    def waits_for(self) -> str:
+        """What keeps this replica from being caught up, for a person."""
+        machine = self.driver.machine
+        others = ", ".join(
+            f"{each.key.node_id} at {each.address}" for each in machine.voters if each.key.node_id != self.node_id
+        )
+        if machine.leader.leader_id < 0:
+            return f"no controller leads; of the voters {others} enough must run to be a majority"
+        return f"it reads the metadata log from controller {machine.leader.leader_id} at {self.leader_address}"
 
     def read(self, from_offset: int = 0) -> Iterator[CommittedBatch]:
         log = self.log

@@ -50,6 +50,12 @@ class Follower(RaftState):
         self._has_fetched = False
         self._is_leader_gone = False
         self.download: SnapshotDownload | None = None
+        self._leader_high_watermark = -1
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all is here that was committed when the leader last answered."""
+        return 0 <= self._leader_high_watermark <= self.machine.high_watermark
 
     def enter(self, now_ms: int) -> None:
         self._ask(now_ms)
@@ -177,6 +183,7 @@ class Follower(RaftState):
             machine.emit(AppendFetched(batches[0].base_offset, data))
             if machine.is_voter:
                 machine.emit(Sync())
+        self._leader_high_watermark = result.high_watermark
         machine.advance_high_watermark(min(result.high_watermark, log.end_offset))
 
     # Snapshots

@@ -1,0 +1,185 @@
+"""How a broker joins its cluster, stays in it, and leaves: register, be unfenced, be heard of, hand over.
+
+Kafka's BrokerLifecycleManager. Heartbeats never wait for metadata to be applied, nor behind requests of clients: a
+broker that is late with one is fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.ids import Uuid
+from barnabas.broker.controller.controller_channel import broker_caller
+from barnabas.broker.quorum.formatting import NodeIdentity
+from barnabas.broker.services import Services
+from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.features import SUPPORTED
+from barnabas.wire.apis import ApiKey, api
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+
+_log = logging.getLogger("barnabas.broker")
+
+_PLAINTEXT: Final = 0
+#: How soon a broker asks again that waits to be unfenced, or to be let go.
+_EAGER_MS: Final = 50
+#: Refusals that time heals: the old session of this broker has not ended yet, or nobody leads.
+_PASSING: Final = (
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+
+
+class BrokerLifecycle:
+    """This broker's membership. `epoch` is -1 until it is a member. `on_failure` is told if it cannot stay one."""
+
+    def __init__(
+        self,
+        services: Services,
+        identity: NodeIdentity,
+        settings: BrokerSettings,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._services = services
+        self._caller = broker_caller(identity.node_id)
+        self._identity = identity
+        self._settings = settings
+        self._on_failure = on_failure
+        self._incarnation_id = Uuid.random(services.runtime.randomness)
+        self._beating: asyncio.Task[None] | None = None
+        self.epoch = -1
+
+    # Joining
+
+    async def join(self) -> None:
+        """Register under a new epoch, and wait to be unfenced; from then on clients are sent here, and the partitions
+        have a leader again."""
+        await self._register()
+        while (await self._heartbeat()).is_fenced:  # noqa: ASYNC110
+            await asyncio.sleep(_EAGER_MS / 1000)
+        self._beating = asyncio.get_running_loop().create_task(self._beat(), name="heartbeats of this broker")
+
+    async def _register(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._settings.initial_broker_registration_timeout_ms / 1000
+        told = False
+        while True:
+            try:
+                self.epoch = await self._ask_for_registration()
+                return
+            except BrokerError as refusal:
+                if refusal.code not in _PASSING or loop.time() >= deadline_s:
+                    raise
+                if not told:
+                    told = True
+                    _log.info("Broker %d waits to be registered: %s", self._identity.node_id, refusal)
+            await asyncio.sleep(_EAGER_MS / 1000)
+
+    async def _ask_for_registration(self) -> int:
+        request = BrokerRegistrationRequest(
+            broker_id=self._identity.node_id,
+            cluster_id=self._identity.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=advertised_listeners(self._settings, self._services.endpoints),
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED.items()
+            ],
+            rack=self._settings.broker_rack,
+            log_dirs=[self._identity.directory_ids[path] for path in self._settings.data_dirs],
+        )
+        response = await self._services.controller.submit(
+            request, api(ApiKey.BROKER_REGISTRATION).served.high, self._caller
+        )
+        registered = cast(BrokerRegistrationResponse, response)
+        _check(registered.error_code, "registered")
+        return registered.broker_epoch
+
+    # Staying
+
+    async def _beat(self) -> None:
+        interval_s = self._settings.broker_heartbeat_interval_ms / 1000
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await self._heartbeat()
+            except BrokerError as refusal:
+                if refusal.code is ErrorCode.STALE_BROKER_EPOCH:
+                    await self._register_again()
+                else:
+                    _log.warning("a heartbeat of broker %d was not taken: %s", self._identity.node_id, refusal)
+            except BarnabasError as failure:
+                _log.warning("a heartbeat of broker %d was not taken: %s", self._identity.node_id, failure)
+
+    async def _register_again(self) -> None:
+        """Somebody forgot this broker, or took its id: under its own name it comes back, under another's it ends."""
+        _log.warning("the controller does not know broker %d any more; it registers again", self._identity.node_id)
+        try:
+            await self._register()
+        except BarnabasError as failure:
+            self._on_failure(failure)
+
+    async def _heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._identity.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._services.metadata.image.offset,
+            want_fence=False,
+            want_shut_down=want_shut_down,
+        )
+        response = await self._services.controller.submit(
+            request, api(ApiKey.BROKER_HEARTBEAT).served.high, self._caller
+        )
+        heard = cast(BrokerHeartbeatResponse, response)
+        _check(heard.error_code, "heard")
+        return heard
+
+    # Leaving
+
+    async def leave(self) -> None:
+        """Say that this broker stops, and wait until its partitions are led by others, or by nobody."""
+        await self.stop()
+        if self.epoch < 0 or not self._settings.controlled_shutdown_enable:
+            return
+        try:
+            async with asyncio.timeout(self._settings.broker_session_timeout_ms / 1000):
+                while not (await self._heartbeat(want_shut_down=True)).should_shut_down:  # noqa: ASYNC110
+                    await asyncio.sleep(_EAGER_MS / 1000)
+        except (BarnabasError, TimeoutError) as failure:
+            _log.warning("the controller was not told that this broker stops: %s", failure or "it took too long")
+
+    async def stop(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+            self._beating = None
+
+
+def advertised_listeners(settings: BrokerSettings, bound: Mapping[str, tuple[str, int]]) -> list[Listener]:
+    """Where clients are sent; where a port was left to the system, the one that it chose."""
+    return [
+        Listener(
+            name=each.listener,
+            host=each.host or bound[each.listener][0] or "localhost",
+            port=each.port or bound[each.listener][1],
+            security_protocol=_PLAINTEXT,
+        )
+        for each in settings.advertised_endpoints
+    ]
+
+
+def _check(code: int, what: str) -> None:
+    if code != ErrorCode.NONE:
+        raise BrokerError(ErrorCode.of(code), f"the controller has not {what} this broker")
