@@ -13,6 +13,7 @@ from tests.oracles import QUICK_JVM, SOURCES, kafka_jars
 
 _TIMEOUT_S: Final = 60
 _CLASSES: Final = {
+    "storage": "kafka.tools.StorageTool",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "configs": "kafka.admin.ConfigCommand",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",

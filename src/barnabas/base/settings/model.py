@@ -151,6 +151,11 @@ class Settings:
         """Change values that follow from others, before the rules are checked. `values` is keyed by attribute."""
         yield from ()
 
+    @classmethod
+    def _missing(cls, settings: list[Setting]) -> list[Problem]:
+        """What to say of required settings that nobody gave."""
+        return [loading.missing(each) for each in settings]
+
     @property
     def _given(self) -> Mapping[str, GivenValue]:
         return self.__dict__["_all_given"]  # type: ignore[no-any-return]
@@ -191,7 +196,7 @@ class Settings:
         self.__dict__.update(usable)
         self.__dict__.update(_all_given=given, _extras=Extras(extras), _warnings=tuple(warnings), _prefixed=prefixed)
         known = refused.union(usable)
-        problems += (loading.missing(each) for each in self._declared.values() if each.attribute not in known)
+        problems += self._missing([each for each in self._declared.values() if each.attribute not in known])
         problems += self._contradictions(usable)
         if problems:
             raise InvalidSettingsError(problems)

@@ -6,15 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from barnabas.base.settings import GivenValue, Registry, Setting, SettingsWarning, rule
+from barnabas.base.settings import GivenValue, Problem, Registry, Setting, SettingsWarning, rule
 from barnabas.base.settings.units import HOUR_MS, MIB, MINUTE_MS
-from barnabas.broker.settings.endpoints import (
-    SECURITY_PROTOCOLS,
-    Endpoint,
-    parse_endpoint,
-    parse_pairs,
-    what_is_wrong_with,
-)
+from barnabas.broker.settings.endpoints import parse_pairs
 from barnabas.broker.settings.groups import ConsumerGroupSettings, GroupSettings
 from barnabas.broker.settings.listeners import ListenerSettings, NetworkSettings, NodeSettings
 from barnabas.broker.settings.log import CleanerSettings, LogDirectorySettings, LogSettings, TopicCreationSettings
@@ -22,6 +16,7 @@ from barnabas.broker.settings.newer_groups import ShareCoordinatorSettings, Shar
 from barnabas.broker.settings.quorum import MetadataLogSettings, QuorumSettings
 from barnabas.broker.settings.quotas import BrokerMetricsSettings, QuotaSettings
 from barnabas.broker.settings.replication import ReplicationSettings
+from barnabas.broker.settings.roles import NO_ROLES, RoleRules
 from barnabas.broker.settings.security import AuthorizationSettings, BrokerSaslSettings, BrokerTlsSettings
 from barnabas.broker.settings.tiered import TieredStorageSettings
 from barnabas.broker.settings.transactions import TransactionSettings
@@ -38,6 +33,7 @@ _PER_MECHANISM = (
 
 
 class BrokerSettings(
+    RoleRules,
     NodeSettings,
     ListenerSettings,
     NetworkSettings,
@@ -66,14 +62,6 @@ class BrokerSettings(
     Where Kafka lets several settings say one thing, a property tells the outcome: `retention_ms` of the three
     `log.retention.*`, `data_dirs` of `log.dirs` and `log.dir`.
     """
-
-    @property
-    def is_broker(self) -> bool:
-        return "broker" in self.process_roles
-
-    @property
-    def is_controller(self) -> bool:
-        return "controller" in self.process_roles
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
@@ -107,39 +95,6 @@ class BrokerSettings(
         return (
             self.log_flush_scheduler_interval_ms if self.log_flush_interval_ms is None else self.log_flush_interval_ms
         )
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """Where this node listens."""
-        return tuple(map(parse_endpoint, self.listeners))
-
-    @property
-    def controller_listeners(self) -> tuple[str, ...]:
-        return tuple(name.upper() for name in self.controller_listener_names)
-
-    @property
-    def advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """What clients are told; controllers advertise their listeners to each other apart from this."""
-        given = self.listeners if self.advertised_listeners is None else self.advertised_listeners
-        endpoints = map(parse_endpoint, given)
-        return tuple(each for each in endpoints if each.listener not in self.controller_listeners)
-
-    @property
-    def security_protocols(self) -> Mapping[str, str]:
-        """The security protocol of each listener name. Controller listeners are plain when the map was left alone."""
-        pairs = parse_pairs(self.listener_security_protocol_map, "NAME:PROTOCOL")
-        protocols = {name.upper(): protocol.upper() for name, protocol in pairs.items()}
-        if not self.is_given("listener.security.protocol.map"):
-            protocols = dict.fromkeys(self.controller_listeners, "PLAINTEXT") | protocols
-        return protocols
-
-    @property
-    def inter_broker_listener(self) -> str:
-        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
-
-    @property
-    def voter_ids(self) -> frozenset[int]:
-        return frozenset(int(voter.partition("@")[0]) for voter in self.controller_quorum_voters)
 
     @property
     def connection_limits(self) -> Mapping[str, int]:
@@ -178,98 +133,16 @@ class BrokerSettings(
         elif "broker.id" not in given and "node_id" in values:
             values["broker_id"] = values["node_id"]
 
+    @classmethod
+    def _missing(cls, settings: list[Setting]) -> list[Problem]:
+        """Without roles a file is one for another kind of Kafka, and whatever else it lacks follows from that."""
+        if any(each.name == "process.roles" for each in settings):
+            return [Problem(("process.roles",), NO_ROLES)]
+        return super()._missing(settings)
+
     @rule("node_id", "broker_id")
     def _ids_agree(self) -> str | None:
         return "both name this node, so they must be equal" if self.node_id != self.broker_id else None
-
-    @rule("listener_security_protocol_map")
-    def _protocols_are_known(self) -> str | None:
-        try:
-            unknown = sorted(set(self.security_protocols.values()) - set(SECURITY_PROTOCOLS))
-        except ValueError as error:
-            return str(error)
-        return f"no protocol is called {unknown[0]}; there are {', '.join(SECURITY_PROTOCOLS)}" if unknown else None
-
-    @rule("listeners", "listener_security_protocol_map", "controller_listener_names")
-    def _listeners_can_be_opened(self) -> str | None:
-        try:
-            return what_is_wrong_with(self.endpoints, self.security_protocols)
-        except ValueError as error:
-            return str(error)
-
-    @rule("advertised_listeners", "listeners", "process_roles", "controller_listener_names")
-    def _advertised_listeners_lead_here(self) -> str | None:
-        try:
-            names = {each.listener for each in self.endpoints}
-            advertised = self.advertised_endpoints
-        except ValueError as error:
-            return str(error)
-        for endpoint in advertised:
-            if [each.listener for each in advertised].count(endpoint.listener) > 1:
-                return f"{endpoint.listener} is advertised twice"
-            if endpoint.listener not in names:
-                return f"{endpoint.listener} is advertised, but the node does not listen under that name"
-            if endpoint.host == "0.0.0.0" and self.is_broker:
-                return "clients cannot connect to 0.0.0.0; advertise a name or address that they can reach"
-        if self.is_broker and not advertised:
-            return "a broker needs a listener that is not one of the controller's"
-        return None
-
-    @rule("controller_listener_names", "listeners", "process_roles")
-    def _controller_listeners_fit_the_roles(self) -> str | None:
-        try:
-            names = {each.listener for each in self.endpoints}
-        except ValueError:
-            return None  # told by the rule about listeners
-        shared = names.intersection(self.controller_listeners)
-        if self.is_controller and not names.issuperset(self.controller_listeners):
-            return "a controller must listen under all of its controller.listener.names"
-        if not self.is_controller and shared:
-            return (
-                f"{', '.join(sorted(shared))} belongs to the controllers; a node that is only a broker must not open it"
-            )
-        if not self.is_broker and names != shared:
-            return "a node that is only a controller must open only listeners of controller.listener.names"
-        return None
-
-    @rule("inter_broker_listener_name", "security_inter_broker_protocol", "advertised_listeners", "listeners")
-    def _brokers_can_reach_each_other(self) -> str | None:
-        if self.is_given("inter.broker.listener.name") and self.is_given("security.inter.broker.protocol"):
-            return "give only one of the first two"
-        try:
-            names = [each.listener for each in self.advertised_endpoints]
-        except ValueError:
-            return None  # told by the rule about listeners
-        if self.is_broker and names and self.inter_broker_listener not in names:
-            return f"brokers talk over {self.inter_broker_listener}, which is not among {', '.join(names)}"
-        return None
-
-    @rule("early_start_listeners", "listeners")
-    def _early_listeners_exist(self) -> str | None:
-        try:
-            names = {each.listener for each in self.endpoints}.union(self.controller_listeners)
-        except ValueError:
-            return None  # told by the rule about listeners
-        missing = [name for name in self.early_start_listeners or () if name.upper() not in names]
-        return f"the node does not listen as {', '.join(missing)}" if missing else None
-
-    @rule("controller_quorum_voters", "controller_quorum_bootstrap_servers", "process_roles", "node_id")
-    def _quorum_is_known(self) -> str | None:
-        if not self.controller_quorum_voters and not self.controller_quorum_bootstrap_servers:
-            return "one of the first two must say where the controllers are"
-        if any("@0.0.0.0:" in voter for voter in self.controller_quorum_voters):
-            return "others cannot connect to 0.0.0.0; give a name or address that they can reach"
-        if self.voter_ids and self.is_controller and self.node_id not in self.voter_ids:
-            return "a controller must be one of the voters"
-        if not self.is_controller and self.node_id in self.voter_ids:
-            return "a node that is only a broker cannot be one of the voters"
-        return None
-
-    @rule("controller_quorum_auto_join_enable", "process_roles")
-    def _only_controllers_join(self) -> str | None:
-        if self.controller_quorum_auto_join_enable and not self.is_controller:
-            return "only a controller can join the voters"
-        return None
 
     @rule("max_connections_per_ip", "max_connections_per_ip_overrides")
     def _somebody_may_connect(self) -> str | None:
