@@ -21,13 +21,9 @@ from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
 from barnabas.broker.lifecycle import advertised_listeners
 from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_identity
+from barnabas.broker.quorum.quorum_addresses import bootstrap_addresses, quorum_voters
 from barnabas.broker.quorum.quorum_transport import QuorumTransport
-from barnabas.broker.quorum.raft_quorum import (
-    RaftQuorum,
-    bootstrap_addresses,
-    controller_addresses,
-    static_voters,
-)
+from barnabas.broker.quorum.raft_quorum import RaftQuorum, controller_addresses
 from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import Services
@@ -150,7 +146,7 @@ class Node:
             loader,
             self._fail,
             transport=transport,
-            voters=static_voters(settings),
+            voters=quorum_voters(settings),
             bootstrap=bootstrap_addresses(settings),
             listeners=controller_addresses(settings),
         )

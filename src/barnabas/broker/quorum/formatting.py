@@ -139,7 +139,6 @@ def format_directories(
     Directories that are formatted already must be so for the same cluster and node, and only `ignore_formatted` passes
     over them.
     """
-    refuse_larger_quorums(settings)
     if not cluster_id or any(char.isspace() for char in cluster_id):
         raise BarnabasError(f"{cluster_id!r} is not a cluster id; make one with 'barnabas storage random-uuid'")
     directories = node_directories(settings)

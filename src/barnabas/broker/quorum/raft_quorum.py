@@ -16,6 +16,7 @@ from barnabas.base.runtime import Runtime
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.quorum.metadata_log import metadata_log_directory, metadata_log_options
+from barnabas.broker.quorum.quorum_addresses import quorum_voters
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.settings.endpoints import parse_endpoint
 from barnabas.metadata.quorum import QuorumDescription, ReplicaState
@@ -51,25 +52,11 @@ def quorum_options(settings: BrokerSettings) -> QuorumOptions:
     )
 
 
-def static_voters(settings: BrokerSettings) -> VoterSet | None:
-    """The voters that the settings name; None where they stand in the log."""
-    addresses: dict[int, Address] = {}
-    for voter in settings.controller_quorum_voters:
-        node_id, _, address = voter.partition("@")
-        addresses[int(node_id)] = _address(address)
-    return VoterSet.of(addresses) if addresses else None
-
-
-def bootstrap_addresses(settings: BrokerSettings) -> list[Address]:
-    """Where to look for a leader besides."""
-    return [_address(each) for each in settings.controller_quorum_bootstrap_servers]
-
-
 def controller_addresses(settings: BrokerSettings) -> dict[str, Address]:
     """Where other replicas find this one, by the names of its listeners; none if it is no controller."""
     if not settings.is_controller:
         return {}
-    own = next((each for each in static_voters(settings) or () if each.key.node_id == settings.node_id), None)
+    own = next((each for each in quorum_voters(settings) or () if each.key.node_id == settings.node_id), None)
     given = settings.listeners if settings.advertised_listeners is None else settings.advertised_listeners
     found = {each.listener: each for each in map(parse_endpoint, [*settings.listeners, *given])}
     return {
@@ -77,11 +64,6 @@ def controller_addresses(settings: BrokerSettings) -> dict[str, Address]:
         for name in settings.controller_listeners
         if name in found
     }
-
-
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return Address(host.strip("[]"), int(port))
 
 
 class RaftQuorum:
