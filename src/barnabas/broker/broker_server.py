@@ -92,6 +92,11 @@ class BrokerServer:
     def broker_epoch(self) -> int:
         return -1 if self._lifecycle is None else self._lifecycle.epoch
 
+    def nudge(self) -> None:
+        """The connection to the active controller was lost: say at once that this broker lives."""
+        if self._lifecycle is not None:
+            self._lifecycle.nudge()
+
     async def until_applied(self, offset: int) -> bool:
         """Wait until what the log says up to `offset` was done here; False if it will not be."""
         return await self._publisher.until_applied(offset)

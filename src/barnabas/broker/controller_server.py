@@ -67,6 +67,7 @@ class ControllerServer:
             no_op_interval_ms=settings.metadata_max_idle_interval_ms,
             # Who has nobody to tell that it is still there should not sync its disk for it, unless it is told to.
             says_nothing_alone=settings.is_given("metadata.max.idle.interval.ms"),
+            heartbeat_interval_ms=settings.broker_heartbeat_interval_ms,
         )
         self._services = ControllerServices(
             settings=effective_settings(settings, image, identity.node_id),
@@ -81,6 +82,7 @@ class ControllerServer:
             endpoints=endpoints,
             advertised=router.advertised,
             transport=transport,
+            early_fencing=self.controller.early_fencing,
         )
 
     def _bootstrap(self) -> list[MetadataRecord]:

@@ -7,6 +7,7 @@ broker that is late with one is fenced.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final, cast
@@ -33,6 +34,8 @@ _log = logging.getLogger("barnabas.broker")
 _PLAINTEXT: Final = 0
 #: How soon a broker asks again that waits to be unfenced, or to be let go.
 _EAGER_MS: Final = 50
+#: How long a broker that stops waits for an answer.
+_LAST_WORD_S: Final = 2.0
 #: Refusals that time heals: the old session of this broker has not ended yet, or nobody leads.
 _PASSING: Final = (
     ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -59,7 +62,12 @@ class BrokerLifecycle:
         self._on_failure = on_failure
         self._incarnation_id = Uuid.random(services.runtime.randomness)
         self._beating: asyncio.Task[None] | None = None
+        self._nudged = asyncio.Event()
         self.epoch = -1
+
+    def nudge(self) -> None:
+        """Say at once that this broker lives."""
+        self._nudged.set()
 
     # Joining
 
@@ -112,7 +120,10 @@ class BrokerLifecycle:
     async def _beat(self) -> None:
         interval_s = self._settings.broker_heartbeat_interval_ms / 1000
         while True:
-            await asyncio.sleep(interval_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval_s):
+                    await self._nudged.wait()
+            self._nudged.clear()
             try:
                 await self._heartbeat()
             except BrokerError as refusal:
@@ -154,11 +165,15 @@ class BrokerLifecycle:
         if self.epoch < 0 or not self._settings.controlled_shutdown_enable:
             return
         try:
-            async with asyncio.timeout(self._settings.broker_session_timeout_ms / 1000):
-                while not (await self._heartbeat(want_shut_down=True)).should_shut_down:  # noqa: ASYNC110
-                    await asyncio.sleep(_EAGER_MS / 1000)
+            while True:
+                # When the whole cluster stops, nobody is left to answer the last ones.
+                async with asyncio.timeout(_LAST_WORD_S):
+                    heard = await self._heartbeat(want_shut_down=True)
+                if heard.should_shut_down:
+                    return
+                await asyncio.sleep(_EAGER_MS / 1000)
         except (BarnabasError, TimeoutError) as failure:
-            _log.warning("the controller was not told that this broker stops: %s", failure or "it took too long")
+            _log.warning("the controller was not told that this broker stops: %s", failure or "there was no answer")
 
     async def stop(self) -> None:
         if self._beating is not None:

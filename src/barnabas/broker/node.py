@@ -233,6 +233,7 @@ class Node:
             limits=channel_limits(self._static_settings),
             is_alone=quorum.is_alone,
         )
+        channel.on_lost = broker.nudge
         self._started.push_async_callback(channel.close)
         self._started.push_async_callback(broker.stop)
         await broker.start(channel, self.endpoints)

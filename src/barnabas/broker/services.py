@@ -18,6 +18,7 @@ from barnabas.wire.messages.api_versions import ApiVersion
 if TYPE_CHECKING:
     from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
     from barnabas.broker.controller.controller_channel import ControllerChannel
+    from barnabas.broker.controller.early_fencing import EarlyFencing
     from barnabas.broker.data.producer_ids import ProducerIdPool
     from barnabas.broker.data.replica_manager import ReplicaManager
     from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
@@ -61,6 +62,7 @@ class ControllerServices(CommonServices):
 
     #: Where requests of other replicas of the metadata log go.
     transport: QuorumTransport
+    early_fencing: EarlyFencing
 
 
 @dataclass(slots=True, kw_only=True)

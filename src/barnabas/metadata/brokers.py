@@ -66,6 +66,11 @@ class BrokerSessions:
     def forget(self, broker_id: int) -> None:
         self._sessions.pop(broker_id, None)
 
+    def shorten(self, broker_id: int, now_ms: int, grace_ms: int, timeout_ms: int) -> None:
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.last_contact_ms = min(session.last_contact_ms, now_ms + grace_ms - timeout_ms)
+
     def is_alive(self, broker: BrokerImage, now_ms: int, timeout_ms: int) -> bool:
         session = self._sessions.get(broker.broker_id)
         return session is not None and session.epoch == broker.epoch and now_ms < session.last_contact_ms + timeout_ms

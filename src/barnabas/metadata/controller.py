@@ -203,6 +203,10 @@ class Controller:
         """The last life of a broker has ended for certain, so nobody need wait for its session to end."""
         self._sessions.forget(broker_id)
 
+    def shorten_session(self, broker_id: int, now_ms: int, grace_ms: int) -> None:
+        """A broker is probably gone: if it is not heard of within the grace, its session is over."""
+        self._sessions.shorten(broker_id, now_ms, grace_ms, self.options.broker_session_timeout_ms)
+
     def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> ControllerResult[BrokerHeartbeatResponse]:
         return brokers.heartbeat(self.image, self.options, self._sessions, request, self.next_offset, now_ms)
 

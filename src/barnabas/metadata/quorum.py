@@ -57,6 +57,11 @@ class Quorum(Protocol):
         """Whether anybody else reads the log, as far as this node, if it leads, knows."""
         ...
 
+    @property
+    def gone_leader_id(self) -> int | None:
+        """Whose process was seen to end while it led, before this node became the leader."""
+        ...
+
     def append(self, values: Sequence[bytes], epoch: int) -> int:
         """Write records, which get consecutive offsets; that of the last. They are committed later.
 

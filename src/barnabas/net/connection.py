@@ -118,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer_port",
         "phase",
         "principal",
+        "was_ended_by_peer",
     )
 
     def __init__(
@@ -167,6 +168,8 @@ class Connection(asyncio.BufferedProtocol):
         self._has_room = False
         self._is_parked = False
         self._is_half_closed = False
+        #: Whether the peer, and not we, wanted it to end; known to callbacks of `on_close`.
+        self.was_ended_by_peer = False
         self._has_arrived = False
         #: Why the connection closes once what was asked is answered.
         self._ending: str | None = None
@@ -479,6 +482,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.phase is not _CLOSED:
+            self.was_ended_by_peer = self._is_half_closed or self._ending is None
             self._shut(f"the connection broke: {exc}" if exc else self._ending or "the peer ended it")
         del self._around.connections[self.id]
         if self._has_arrived:

@@ -114,6 +114,8 @@ class RaftMachine:
         self._told = LeaderAndEpoch(NO_LEADER_ID, self.epoch)
         self._leader_before = election.leader_id if election.epoch == self.epoch else NO_LEADER_ID
         self.is_stopping = False
+        #: Whose process was seen to end while it led; None once another leads, or that one is heard of again.
+        self.gone_leader_id: int | None = None
         self.state: RaftState = Unattached(self, 0)
 
     def _committed_when(self, found: FoundReplica) -> int:
@@ -493,6 +495,7 @@ class RaftMachine:
 
     def become_follower(self, leader_id: int, epoch: int, address: Address, now_ms: int) -> None:
         self._begin_epoch(epoch)
+        self.gone_leader_id = None
         self._change(Follower(self, now_ms, leader_id, address), now_ms)
 
     def become_resigned(self, now_ms: int) -> None:

@@ -124,6 +124,10 @@ def effective_settings(static: BrokerSettings, image: ClusterImage, node_id: int
     return static
 
 
+#: Until followers fetch from leaders.
+MAX_REPLICATION_FACTOR_BUILT: Final = 1
+
+
 def controller_options(
     static: BrokerSettings, cluster_id: str = "", image: ClusterImage | None = None
 ) -> ControllerOptions:
@@ -137,6 +141,7 @@ def controller_options(
         delete_topic_enable=settings.delete_topic_enable,
         topic_defaults=resolved_topic_defaults(static, image, static.node_id),
         broker_session_timeout_ms=settings.broker_session_timeout_ms,
+        max_replication_factor=MAX_REPLICATION_FACTOR_BUILT,
     )
 
 

@@ -19,7 +19,7 @@ from barnabas.base.errors import BrokerError, RemoteProtocolError
 from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.net.channel import Channel, ChannelLimits
-from barnabas.net.errors import ChannelError
+from barnabas.net.errors import ChannelError, DisconnectedError
 from barnabas.raft.types import Address, LeaderAndEpoch
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.embedded.principal import DefaultPrincipalData
@@ -101,6 +101,8 @@ class NodeToControllerChannel:
         self._is_alone = is_alone
         self._channel: Channel | None = None
         self._is_closed = False
+        #: Told when the connection to the active controller was lost.
+        self.on_lost: Callable[[], None] = lambda: None
 
     async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
         is_own = isinstance(caller, BrokerCaller)
@@ -149,10 +151,17 @@ class NodeToControllerChannel:
             randomness=self._randomness,
             limits=self._limits,
             node_id=leader_id,
+            on_ready=self._look,
         )
         if channel is not None:
             await channel.close()
         return self._channel
+
+    def _look(self, _: int) -> None:
+        """A broker whose connection was closed says at once that it lives: it may be thought dead by now."""
+        channel = self._channel
+        if channel is not None and isinstance(channel.last_failure, DisconnectedError) and not self._is_closed:
+            self.on_lost()
 
     @staticmethod
     async def _forward(

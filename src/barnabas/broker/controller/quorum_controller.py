@@ -15,6 +15,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
+from barnabas.broker.controller.early_fencing import OWN_GRACE_MS, EarlyFencing
 from barnabas.broker.periodic import Scheduler
 from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.batches import encode_change
@@ -58,6 +59,7 @@ class QuorumController:
         local_broker: int | None = None,
         no_op_interval_ms: int = 0,
         says_nothing_alone: bool = False,
+        heartbeat_interval_ms: int = 2000,
     ) -> None:
         self._controller = controller
         self._apis = apis
@@ -68,11 +70,15 @@ class QuorumController:
         self._local_broker = local_broker
         self._no_op_interval_ms = no_op_interval_ms
         self._says_nothing_alone = says_nothing_alone
+        self.early_fencing = EarlyFencing(
+            self._fence_early, heartbeat_interval_ms, controller.options.broker_session_timeout_ms
+        )
         self._leader = LeaderAndEpoch(-1, -1)
         self._activation: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._last_append_ms = 0
         self._scheduler: Scheduler | None = None
+        self._fencing: set[asyncio.Task[None]] = set()
         #: Why nothing is decided here any more.
         self._refusal: str | None = None
 
@@ -125,6 +131,11 @@ class QuorumController:
         if self._local_broker is not None:
             self._controller.broker_is_gone(self._local_broker)
             self._local_broker = None
+        gone_id = self._quorum.gone_leader_id
+        if gone_id is not None:
+            # The process of the old leader was seen to go, and if it was a broker, too, that went with it.
+            self._controller.shorten_session(gone_id, self._clock.monotonic_ms(), OWN_GRACE_MS)
+            asyncio.get_running_loop().call_later(OWN_GRACE_MS / 1000 + 0.01, self._fence_soon)
         written = self._write(activation.records)
         written.add_done_callback(self._activated)
         if self._scheduler is None:
@@ -147,6 +158,22 @@ class QuorumController:
         self._leader = LeaderAndEpoch(-1, epoch)
         asyncio.get_running_loop().call_soon(self._quorum.resign, epoch)
 
+    def _fence_early(self, broker_id: int, epoch: int) -> None:
+        broker = self._controller.image.brokers.get(broker_id)
+        if self._is_active and broker is not None and broker.epoch == epoch:
+            self._controller.broker_is_gone(broker_id)
+            self._fence_soon()
+
+    def _fence_soon(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._fence(), name="fence a broker that is gone")
+        self._fencing.add(task)
+        task.add_done_callback(self._fenced)
+
+    def _fenced(self, task: asyncio.Task[None]) -> None:
+        self._fencing.discard(task)
+        if not task.cancelled() and isinstance(failure := task.exception(), BarnabasError):
+            _log.warning("a broker that is gone was not fenced: %s", failure)
+
     async def _fence(self) -> None:
         while self._is_active and self._refusal is None:
             outcome = self._controller.fence_expired_brokers(self._clock.monotonic_ms())
@@ -166,6 +193,7 @@ class QuorumController:
 
     def _resigned(self) -> None:
         self._controller.roll_back()
+        self.early_fencing.clear()
         self._end_waiting("another node leads the quorum")
         self._activation = asyncio.get_running_loop().create_future()
 
@@ -242,5 +270,7 @@ class QuorumController:
 
     async def stop(self) -> None:
         self.close()
+        for task in list(self._fencing):
+            task.cancel()
         if self._scheduler is not None:
             await self._scheduler.stop()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from barnabas.broker.context import RequestContext
 from barnabas.broker.controller.forwarding import forwarded
-from barnabas.broker.services import CommonServices
+from barnabas.broker.services import ControllerServices
 from barnabas.broker.turns import Steps
+from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
@@ -13,6 +14,10 @@ API_KEY = ApiKey.BROKER_HEARTBEAT
 
 
 def handle(
-    services: CommonServices, context: RequestContext, request: BrokerHeartbeatRequest
+    services: ControllerServices, context: RequestContext, request: BrokerHeartbeatRequest, connection: Connection
 ) -> Steps[BrokerHeartbeatResponse]:
-    return forwarded(services, context, request, BrokerHeartbeatResponse)
+    response = yield from forwarded(services, context, request, BrokerHeartbeatResponse)
+    if response.should_shut_down:
+        return response
+    services.early_fencing.heard(request.broker_id, request.broker_epoch, connection)
+    return response

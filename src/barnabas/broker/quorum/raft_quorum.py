@@ -157,6 +157,10 @@ class RaftQuorum:
         return isinstance(state, Leader) and bool(state.progress)
 
     @property
+    def gone_leader_id(self) -> int | None:
+        return self.driver.machine.gone_leader_id
+
+    @property
     def is_alone(self) -> bool:
         """Whether this node is the only voter, so that nobody else can lead."""
         machine = self.driver.machine

@@ -90,6 +90,7 @@ class Follower(RaftState):
         all voters ask at once."""
         if address == self.leader_address and not self._is_leader_gone:
             self._is_leader_gone = True
+            self.machine.gone_leader_id = self.leader_id
             self._lost_at_ms = min(self._lost_at_ms, now_ms + self.machine.random_moment_ms())
 
     # Asking
@@ -122,6 +123,7 @@ class Follower(RaftState):
     def _heard(self, now_ms: int) -> None:
         self._has_fetched = True
         self._is_leader_gone = False
+        self.machine.gone_leader_id = None
         self._lost_at_ms = now_ms + self.machine.random_fetch_timeout_ms()
 
     # The log
