@@ -77,6 +77,14 @@ class Node:
         return f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
 
     @property
+    def described(self) -> str:
+        """What a person is told: where clients find it or, if it is no broker, where other nodes do."""
+        if self._static_settings.is_broker:
+            return f"bootstrap {self.bootstrap}"
+        host, port = self.endpoints[self._static_settings.controller_listeners[0]]
+        return f"controller {host or '*'}:{port}"
+
+    @property
     def services(self) -> Services:
         if self._broker is None:
             raise BarnabasError("the node is not started")
@@ -187,8 +195,7 @@ class Node:
         if broker is not None:
             self._started.push_async_callback(broker.stop_serving)
         self._is_ready = True
-        where = f", bootstrap {self.bootstrap}" if broker is not None else ""
-        _log.info("Node %d of cluster %s started%s", identity.node_id, identity.cluster_id, where)
+        _log.info("Node %d of cluster %s started, %s", identity.node_id, identity.cluster_id, self.described)
 
     def _make_broker(self, identity: NodeIdentity, loader: MetadataLoader) -> BrokerServer:
         return BrokerServer(

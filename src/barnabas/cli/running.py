@@ -87,7 +87,7 @@ async def _serve(node: Node, notes: Sequence[str]) -> None:
         return
     starting.result()
     collect_garbage_rarely()
-    say(f"ready: bootstrap {node.bootstrap}")
+    say(f"ready: {node.described}")
     sys.stdout.flush()
     notify(READY)
     for note in notes:

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -19,6 +20,7 @@ from barnabas.storage.errors import DirectoryInUseError
 from barnabas.storage.files import FileSystem
 
 DEFAULT_DIRECTORY: Final = "barnabas-data"
+DEFAULT_CLUSTER_DIRECTORY: Final = "barnabas-cluster"
 _IN_MEMORY: Final = "/memory"
 _REBALANCE_DELAY: Final = "group.initial.rebalance.delay.ms"
 _NOWHERE: Final = ("0.0.0.0", "::")
@@ -43,9 +45,21 @@ _ANOTHER_NODE: Final = (
 @click.option(
     "--override", "overrides", metavar="NAME=VALUE", multiple=True, help="Any setting of a broker; may be repeated."
 )
+@click.option("--nodes", type=click.IntRange(1), help="So many nodes, each a process that is broker and controller.")
+@click.option("--controllers", type=click.IntRange(1), help="So many processes that are controllers alone.")
+@click.option("--brokers", type=click.IntRange(1), help="So many processes that are brokers alone.")
 @click.option("-v", "--verbose", is_flag=True, help="Tell on standard error what the node does.")
-def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[str], verbose: bool) -> None:
-    """Start a node: broker and controller in one process.
+def up(
+    data_dir: str | None,
+    listen: str,
+    ephemeral: bool,
+    overrides: Sequence[str],
+    nodes: int | None,
+    controllers: int | None,
+    brokers: int | None,
+    verbose: bool,
+) -> None:
+    """Start a node: broker and controller in one process. Or a cluster on this machine.
 
     The directory is formatted when it is first used. Once the node answers, the line `ready: bootstrap HOST:PORT` is
     printed, with the address for clients; Ctrl-C stops it cleanly. The node's log goes to standard error: warnings and
@@ -60,10 +74,24 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
       barnabas up --listen 127.0.0.1:0 --ephemeral
       barnabas up --data-dir /var/lib/barnabas --override num.partitions=6
       barnabas up --listen 0.0.0.0:9092 --override advertised.listeners=PLAINTEXT://this-machine:9092
+      barnabas up --nodes 3 --data-dir cluster
+      barnabas up --controllers 3 --brokers 2 --data-dir cluster
+
+    With --nodes, or --controllers and --brokers, brokers listen at the port of --listen and those after it. Files, data
+    and logs of all nodes are in the data directory; started again with the same numbers, the cluster goes on.
     """
     if ephemeral and data_dir:
         raise click.UsageError("--ephemeral keeps nothing, so it takes no --data-dir")
     host, port = _address(listen)
+    roles = _roles(nodes, controllers, brokers)
+    if roles is not None:
+        if ephemeral:
+            raise click.UsageError("nodes of a cluster are processes of their own, and keep nothing in memory")
+        from barnabas.cli.up_cluster import LocalCluster, run_cluster
+
+        cluster = LocalCluster(Path(data_dir or DEFAULT_CLUSTER_DIRECTORY), host, port, roles)
+        run_cluster(cluster, parse_overrides(overrides), verbose=verbose)
+        return
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     directory = _IN_MEMORY if ephemeral else data_dir or DEFAULT_DIRECTORY
     given = parse_overrides(overrides)
@@ -88,6 +116,18 @@ def up(data_dir: str | None, listen: str, ephemeral: bool, overrides: Sequence[s
         run_node(settings, files, lambda runtime: format_if_new(files, settings, runtime), notes, farewell="stopped")
     except DirectoryInUseError as error:
         raise BarnabasError(f"{error}: {_ANOTHER_NODE}") from error
+
+
+def _roles(nodes: int | None, controllers: int | None, brokers: int | None) -> dict[int, str] | None:
+    """What each node of a cluster is, by its id; None for a node that is alone."""
+    if nodes is not None and (controllers is not None or brokers is not None):
+        raise click.UsageError("give either --nodes, or --controllers and --brokers")
+    if (controllers is None) != (brokers is None):
+        raise click.UsageError("--controllers and --brokers belong together")
+    if controllers is not None and brokers is not None:
+        kinds = ["controller"] * controllers + ["broker"] * brokers
+        return dict(enumerate(kinds, 1))
+    return None if nodes is None else dict.fromkeys(range(1, nodes + 1), "broker,controller")
 
 
 def _no_address(listen: str, port: int) -> str:
