@@ -165,8 +165,8 @@ class LogStore(Protocol):
         ...
 
     def set_high_watermark(self, offset: int) -> None:
-        """All before `offset` is committed, also if the log is not there yet. What of it is synced here is noted, so
-        that damage to it can be recognised later."""
+        """All before `offset` is committed, as far as the log reaches. What of it is synced here is noted, so that
+        damage to it can be recognised later."""
         ...
 
     # The election

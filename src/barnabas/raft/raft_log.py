@@ -105,6 +105,9 @@ class RaftLog:
         log.trouble = PassingTrouble(directory, self._runtime.clock.monotonic_ms)
         self._snapshot_files = snapshots = SnapshotFiles(files, directory, options.delete_delay_ms)
         self._meet_snapshots(log, snapshots, note)
+        if log.log_start_offset == log.log_end_offset:
+            # A crash may come between a new beginning of the log and that of its file of epochs.
+            log.epochs.clear()
         # A crash of the process alone leaves what no sync has covered.
         log.flush()
         # The note is there before anything is written: a log without one is judged by other signs.
@@ -209,6 +212,12 @@ class RaftLog:
     def _snapshots(self) -> SnapshotFiles:
         return known(self._snapshot_files, f"the log in {self.directory} is open")
 
+    @property
+    def _last_epoch(self) -> int:
+        """That of the last record, wherever it is."""
+        latest = self._snapshots.latest
+        return max(self._partition_log.epochs.latest_epoch, -1 if latest is None else latest.epoch)
+
     def _now_ms(self) -> int:
         return self._runtime.clock.now_ms()
 
@@ -289,8 +298,7 @@ class RaftLog:
 
     def _write_as_leader(self, batches: list[bytearray], epoch: int, now_ms: int) -> WrittenBatch:
         log = self._partition_log
-        last_epoch = log.epochs.latest_epoch
-        check(epoch >= last_epoch, f"epoch {epoch} writes to {self.directory} after epoch {last_epoch}")
+        check(epoch >= self._last_epoch, f"epoch {epoch} writes to {self.directory} after epoch {self._last_epoch}")
         # One write for all: if it fails, the log takes back what landed of it.
         data = memoryview(batches[0] if len(batches) == 1 else bytearray().join(batches))
         first_offset = log.log_end_offset
@@ -304,7 +312,7 @@ class RaftLog:
         what is there, or are damaged.
         """
         log = self._partition_log
-        data, views = check_fetched(batches, log.log_end_offset, log.epochs.latest_epoch)
+        data, views = check_fetched(batches, log.log_end_offset, self._last_epoch)
         max_timestamp_ms = max(each.max_timestamp_ms for each in views)
         log.append_as_follower(PreparedAppend(data, views, max_timestamp_ms), now_ms=self._now_ms())
 
