@@ -184,6 +184,7 @@ def found_bad(offset: int, epochs: dict[int, int] | None = None) -> FoundLog:
         # A snapshot of the leader makes the log superfluous.
         (20, {}, 50, SnapshotId(100, 4), Condition.TORN),
         (20, {3: 90}, 50, SnapshotId(100, 4), Condition.TORN),
+        (20, {3: 50, 4: 90}, None, SnapshotId(100, 4), Condition.TORN),
         # The quorum left behind what is beyond it.
         (20, {3: 200}, 50, SnapshotId(100, 4), Condition.TORN),
         # What follows a snapshot that was taken here would be lost.

@@ -81,7 +81,7 @@ def judge(found: FoundLog, committed: int | None, snapshot: SnapshotId | None) -
         bound = _must_reach(bad, committed or 0, snapshot)
         if bad.offset < bound:
             return RaftLogVerdict(Condition.DAMAGED, f"{where}; everything below offset {bound} was committed")
-        if committed is None and len(bad.epochs) > 1:
+        if committed is None and bad.offset >= snapshot_end and len(bad.epochs) > 1:
             # Whoever leads later has checked what earlier leaders wrote, so it was whole then.
             epochs = " and ".join(map(str, sorted(bad.epochs)))
             return RaftLogVerdict(
