@@ -384,6 +384,16 @@ def test_a_snapshot_is_read_back_whole_and_in_pieces(make_store: MakeStore) -> N
     store.close()
 
 
+def test_there_are_no_snapshots_of_what_is_not_committed(make_store: MakeStore) -> None:
+    store, _ = opened(make_store)
+    store.append([b"a", b"b"], 1)
+    sync(store)
+    store.set_high_watermark(1)
+    with pytest.raises(InvariantError, match="holds what is not committed"):
+        store.begin_snapshot(snapshot_of(2, 1, b"state"), ())
+    store.close()
+
+
 def test_a_follower_that_fell_behind_goes_on_from_a_snapshot(make_store: MakeStore) -> None:
     store, _ = opened(make_store)
     store.append([b"old"] * 20, 1)

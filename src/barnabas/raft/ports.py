@@ -178,7 +178,7 @@ class LogStore(Protocol):
     # Snapshots
 
     def begin_snapshot(self, snapshot: Snapshot, voters: Sequence[ControlRecord]) -> Callable[[], int]:
-        """What writes a snapshot and returns its size; `voters` go into its header. It blocks."""
+        """What writes a snapshot of what is committed and returns its size; `voters` go into its header. It blocks."""
         ...
 
     def add_snapshot(self, snapshot: SnapshotId, size_bytes: int, last_contained_ms: int) -> None:

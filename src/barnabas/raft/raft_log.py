@@ -380,6 +380,10 @@ class RaftLog:
         """What writes the file of a snapshot and returns its size. It blocks, may run anywhere, and changes nothing
         else: once it is done, `add_snapshot` takes note."""
         snapshot_id = snapshot.snapshot_id
+        check(
+            snapshot_id.end_offset <= self.high_watermark,
+            f"{self.directory}: a snapshot up to {snapshot_id.end_offset} holds what is not committed",
+        )
         # The log is safe up to where a snapshot ends before that is there: `damage` goes by it.
         sync = self.begin_sync() if snapshot_id.end_offset > self.synced_offset else None
         write = partial(
