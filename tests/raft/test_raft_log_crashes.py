@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -293,3 +294,32 @@ def test_every_crash_point(seed: int, power: bool, caplog: pytest.LogCaptureFixt
         except Exception as problem:
             problem.add_note(f"seed {seed}, crash in operation {operation}")
             raise
+
+
+@pytest.mark.parametrize("end_offset", [20, 35, 1000], ids=["before what follows", "amid it", "beyond it"])
+@pytest.mark.parametrize("power", [True, False], ids=["power loss", "killed process"])
+def test_a_crash_amid_a_new_beginning(end_offset: int, power: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The log is longer than the snapshot, or shorter, and the quorum left it behind."""
+    caplog.set_level(logging.CRITICAL + 1)
+    snapshot_id = SnapshotId(end_offset, 3)
+    for operation in range(1, 400):
+        disk = new_disk(operation, sector_bytes=512)
+        store = RaftLog(disk, DIRECTORY, OPTIONS, InlineRuntime())
+        store.open()
+        store.append([b"committed"] * 5, 1)
+        commit(store)
+        for number in range(60):
+            store.append_fetched(fetched(5 + number, 2, b"left behind" * 10))
+        sync(store)
+        receive(store, snapshot_id, snapshot_bytes(3, [b"state"]))
+        disk.crash_at(disk.operations + operation)
+        died = until_crash(partial(store.start_anew, snapshot_id))
+        disk.crash(power=power)
+        store = RaftLog(disk, DIRECTORY, OPTIONS, InlineRuntime())
+        found = store.open()
+        assert (found.start_offset, found.end_offset, found.epochs) == (end_offset, end_offset, ()), operation
+        assert found.snapshots == (snapshot_id,)
+        store.close()
+        if not died:
+            return
+    raise AssertionError("it never ends")
