@@ -10,8 +10,8 @@ Tasks and futures have their serial numbers as hashes, so that even sets of them
 walked through in the same order in every process. The loop holds its tasks: none is lost to the garbage collector,
 whose moments no seed decides.
 
-What runs in a process sees the time of its host, whose clock may be fast or slow: `time`, `call_at` and `call_later` are
-in that time, `world_time` and `call_in_world` in the world's.
+What runs in a process sees the time of its host, whose clock may be fast or slow: `time`, `call_at` and `call_later`
+are in that time, `world_time` and `call_in_world` in the world's.
 
 An exception that nobody caught ends the run. So do a world that waits for nothing (`DeadlockError`) and one that does
 not let time pass (`LivelockError`).

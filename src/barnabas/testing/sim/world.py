@@ -126,8 +126,8 @@ class World:
 
 
 class Host:
-    """A machine: an address, a disk that outlives processes, a clock that may be wrong and run at a rate of its own, and
-    at most one process."""
+    """A machine: an address, a disk that outlives processes, a clock that may be wrong and run at a rate of its own,
+    and at most one process."""
 
     def __init__(self, world: World, address: str) -> None:
         self.world = world
