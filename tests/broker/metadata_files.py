@@ -19,7 +19,7 @@ from barnabas.broker.turns import Turns
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader
-from barnabas.metadata.quorum import CommittedBatch, LeaderAndEpoch, Snapshot, SnapshotId
+from barnabas.raft.types import CommittedBatch, LeaderAndEpoch, Snapshot, SnapshotId
 from barnabas.storage.files import FileSystem
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.wire.stored.cluster_metadata import ConfigRecord, MetadataRecord

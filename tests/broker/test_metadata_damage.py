@@ -13,9 +13,9 @@ import pytest
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
 from barnabas.broker.quorum.formatting import META_PROPERTIES_FILE
-from barnabas.broker.quorum.metadata_snapshots import find_snapshots
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
+from barnabas.raft.snapshots import find_snapshots
 from barnabas.records import iter_batches
 from barnabas.storage.files import read_file
 from barnabas.testing.scripted_client import ScriptedClient

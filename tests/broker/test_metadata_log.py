@@ -12,22 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
-from barnabas.broker.quorum.metadata_log import MetadataLog, read_quorum_state, write_quorum_state
-from barnabas.broker.quorum.metadata_snapshots import find_snapshots, read_snapshot_file, write_snapshot_file
-from barnabas.metadata.batches import (
-    ControlRecord,
-    LogBatch,
-    build_batches,
-    build_control,
-    build_snapshot,
-    decode_values,
-    encode_change,
-    read_batch,
-)
+from barnabas.broker.quorum.metadata_log import MetadataLog
+from barnabas.metadata.batches import decode_values, encode_change
 from barnabas.metadata.features import encode_record
 from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
-from barnabas.metadata.quorum import CommittedBatch, LeaderAndEpoch, SnapshotId
+from barnabas.raft.batches import ControlRecord, LogBatch, build_batches, build_control, build_snapshot, read_batch
+from barnabas.raft.quorum_state import read_quorum_state, write_quorum_state
+from barnabas.raft.snapshots import find_snapshots, read_snapshot_file, write_snapshot_file
+from barnabas.raft.types import CommittedBatch, ElectionState, LeaderAndEpoch, SnapshotId
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.records.control import ControlType
 from barnabas.testing.sim.disk import SimulatedDisk
@@ -259,14 +252,12 @@ def test_a_snapshot_beyond_the_log_replaces_it() -> None:
 def test_the_quorum_state_is_the_line_that_kafka_writes() -> None:
     disk = plain_disk()
     assert read_quorum_state(disk, "/data") is None
-    write_quorum_state(disk, "/data", leader_id=1, epoch=7)
+    write_quorum_state(disk, "/data", ElectionState(7, 1), kraft_version=0, voter_ids=[1])
     assert disk.contents()["data/quorum-state"] == (
         b'{"clusterId":"","leaderId":1,"leaderEpoch":7,"votedId":-1,"appliedOffset":0,'
         b'"currentVoters":[{"voterId":1}],"data_version":0}'
     )
-    state = read_quorum_state(disk, "/data")
-    assert state is not None
-    assert (state.leader_id, state.leader_epoch) == (1, 7)
+    assert read_quorum_state(disk, "/data") == ElectionState(7, 1)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "null", json.dumps({"data_version": 9})])

@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
 from barnabas.broker.quorum.formatting import format_directories, read_identity
-from barnabas.broker.quorum.metadata_log import read_quorum_state
-from barnabas.broker.quorum.metadata_snapshots import find_snapshots, read_snapshot_file
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.replay import ImageBuilder
+from barnabas.raft.quorum_state import read_quorum_state
+from barnabas.raft.snapshots import find_snapshots, read_snapshot_file
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.wire.stored.cluster_metadata import (
     BrokerEndpoint,
@@ -184,7 +184,7 @@ def test_we_start_on_a_directory_that_kafka_formatted_and_wrote(tmp_path: Path) 
         assert topics_of(server.bootstrap) == {"kafkas": 3, "more": 1, "ours": 1}
     state = read_quorum_state(FILES, log_directory)
     assert state is not None
-    assert state.leader_epoch == 3
+    assert state.epoch == 3
 
 
 def test_our_files_look_as_kafkas_do(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from barnabas.broker.broker_publisher import BrokerMetadataPublisher
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataLoader
-from barnabas.metadata.quorum import CommittedBatch
+from barnabas.raft.types import CommittedBatch
 
 
 def batch(offset: int) -> CommittedBatch:

@@ -12,9 +12,9 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
 from barnabas.broker.quorum.metadata_log import MetadataLog
-from barnabas.broker.quorum.metadata_snapshots import find_snapshots
 from barnabas.broker.quorum.quorum_of_one import QuorumOfOne
-from barnabas.metadata.quorum import CommittedBatch, SnapshotId
+from barnabas.raft.snapshots import find_snapshots
+from barnabas.raft.types import CommittedBatch, SnapshotId
 from barnabas.storage.errors import LogDirectoryError
 from barnabas.wire.stored.cluster_metadata import (
     BeginTransactionRecord,

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from barnabas.broker.quorum.formatting import format_directories, is_formatted
-from barnabas.broker.quorum.metadata_snapshots import find_snapshots
+from barnabas.raft.snapshots import find_snapshots
 from barnabas.testing.sim.disk import SimulatedCrash, SimulatedDisk
 from tests.broker.metadata_files import CLUSTER_ID, LOG_DIRECTORY, RunningQuorum, config, node_settings
 

@@ -18,7 +18,7 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import Turns
 from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.loader import MetadataLoader
-from barnabas.metadata.quorum import CommittedBatch
+from barnabas.raft.types import CommittedBatch
 from barnabas.records.builder import BatchBuilder
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.wire.apis import api

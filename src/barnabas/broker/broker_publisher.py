@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from barnabas.metadata.delta import ClusterDelta, everything
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
-from barnabas.metadata.quorum import LeaderAndEpoch
+from barnabas.raft.types import LeaderAndEpoch
 
 Apply = Callable[[ClusterImage, ClusterDelta], Awaitable[None]]
 

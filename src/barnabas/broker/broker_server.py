@@ -33,7 +33,7 @@ from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader
-from barnabas.metadata.quorum import CommittedBatch
+from barnabas.raft.types import CommittedBatch
 from barnabas.replication.fetch_sessions import FetchSessionCache
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectory

@@ -15,7 +15,8 @@ from barnabas.metadata.controller import Controller
 from barnabas.metadata.controller_apis import ControllerApis
 from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
-from barnabas.metadata.quorum import LeaderAndEpoch, Quorum
+from barnabas.metadata.quorum import Quorum
+from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.files import FileSystem
 from barnabas.wire.messages.describe_quorum import Listener, Node
 from barnabas.wire.stored.cluster_metadata import (

@@ -227,7 +227,7 @@ def _dump_log(path: Path, options: Options) -> None:
 
 def _heading(path: Path) -> str:
     from barnabas.broker.quorum.formatting import BOOTSTRAP_FILE
-    from barnabas.metadata.quorum import SnapshotId
+    from barnabas.raft.types import SnapshotId
 
     if path.suffix == ".log":
         return f"Log starting offset: {base_offset_of(path)}"

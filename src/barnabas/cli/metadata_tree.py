@@ -13,15 +13,16 @@ from typing import Any, Final
 from barnabas._version import package_version
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.quorum.formatting import RELEASES
-from barnabas.broker.quorum.metadata_snapshots import find_snapshots
 from barnabas.cli.dump_log import entries
 from barnabas.metadata.access_images import ClientQuotasImage, ScramImage
-from barnabas.metadata.batches import LogBatch, decode_values, read_batch
+from barnabas.metadata.batches import decode_values
 from barnabas.metadata.features import METADATA_VERSION
 from barnabas.metadata.image import BrokerImage, ClusterImage, ConfigResourceType, PartitionImage, TopicImage
-from barnabas.metadata.quorum import SnapshotId
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.snapshot import acl_record, controller_record, token_record
+from barnabas.raft.batches import LogBatch, read_batch
+from barnabas.raft.snapshots import find_snapshots
+from barnabas.raft.types import SnapshotId
 from barnabas.records.batch import BatchView
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.wire.json_form import to_json

@@ -1,4 +1,4 @@
-"""Metadata records in batches: how they lie in `__cluster_metadata`, and in snapshots of it. Pure.
+"""Metadata records as the values of a log: of `__cluster_metadata`, and of snapshots of it. Pure.
 
 The records of one change are one batch: it is there as a whole or not at all. A change that does not fit into a batch
 becomes a *metadata transaction*: a BeginTransaction record, as many batches as needed, an EndTransaction record.
@@ -8,64 +8,11 @@ Whoever replays them (`ImageBuilder`) lets a transaction count when it ends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import RemoteProtocolError
 from barnabas.metadata.features import METADATA_VERSION_BUILT, encode_record
-from barnabas.records.batch import BatchView
-from barnabas.records.builder import BatchBuilder
-from barnabas.records.control import ControlType, control_key, control_type
-from barnabas.wire.message import Message
-from barnabas.wire.stored.cluster_metadata import (
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    MetadataRecord,
-)
-from barnabas.wire.stored.control_records import (
-    KRaftVersionRecord,
-    LeaderChangeMessage,
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-    VotersRecord,
-)
-
-if TYPE_CHECKING:
-    from barnabas.records._kernel.decode import Record
-
-MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
-
-_CONTROL_MESSAGES: Final[dict[ControlType, type[Message]]] = {
-    ControlType.LEADER_CHANGE: LeaderChangeMessage,
-    ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
-    ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
-    ControlType.KRAFT_VERSION: KRaftVersionRecord,
-    ControlType.KRAFT_VOTERS: VotersRecord,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ControlRecord:
-    """What the quorum writes for itself. `message` is None for a kind that came after this was written."""
-
-    kind: ControlType
-    message: Message | None
-
-
-@dataclass(frozen=True, slots=True)
-class LogBatch:
-    """One batch of the log or of a snapshot: either `values` or `controls`, never both."""
-
-    base_offset: int
-    last_offset: int
-    epoch: int
-    append_time_ms: int
-    size_bytes: int
-    values: tuple[bytes, ...] = ()
-    controls: tuple[ControlRecord, ...] = ()
-
-
-# Records and their bytes
+from barnabas.raft.batches import MAX_BATCH_BYTES, build_batches
+from barnabas.wire.stored.cluster_metadata import BeginTransactionRecord, EndTransactionRecord, MetadataRecord
 
 
 def encode_change(
@@ -96,97 +43,3 @@ def decode_values(values: Iterable[bytes], base_offset: int | None = None) -> It
     except RemoteProtocolError as problem:
         where = "a snapshot of the metadata" if base_offset is None else f"the metadata log at offset {base_offset}"
         raise RemoteProtocolError(f"{where}: {problem}") from None
-
-
-# Batches
-
-
-def build_batches(
-    values: Iterable[bytes], *, base_offset: int, epoch: int, timestamp_ms: int, limit_bytes: int = MAX_BATCH_BYTES
-) -> Iterator[bytearray]:
-    """Values in as few batches as they fit into."""
-    builder: BatchBuilder | None = None
-    for value in values:
-        if builder is not None and builder.append(value, None, timestamp_ms) is None:
-            base_offset += builder.record_count
-            yield builder.build()
-            builder = None
-        if builder is None:
-            builder = BatchBuilder(limit_bytes, base_offset=base_offset, leader_epoch=epoch)
-            builder.append(value, None, timestamp_ms)
-    if builder is not None:
-        yield builder.build()
-
-
-def build_snapshot(
-    values: Iterable[bytes],
-    *,
-    epoch: int,
-    timestamp_ms: int,
-    last_contained_ms: int,
-    voters: Sequence[ControlRecord] = (),
-    limit_bytes: int = MAX_BATCH_BYTES,
-) -> Iterator[bytearray]:
-    """The batches of a snapshot, from header to footer, one at a time. Its offsets are its own: they count from 0."""
-    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_ms)
-    batch = build_control(
-        [ControlRecord(ControlType.SNAPSHOT_HEADER, header), *voters],
-        base_offset=0,
-        epoch=epoch,
-        timestamp_ms=timestamp_ms,
-    )
-    next_offset = BatchView(batch).next_offset
-    yield batch
-    for batch in build_batches(
-        values, base_offset=next_offset, epoch=epoch, timestamp_ms=timestamp_ms, limit_bytes=limit_bytes
-    ):
-        next_offset = BatchView(batch).next_offset
-        yield batch
-    footer = ControlRecord(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(version=0))
-    yield build_control([footer], base_offset=next_offset, epoch=epoch, timestamp_ms=timestamp_ms)
-
-
-def build_control(records: Sequence[ControlRecord], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytearray:
-    """A batch of what the quorum writes for itself."""
-    builder = BatchBuilder(MAX_BATCH_BYTES, control=True, base_offset=base_offset, leader_epoch=epoch)
-    for record in records:
-        # Such a message says its version itself, in its first field.
-        version: int = getattr(record.message, "version", 0)
-        value = b"" if record.message is None else record.message.encode(version)
-        builder.append(value, control_key(record.kind), timestamp_ms)
-    return builder.build()
-
-
-def read_batch(batch: BatchView) -> LogBatch:
-    """What a batch holds. Raises `RemoteProtocolError` for what is damaged, and for control records not known."""
-    batch.check_crc()
-    values: tuple[bytes, ...] = ()
-    controls: tuple[ControlRecord, ...] = ()
-    try:
-        if batch.is_control:
-            controls = tuple(_decode_control(record) for record in batch)
-        else:
-            values = tuple(record.value or b"" for record in batch)
-    except RemoteProtocolError as problem:
-        raise RemoteProtocolError(f"the metadata log at offset {batch.base_offset}: {problem}") from None
-    return LogBatch(
-        batch.base_offset,
-        batch.last_offset,
-        batch.leader_epoch,
-        batch.max_timestamp_ms,
-        batch.size_bytes,
-        values,
-        controls,
-    )
-
-
-def _decode_control(record: Record) -> ControlRecord:
-    kind = control_type(record)
-    message_class = _CONTROL_MESSAGES.get(kind)
-    if message_class is None:
-        return ControlRecord(kind, None)
-    value = record.value or b""
-    version = int.from_bytes(value[:2], "big")
-    if version not in message_class.VERSIONS:
-        raise RemoteProtocolError(f"{message_class.__name__}: version {version} is not known")
-    return ControlRecord(kind, message_class.decode(value, version))

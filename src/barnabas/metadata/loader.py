@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.quorum import CommittedBatch, LeaderAndEpoch, Snapshot
 from barnabas.metadata.replay import ImageBuilder
+from barnabas.raft.types import CommittedBatch, LeaderAndEpoch, Snapshot
 
 
 class MetadataUpdate(NamedTuple):

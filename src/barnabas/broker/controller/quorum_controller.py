@@ -23,7 +23,8 @@ from barnabas.metadata.controller_apis import ControllerApis
 from barnabas.metadata.features import METADATA_VERSION_BUILT
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.options import ControllerOptions
-from barnabas.metadata.quorum import LeaderAndEpoch, Quorum
+from barnabas.metadata.quorum import Quorum
+from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.errors import LogDirectoryError
 from barnabas.storage.manager import PeriodicTask
 from barnabas.wire.message import Request, Response

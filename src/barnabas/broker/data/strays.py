@@ -15,7 +15,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.quorum import CommittedBatch
+from barnabas.raft.types import CommittedBatch
 from barnabas.storage.directories import FoundPartition
 from barnabas.wire.stored.cluster_metadata import RemoveTopicRecord, TopicRecord
 

@@ -15,7 +15,6 @@ from typing import Final
 from barnabas.base.errors import BarnabasError, SettingsError, known
 from barnabas.base.ids import Uuid
 from barnabas.base.properties import format_properties, parse_properties
-from barnabas.broker.quorum.metadata_snapshots import read_snapshot_file, write_snapshot_file
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.features import (
@@ -25,6 +24,7 @@ from barnabas.metadata.features import (
     SUPPORTED,
     encode_record,
 )
+from barnabas.raft.snapshots import read_snapshot_file, write_snapshot_file
 from barnabas.storage.files import FileSystem, directory_of, join, read_file, replace_file
 from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord
 

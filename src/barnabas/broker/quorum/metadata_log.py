@@ -12,19 +12,21 @@ refused (`metadata_damage`). All of this is synchronous; `QuorumOfOne` decides w
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from barnabas.base.errors import BarnabasError, RemoteProtocolError
+from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
 from barnabas.base.runtime import Runtime
-from barnabas.broker.quorum.committed_offset import CommittedOffsetNote
 from barnabas.broker.quorum.formatting import read_meta_properties
-from barnabas.broker.quorum.metadata_damage import Condition, MetadataDamagedError, judge, look_at
-from barnabas.broker.quorum.metadata_snapshots import (
+from barnabas.broker.settings import BrokerSettings
+from barnabas.raft.batches import ControlRecord, LogBatch, build_batches, build_control, read_batch
+from barnabas.raft.committed_offset import CommittedOffsetNote
+from barnabas.raft.damage import Condition, RaftLogDamagedError, judge, look_at
+from barnabas.raft.quorum_state import read_quorum_state, write_quorum_state
+from barnabas.raft.snapshots import (
     DELETED_SUFFIX,
     PART_SUFFIX,
     LoadedSnapshot,
@@ -34,36 +36,21 @@ from barnabas.broker.quorum.metadata_snapshots import (
     remove_unfinished,
     write_snapshot_file,
 )
-from barnabas.broker.settings import BrokerSettings
-from barnabas.metadata.batches import ControlRecord, LogBatch, build_batches, build_control, read_batch
-from barnabas.metadata.quorum import CHECKPOINT_SUFFIX, Snapshot, SnapshotId
+from barnabas.raft.types import CHECKPOINT_SUFFIX, ElectionState, Snapshot, SnapshotId, WrittenBatch
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.storage.checkpoints import read_topic_id, write_topic_id
 from barnabas.storage.directories import METADATA_PARTITION
-from barnabas.storage.files import FileSystem, directory_of, join, read_file, replace_file
+from barnabas.storage.files import FileSystem, directory_of, join
 from barnabas.storage.log import FlushJob
 from barnabas.storage.passing_trouble import PassingTrouble
 from barnabas.storage.recovery import load_log
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import PreparedAppend
-from barnabas.wire.json_form import from_json, to_json
-from barnabas.wire.stored.quorum_state import QuorumStateData, Voter
 
 _log = logging.getLogger("barnabas.metadata")
 
-QUORUM_STATE_FILE: Final = "quorum-state"
 # Nobody leads in it: the first leader of a cluster has epoch 1.
 _FIRST_EPOCH: Final = 0
-_STATIC_VOTERS_VERSION: Final = 0
-
-
-class WrittenBatch(NamedTuple):
-    """Where a change lies, when it was written, and how large it is."""
-
-    first_offset: int
-    last_offset: int
-    append_time_ms: int
-    size_bytes: int
 
 
 class _SnapshotFacts(NamedTuple):
@@ -87,29 +74,6 @@ def log_settings(settings: BrokerSettings) -> TopicSettings:
         max_message_bytes=settings.internal_metadata_max_batch_size_in_bytes,
         file_delete_delay_ms=settings.internal_metadata_delete_delay_millis,
     )
-
-
-def read_quorum_state(files: FileSystem, directory: str) -> QuorumStateData | None:
-    """Whom this node followed or voted for last; None before the first election."""
-    path = join(directory, QUORUM_STATE_FILE)
-    if not files.exists(path):
-        return None
-    try:
-        content = json.loads(read_file(files, path))
-        version = content["data_version"]
-        if version not in QuorumStateData.VERSIONS:
-            raise ValueError(f"version {version} is not known")
-        return from_json(QuorumStateData, content, version)
-    except (ValueError, KeyError, TypeError, RemoteProtocolError) as problem:
-        raise BarnabasError(f"{path} cannot be read: {problem}") from None
-
-
-def write_quorum_state(files: FileSystem, directory: str, *, leader_id: int, epoch: int) -> None:
-    """Note that `leader_id`, the only voter, leads in `epoch`. Once this returns, no crash takes it back."""
-    state = QuorumStateData(leader_id=leader_id, leader_epoch=epoch, current_voters=[Voter(voter_id=leader_id)])
-    content = to_json(state, _STATIC_VOTERS_VERSION) | {"data_version": _STATIC_VOTERS_VERSION}
-    text = json.dumps(content, separators=(",", ":"))
-    replace_file(files, join(directory, QUORUM_STATE_FILE), text.encode())
 
 
 class MetadataLog:
@@ -153,7 +117,7 @@ class MetadataLog:
         snapshot_end = snapshots[-1].end_offset if snapshots else 0
         verdict = judge(look_at(self._files, self.directory), self._committed.offset, snapshot_end)
         if verdict.condition is Condition.DAMAGED:
-            raise MetadataDamagedError(
+            raise RaftLogDamagedError(
                 f"the metadata log has lost what was committed: {verdict.text}. Nothing was changed; restore "
                 f"{self._settings.metadata_dir} from a backup"
             )
@@ -207,7 +171,7 @@ class MetadataLog:
         """The highest epoch that this node knows of, from wherever."""
         epochs = [_FIRST_EPOCH, self._log.epochs.latest_epoch]
         if self.quorum_state is not None:
-            epochs.append(self.quorum_state.leader_epoch)
+            epochs.append(self.quorum_state.epoch)
         if self._snapshots:
             epochs.append(self._snapshots[-1].epoch)
         return max(epochs)
@@ -249,7 +213,8 @@ class MetadataLog:
 
     def save_leadership(self, leader_id: int, epoch: int) -> None:
         """Must return before the first record of `epoch` is written."""
-        write_quorum_state(self._files, self.directory, leader_id=leader_id, epoch=epoch)
+        state = ElectionState(epoch, leader_id)
+        write_quorum_state(self._files, self.directory, state, kraft_version=0, voter_ids=[leader_id])
         self.quorum_state = read_quorum_state(self._files, self.directory)
 
     @property

@@ -18,18 +18,13 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity, check_features, refuse_larger_quorums
-from barnabas.broker.quorum.metadata_log import MetadataLog, WrittenBatch
+from barnabas.broker.quorum.metadata_log import MetadataLog
 from barnabas.broker.settings import BrokerSettings
-from barnabas.metadata.batches import ControlRecord, LogBatch
 from barnabas.metadata.features import KRAFT_VERSION
-from barnabas.metadata.quorum import (
-    CommittedBatch,
-    LeaderAndEpoch,
-    QuorumDescription,
-    QuorumListener,
-    ReplicaState,
-    Snapshot,
-)
+from barnabas.metadata.quorum import QuorumDescription, ReplicaState
+from barnabas.raft.batches import ControlRecord, LogBatch
+from barnabas.raft.ports import RaftListener
+from barnabas.raft.types import CommittedBatch, LeaderAndEpoch, Snapshot, WrittenBatch
 from barnabas.records.control import ControlType
 from barnabas.storage.directories import LOCK_FILE
 from barnabas.storage.errors import LogDirectoryError
@@ -57,7 +52,7 @@ class QuorumOfOne:
         settings: BrokerSettings,
         identity: NodeIdentity,
         runtime: Runtime,
-        listener: QuorumListener,
+        listener: RaftListener,
         on_failure: OnFailure,
     ) -> None:
         refuse_larger_quorums(settings)

@@ -16,8 +16,9 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.features import METADATA_VERSION_BUILT, encode_record
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
-from barnabas.metadata.quorum import LeaderAndEpoch, Quorum, Snapshot, SnapshotId
+from barnabas.metadata.quorum import Quorum
 from barnabas.metadata.snapshot import image_records
+from barnabas.raft.types import LeaderAndEpoch, Snapshot, SnapshotId
 from barnabas.storage.manager import PeriodicTask
 
 _log = logging.getLogger("barnabas.metadata")

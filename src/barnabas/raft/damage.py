@@ -1,4 +1,4 @@
-"""Whether the metadata log of a sole voter holds what it promised.
+"""Whether the log of a voter holds what it promised.
 
 `look_at` reads the log and changes nothing; `judge` has one answer for what it found: the log is whole, or its end is
 torn as a crash may leave it, or it is damaged. A damaged one has lost what was committed: to go on with the rest would
@@ -24,8 +24,8 @@ _HEADER_BYTES: Final = 61
 _MAGIC: Final = b"\x02"
 
 
-class MetadataDamagedError(BarnabasError):
-    """The metadata log lost what was committed; the node must not start on what is left."""
+class RaftLogDamagedError(BarnabasError):
+    """The log lost what was committed; the replica must not start on what is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class Condition(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataVerdict:
+class RaftLogVerdict:
     """The answer, and what a person should know of it."""
 
     condition: Condition
     text: str = ""
 
 
-def judge(found: FoundLog, committed: int | None, snapshot_end: int) -> MetadataVerdict:
+def judge(found: FoundLog, committed: int | None, snapshot_end: int) -> RaftLogVerdict:
     """`committed`: the lower bound that was noted, None where nobody noted one. `snapshot_end`: of the newest snapshot,
     0 without one; what it holds was committed, and need not be in the log."""
     bad = found.bad
@@ -77,19 +77,19 @@ def judge(found: FoundLog, committed: int | None, snapshot_end: int) -> Metadata
     if bad is not None:
         where = f"{bad.path}, byte {bad.position}: offset {bad.offset} should begin there, but {bad.reason}"
         if bad.offset < bound:
-            return MetadataVerdict(Condition.DAMAGED, f"{where}; everything below offset {bound} was committed")
+            return RaftLogVerdict(Condition.DAMAGED, f"{where}; everything below offset {bound} was committed")
         if committed is None and len(bad.epochs) > 1:
             # Whoever leads later has checked what earlier leaders wrote, so it was whole then.
             epochs = " and ".join(map(str, sorted(bad.epochs)))
-            return MetadataVerdict(
+            return RaftLogVerdict(
                 Condition.DAMAGED, f"{where}; records of the leader epochs {epochs} lie from there on"
             )
     if committed is not None and max(found.end_offset, snapshot_end) < committed:
         text = f"{found.directory}: the log ends at offset {found.end_offset}, but was committed up to {committed}"
-        return MetadataVerdict(Condition.DAMAGED, text)
+        return RaftLogVerdict(Condition.DAMAGED, text)
     if bad is None:
-        return MetadataVerdict(Condition.WHOLE)
-    return MetadataVerdict(
+        return RaftLogVerdict(Condition.WHOLE)
+    return RaftLogVerdict(
         Condition.TORN, f"{where}; from there on it is cut, {bad.lost_bytes} bytes that were never committed"
     )
 
@@ -104,7 +104,7 @@ class _Walk:
 
 
 def look_at(files: FileSystem, directory: str) -> FoundLog:
-    """Read the whole log. A metadata log has no gaps: each batch begins where the one before it ends."""
+    """Read the whole log. It has no gaps: each batch begins where the one before it ends."""
     names = files.names(directory) if files.exists(directory) else []
     paths = [join(directory, name) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit()]
     if not paths:

@@ -1,4 +1,4 @@
-"""Snapshots of the metadata log: `<end offset>-<epoch>.checkpoint`, each the whole state as of an offset.
+"""Snapshots of a replicated log: `<end offset>-<epoch>.checkpoint`, each the whole state as of an offset.
 
 A snapshot is written under another name, synced, made read-only, and only then gets its own name: one that has it is
 whole. `end_offset` is the first offset that it does not contain.
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
-from barnabas.metadata.batches import ControlRecord, build_snapshot, read_batch
-from barnabas.metadata.quorum import SnapshotId
+from barnabas.raft.batches import ControlRecord, build_snapshot, read_batch
+from barnabas.raft.types import SnapshotId
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.records.control import ControlType
 from barnabas.storage.files import FileSystem, directory_of, join

@@ -19,7 +19,7 @@ from crc32c import crc32c
 
 from barnabas.storage.files import File, FileSystem, join, read_file
 
-_log = logging.getLogger("barnabas.metadata")
+_log = logging.getLogger("barnabas.raft")
 
 NOTE_FILE: Final = "metadata-committed-offset"
 _LINE: Final = re.compile(rb"([0-9]{20}) (\S{22}) ([0-9a-f]{8})\n")

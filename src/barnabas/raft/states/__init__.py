@@ -1,0 +1,1 @@
+"""The states of a replica, one class each. `transitions` has the table of what follows what."""

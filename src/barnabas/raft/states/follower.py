@@ -1,0 +1,238 @@
+"""Follower: fetches the log from a leader, repairs its own where the two differ, and loads a snapshot if it must."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import RemoteProtocolError, check
+from barnabas.raft.effects import AbandonSnapshot, AppendFetched, ReceiveSnapshot, Sync, Truncate
+from barnabas.raft.messages import (
+    Fetch,
+    FetchResult,
+    FetchSnapshot,
+    FetchSnapshotResult,
+    RaftRequest,
+    Vote,
+)
+from barnabas.raft.states.base import RaftState
+from barnabas.raft.transitions import Role
+from barnabas.raft.types import Address, OffsetAndEpoch, SnapshotId
+from barnabas.records.batch import BatchView, iter_batches
+
+if TYPE_CHECKING:
+    from barnabas.raft.machine import RaftMachine
+
+
+@dataclass(slots=True)
+class SnapshotDownload:
+    """A snapshot on its way: how much of it has come. It is whole at `size_bytes`, once that is known."""
+
+    snapshot_id: SnapshotId
+    position: int = 0
+    is_complete: bool = False
+
+
+class Follower(RaftState):
+    """At most one request to the leader is under way. What it claims to have, `after_sync` makes sure that it has."""
+
+    role = Role.FOLLOWER
+
+    def __init__(self, machine: RaftMachine, now_ms: int, leader_id: int, leader_address: Address) -> None:
+        super().__init__(machine)
+        self.leader_id = leader_id
+        self.leader_address: Address = leader_address
+        self._asked: RaftRequest | None = None
+        self._ask_at_ms: float = now_ms
+        self._lost_at_ms: float = now_ms + machine.random_fetch_timeout_ms()
+        self._has_fetched = False
+        self._is_leader_gone = False
+        self.download: SnapshotDownload | None = None
+
+    def enter(self, now_ms: int) -> None:
+        self._ask(now_ms)
+
+    def leave(self) -> None:
+        if self.download is not None:
+            self.machine.emit(AbandonSnapshot())
+
+    @property
+    def deadline_ms(self) -> float:
+        return min(self._ask_at_ms, self._lost_at_ms)
+
+    def grants(self, vote: Vote, *, is_up_to_date: bool) -> bool:
+        """A follower whose leader lives keeps to it; so a voter that was cut off cannot end its epoch."""
+        return vote.pre_vote and is_up_to_date and (not self._has_fetched or self._is_leader_gone)
+
+    def tick(self, now_ms: int) -> None:
+        if now_ms >= self._lost_at_ms:
+            self._lose_leader(now_ms)
+        elif now_ms >= self._ask_at_ms:
+            self._ask(now_ms)
+
+    def _lose_leader(self, now_ms: int) -> None:
+        machine = self.machine
+        if machine.is_voter:
+            machine.become_prospective(now_ms)
+        else:
+            machine.become_unattached(machine.epoch, now_ms)
+
+    def on_refused(self, address: Address, now_ms: int) -> None:
+        """The leader's process is gone, so nobody need wait for the timeout; only a moment, by chance, so that not
+        all voters ask at once."""
+        if address == self.leader_address and not self._is_leader_gone:
+            self._is_leader_gone = True
+            self._lost_at_ms = min(self._lost_at_ms, now_ms + self.machine.random_moment_ms())
+
+    # Asking
+
+    def _ask(self, now_ms: int) -> None:
+        machine, download = self.machine, self.download
+        self._ask_at_ms = inf
+        if download is None:
+            self._asked = machine.fetch_request(max_wait_ms=machine.options.fetch_max_wait_ms)
+            machine.send_fetch(self.leader_address, self._asked)
+        elif not download.is_complete:
+            self._asked = FetchSnapshot(
+                machine.cluster_id,
+                machine.epoch,
+                machine.key,
+                download.snapshot_id,
+                download.position,
+                machine.options.fetch_snapshot_max_bytes,
+            )
+            machine.send(self.leader_address, self._asked)
+
+    def _ask_later(self, now_ms: int) -> None:
+        self._asked = None
+        self._ask_at_ms = now_ms + self.machine.options.retry_backoff_ms
+
+    def on_no_result(self, request: RaftRequest, now_ms: int) -> None:
+        if request is self._asked:
+            self._ask_later(now_ms)
+
+    def _heard(self, now_ms: int) -> None:
+        self._has_fetched = True
+        self._is_leader_gone = False
+        self._lost_at_ms = now_ms + self.machine.random_fetch_timeout_ms()
+
+    # The log
+
+    def on_fetch_result(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None:
+        if fetch is not self._asked:
+            return
+        if result.error is not ErrorCode.NONE:
+            self._refused_by_leader(fetch, result, now_ms)
+            return
+        self._asked = None
+        self._heard(now_ms)
+        try:
+            if result.diverging is not None and result.diverging.epoch >= 0:
+                self._truncate(result.diverging)
+            elif result.snapshot_id is not None and result.snapshot_id.epoch >= 0:
+                self._begin_download(result.snapshot_id)
+            else:
+                self._append(result)
+        except RemoteProtocolError as problem:
+            self.machine.complain(fetch, str(problem))
+            self._ask_later(now_ms)
+            return
+        self._ask(now_ms)
+
+    def _refused_by_leader(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None:
+        """Whoever leads now was followed already if it was told; an epoch without a leader means that ours resigned."""
+        machine = self.machine
+        has_resigned = result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and result.leader.leader_id < 0
+        if has_resigned and result.leader.epoch == machine.epoch:
+            machine.become_unattached(machine.epoch, now_ms)
+            return
+        machine.complain(fetch, result.error)
+        self._ask_later(now_ms)
+
+    def _truncate(self, diverging: OffsetAndEpoch) -> None:
+        machine = self.machine
+        offset = machine.log.truncation_offset(diverging)
+        check(
+            offset >= machine.high_watermark,
+            f"the leader of epoch {machine.epoch}, {self.leader_id}, has another history from offset {offset} on, but "
+            f"all before {machine.high_watermark} is committed",
+        )
+        if offset == machine.log.end_offset:
+            raise RemoteProtocolError(f"the leader says that logs differ after {diverging}, where ours ends")
+        machine.log.truncate(offset)
+        machine.history.truncate(offset)
+        machine.emit(Truncate(offset))
+
+    def _append(self, result: FetchResult) -> None:
+        machine = self.machine
+        data = memoryview(result.records)
+        batches = self._check_batches(data)
+        if batches:
+            base_offset = batches[0].base_offset
+            whole_bytes = sum(each.size_bytes for each in batches)
+            for batch in batches:
+                machine.log.append(batch.base_offset, batch.last_offset, batch.leader_epoch)
+                machine.replay_controls(batch)
+            machine.emit(AppendFetched(base_offset, data[:whole_bytes]))
+            if machine.is_voter:
+                machine.emit(Sync())
+        machine.advance_high_watermark(min(result.high_watermark, machine.log.end_offset))
+
+    def _check_batches(self, data: memoryview) -> list[BatchView]:
+        """The whole batches of an answer; nothing is written unless all of them fit to our log."""
+        log, batches = self.machine.log, []
+        next_offset, last_epoch = log.end_offset, log.last_epoch
+        for batch in iter_batches(data):
+            batch.check_crc()
+            epoch = batch.leader_epoch
+            if batch.base_offset != next_offset or not last_epoch <= epoch <= self.machine.epoch:
+                raise RemoteProtocolError(
+                    f"a batch of epoch {epoch} at offset {batch.base_offset} came, where one at {next_offset} of epoch "
+                    f"{last_epoch} to {self.machine.epoch} was expected"
+                )
+            next_offset, last_epoch = batch.last_offset + 1, epoch
+            batches.append(batch)
+        return batches
+
+    # Snapshots
+
+    def _begin_download(self, snapshot_id: SnapshotId) -> None:
+        if snapshot_id.end_offset < self.machine.high_watermark:
+            raise RemoteProtocolError(
+                f"the leader offers a snapshot up to {snapshot_id.end_offset}, below what is committed here, "
+                f"{self.machine.high_watermark}"
+            )
+        self.download = SnapshotDownload(snapshot_id)
+
+    def on_fetch_snapshot_result(self, fetch: FetchSnapshot, result: FetchSnapshotResult, now_ms: int) -> None:
+        download = self.download
+        if fetch is not self._asked or download is None:
+            return
+        self._asked = None
+        data = memoryview(result.data)
+        if result.error is ErrorCode.NONE and result.position == download.position:
+            self._heard(now_ms)
+            end = download.position + len(data)
+            if len(data) and end <= result.size_bytes:
+                is_last = end == result.size_bytes
+                self.machine.emit(ReceiveSnapshot(download.snapshot_id, download.position, data, is_last))
+                download.position = end
+                download.is_complete = is_last
+                self._ask(now_ms)
+                return
+        # What the leader had is not there any more, or it is not what it was: ask anew which snapshot to load.
+        self.machine.complain(fetch, result.error)
+        self.abandon_download()
+        self._ask_later(now_ms)
+
+    def abandon_download(self) -> None:
+        if self.download is not None:
+            self.download = None
+            self.machine.emit(AbandonSnapshot())
+
+    def download_ended(self, now_ms: int) -> None:
+        """The snapshot was put in place, or was no good; either way the log is fetched again."""
+        self.download = None
+        self._ask(now_ms)
