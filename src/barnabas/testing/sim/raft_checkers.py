@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.raft.types import SnapshotId
 
-__all__ = ["BatchFact", "Invariant", "InvariantBrokenError", "RaftChecker"]
+__all__ = ["UNKNOWN_EPOCH", "BatchFact", "Invariant", "InvariantBrokenError", "RaftChecker"]
+
+
+UNKNOWN_EPOCH: Final = -1
+"""Of the record before a log whose beginning was deleted."""
 
 
 class Invariant(Enum):
@@ -211,7 +215,7 @@ class RaftChecker:
                 )
             fact = (batch, replica.last_epoch)
             first = self._batches.setdefault((batch.base_offset, batch.epoch), fact)
-            if first != fact and replica.end_offset > 0:
+            if first != fact and (first[0] != batch or UNKNOWN_EPOCH not in (first[1], fact[1])):
                 self.break_(
                     Invariant.LOG_MATCHING,
                     f"replica {node_id} has {_shown(*fact)}, where another had {_shown(*first)}",

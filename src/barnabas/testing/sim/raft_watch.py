@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
-from barnabas.raft.batches import ControlRecord, LogBatch
-from barnabas.raft.ports import FoundReplica, LogStore, Reply, RequestReceiver, SnapshotReceiver, SyncJob, Transport
-from barnabas.raft.types import Address, ElectionState, Snapshot, SnapshotId, WrittenBatch
+from barnabas.raft.batches import ControlRecord
+from barnabas.raft.ports import FoundReplica, LogStore, Reply, RequestReceiver, Transport
+from barnabas.raft.types import Address, SnapshotId, WrittenBatch
 from barnabas.records.control import ControlType
-from barnabas.testing.sim.raft_checkers import BatchFact, RaftChecker
+from barnabas.testing.sim.raft_checkers import UNKNOWN_EPOCH, BatchFact, RaftChecker
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from barnabas.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
 from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.messages.vote import VoteRequest, VoteResponse
 
-__all__ = ["Tell", "WatchedLog", "WatchedTransport"]
+__all__ = ["Tell", "WatchedLog", "WatchedTransport", "facts_in"]
 
 #: Told in words of what happened; None if nobody wants to read it.
 Tell = Callable[[str], None] | None
@@ -65,16 +65,16 @@ class WatchedLog:
 
     def open(self) -> FoundReplica:
         found = self._store.open()
-        start_epoch = next((each.epoch for each in found.snapshots if each.end_offset == found.start_offset), 0)
         facts: list[BatchFact] = []
         offset = found.start_offset
         while offset < found.end_offset:
             some = facts_in(self._store.read(offset, 1 << 20))
             facts += some
             offset = some[-1].last_offset + 1
-        if facts and facts[0].base_offset < found.start_offset:
-            facts[0] = facts[0]._replace(base_offset=found.start_offset)
-        self._checker.log_opened(self._node_id, found.start_offset, start_epoch, facts)
+        start_offset = facts[0].base_offset if facts else found.start_offset
+        epochs = [each.epoch for each in found.snapshots if each.end_offset == start_offset]
+        start_epoch = epochs[0] if epochs else 0 if start_offset == 0 else UNKNOWN_EPOCH
+        self._checker.log_opened(self._node_id, start_offset, start_epoch, facts)
         return found
 
     @property
@@ -191,7 +191,3 @@ class WatchedTransport:
 def _conforms(store: WatchedLog, transport: WatchedTransport) -> tuple[LogStore, Transport]:
     """For the type checker."""
     return store, transport
-
-
-__all__ += ["facts_in"]
-_Unused = (Iterable, ElectionState, LogBatch, Snapshot, SnapshotReceiver, SyncJob)
