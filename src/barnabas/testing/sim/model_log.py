@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
 from barnabas.raft.batches import ControlRecord, LogBatch, build_batches, build_control, build_snapshot, read_batch
-from barnabas.raft.ports import FoundReplica
+from barnabas.raft.ports import FoundReplica, SyncJob
 from barnabas.raft.types import ElectionState, Snapshot, SnapshotId, WrittenBatch
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.records.control import ControlType
@@ -125,6 +125,17 @@ class ModelDisk:
         copy.snapshots = dict(self.snapshots)
         copy.content, copy.safe = self.content.copy(), self.content.copy()
         return copy
+
+    def is_safe(self, base_offset: int, epoch: int) -> bool:
+        """Whether a batch would survive a power loss, in the log or in a snapshot."""
+        safe = self.safe
+        if base_offset < safe.start_offset:
+            return True
+        index = bisect_right(safe.entries, base_offset, key=_base) - 1
+        if index < 0:
+            return False
+        batch = safe.entries[index].batch
+        return batch.base_offset == base_offset and batch.epoch == epoch
 
     def begin(self, effect: Callable[[], None]) -> None:
         """Do an operation; what dies in it has done it or not."""
@@ -352,14 +363,16 @@ class ModelLog:
                 found.append(batch)
         return found
 
-    def begin_sync(self) -> ModelSyncJob | None:
+    def begin_sync(self) -> SyncJob | None:
         if not self._disk.changes:
             return None
         job = ModelSyncJob(self._disk)
         self._jobs.append(job)
         return job
 
-    def finish_sync(self, job: ModelSyncJob) -> None:
+    def finish_sync(self, job: SyncJob) -> None:
+        if not isinstance(job, ModelSyncJob):
+            raise BarnabasError(f"{job!r} is of another log")
         self._jobs.remove(job)
         self._synced_offset = max(self._synced_offset, job.end_offset)
 

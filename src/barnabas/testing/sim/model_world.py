@@ -4,7 +4,7 @@ fast. It suffers the faults of `nemesis`, as a `World` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import Context, copy_context
 from hashlib import blake2b
 from random import Random
@@ -40,19 +40,17 @@ class ModelHost:
         self._runtime: SimulatedRuntime | None = None
         self._transports: list[ModelTransport] = []
         self._image: ModelDisk | None = None
-        self._on_death: Callable[[], None] = lambda: None
 
     @property
     def is_running(self) -> bool:
         return self.process is not None and not self.process.is_dead
 
-    def start_process(self, on_death: Callable[[], None]) -> Process:
-        """Boot if need be, and begin a process; `on_death` is called if it dies in an operation of its disk."""
+    def start_process(self) -> Process:
+        """Boot if need be, and begin a process."""
         self.world.network.power_on(self.name)
         self._start_count += 1
         self.process = Process(f"{self.name}.{self._start_count}", self.name, self.clock)
         self._transports.clear()
-        self._on_death = on_death
         with self.process.enter():
             self.context = copy_context()
         return self.process
@@ -90,7 +88,6 @@ class ModelHost:
             self.power_off()
         else:
             self.kill()
-        self._on_death()
 
     def _die(self) -> bool:
         self.disk.die_at(0, lambda: None)
@@ -120,6 +117,9 @@ class ModelHost:
         self.max_offload_delay_s = MAX_OFFLOAD_DELAY_S if max_delay_s is None else max_delay_s
         if self._runtime is not None:
             self._runtime.max_offload_delay_s = self.max_offload_delay_s
+
+    def set_disk_full(self, is_full: bool) -> None:
+        self.disk.is_full = is_full
 
     def keep_image(self) -> None:
         self._image = self.disk.image()

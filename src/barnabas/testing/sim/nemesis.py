@@ -103,7 +103,7 @@ class Nemesis:
 
     def _start(self, number: int, fault: Fault) -> None:
         targets = tuple(self._resolve(fault))
-        if len(set(targets)) < len(targets) or not targets:
+        if len(set(targets)) < len(fault.targets):
             return  # nobody leads, or the leader is the other side itself
         self._tell(fault.words() if LEADER not in fault.targets else f"{fault.words()} ({', '.join(targets)})")
         self._active[number] = (fault, targets)
@@ -113,9 +113,8 @@ class Nemesis:
     def _resolve(self, fault: Fault) -> Iterator[str]:
         for name in fault.targets:
             host = self._target.leader() if name == LEADER else name
-            if host is None:
-                return
-            yield host
+            if host is not None:
+                yield host
 
     def _strike(self, fault: Fault, targets: tuple[str, ...]) -> None:
         target = self._target

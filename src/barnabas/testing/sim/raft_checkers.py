@@ -352,6 +352,10 @@ class RaftChecker:
         if first != candidate:
             self.break_(Invariant.ONE_VOTE, f"replica {node_id} voted for {first} and for {candidate} in epoch {epoch}")
 
+    def forgot(self, node_id: int) -> None:
+        """A replica has another disk, so it is another."""
+        self.replica(node_id).told_epoch = 0
+
     def told_epoch(self, node_id: int, epoch: int) -> None:
         replica = self.replicas[node_id]
         replica.told_epoch = max(replica.told_epoch, epoch)

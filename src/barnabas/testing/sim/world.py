@@ -234,11 +234,15 @@ class Host:
             self._runtime.clock.skew_ms = self.skew_ms
         self.world.trace.record("clock jump", self.address, by_ms)
 
-    def slow_disk(self, max_offload_delay_s: float = MAX_OFFLOAD_DELAY_S) -> None:
-        """Let work that blocks, syncs above all, take up to this long."""
-        self.max_offload_delay_s = max_offload_delay_s
+    def slow_disk(self, max_delay_s: float | None) -> None:
+        """Let work that blocks, syncs above all, take up to this long; None for as long as usual."""
+        self.max_offload_delay_s = MAX_OFFLOAD_DELAY_S if max_delay_s is None else max_delay_s
         if self._runtime is not None:
-            self._runtime.max_offload_delay_s = max_offload_delay_s
+            self._runtime.max_offload_delay_s = self.max_offload_delay_s
+
+    def set_disk_full(self, is_full: bool) -> None:
+        """Leave no room for another byte, or all room."""
+        self.disk.capacity_bytes = self.disk.used_bytes if is_full else None
 
     def keep_image(self) -> None:
         """Remember what the disk holds now, as a backup does."""
