@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
-from barnabas.broker.quorum.metadata_log import MetadataLog
+from barnabas.broker.quorum.metadata_log import metadata_log_options
 from barnabas.metadata.batches import decode_values, encode_change
 from barnabas.metadata.features import encode_record
 from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.raft.batches import ControlRecord, LogBatch, build_batches, build_control, build_snapshot, read_batch
 from barnabas.raft.quorum_state import read_quorum_state, write_quorum_state
+from barnabas.raft.raft_log import RaftLog
 from barnabas.raft.snapshots import find_snapshots, read_snapshot_file, write_snapshot_file
 from barnabas.raft.types import CommittedBatch, ElectionState, LeaderAndEpoch, SnapshotId
 from barnabas.records.batch import BatchView, iter_batches
@@ -266,4 +267,4 @@ def test_a_quorum_state_that_makes_no_sense_stops_the_start(content: str) -> Non
     disk.make_directory(LOG_DIRECTORY)
     disk.open(f"{LOG_DIRECTORY}/quorum-state", create=True).write_at(0, content.encode())
     with pytest.raises(BarnabasError, match="quorum-state cannot be read"):
-        MetadataLog(disk, node_settings(), InlineRuntime())
+        RaftLog(disk, LOG_DIRECTORY, metadata_log_options(node_settings(), None), InlineRuntime()).open()

@@ -11,8 +11,9 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
-from barnabas.broker.quorum.metadata_log import MetadataLog
+from barnabas.broker.quorum.metadata_log import metadata_log_options
 from barnabas.broker.quorum.quorum_of_one import QuorumOfOne
+from barnabas.raft.raft_log import RaftLog
 from barnabas.raft.snapshots import find_snapshots
 from barnabas.raft.types import CommittedBatch, SnapshotId
 from barnabas.storage.errors import LogDirectoryError
@@ -513,6 +514,6 @@ def test_a_missing_snapshot_is_told_of_and_not_made_up_for() -> None:
         for snapshot in find_snapshots(disk, LOG_DIRECTORY):
             disk.remove(f"{LOG_DIRECTORY}/{snapshot.file_name}")
         with pytest.raises(BarnabasError, match="there is no snapshot of what came before"):
-            MetadataLog(disk, settings, InlineRuntime())
+            RaftLog(disk, LOG_DIRECTORY, metadata_log_options(settings, None), InlineRuntime()).open()
 
     run(story())

@@ -1,12 +1,12 @@
-"""A note beside the metadata log: up to which offset it was committed for certain.
+"""A note beside a replicated log: up to which offset it was committed for certain, and synced here.
 
-It is a lower bound and nothing else, so it stays true when Apache Kafka runs on the directory in between: as sole voter
-it, too, only appends. It lies in the log directory, not in that of `__cluster_metadata-0`, so that it is still there
-when that is gone; Kafka passes over files there that it does not know.
+It is a lower bound and nothing else, so it stays true when Apache Kafka runs on the directory in between: it, too,
+never takes back what was committed. It lies above the directory of the log (`__cluster_metadata-0`), so that it is
+still there when that is gone; Kafka passes over files there that it does not know.
 
-Each sync of the log is followed by one small write here, without a sync of its own: after a kill the note is exact,
-after a power loss it may be older. Two lines take turns, each with a checksum, so that one is whole whatever happens.
-The id of the directory in them tells a note of a cluster that was here before.
+What is committed is written here at once, without a sync of its own: after a kill the note is exact, after a power loss
+it may be older. Two lines take turns, each with a checksum, so that one is whole whatever happens. The id of the
+directory in them tells a note of a cluster that was here before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from barnabas.storage.files import File, FileSystem, join, read_file
+from barnabas.base.ids import Uuid
+from barnabas.storage.files import File, FileSystem, directory_of, read_file
 
 _log = logging.getLogger("barnabas.raft")
 
@@ -31,11 +32,10 @@ _NO_ID: Final = "-" * 22
 class CommittedOffsetNote:
     """The note of one directory. `offset` is what it says: None if there is none, or none that counts."""
 
-    def __init__(self, files: FileSystem, directory: str, directory_id: str | None) -> None:
+    def __init__(self, files: FileSystem, path: str, directory_id: Uuid | None) -> None:
         self._files = files
-        self._directory = directory
-        self.path = join(directory, NOTE_FILE)
-        self._id = (directory_id or _NO_ID).encode()
+        self.path = path
+        self._id = (_NO_ID if directory_id is None else str(directory_id)).encode()
         self._file: File | None = None
         self.offset: int | None = None
         self._next_slot = 0
@@ -56,7 +56,7 @@ class CommittedOffsetNote:
             _log.warning("%s cannot be read, or is of another directory; it is passed over", self.path)
 
     def advance(self, offset: int) -> None:
-        """Note that everything below `offset` was committed, and synced. Blocks, but hardly."""
+        """Note that everything below `offset` was committed, and synced. The first time it blocks, then hardly."""
         if self.offset is not None and offset <= self.offset:
             return
         try:
@@ -74,7 +74,7 @@ class CommittedOffsetNote:
         self._file.write_at(self._next_slot * _LINE_BYTES, text + b"%08x\n" % crc32c(text))
         if not self._is_usable:
             self._file.sync()
-            self._files.sync_directory(self._directory)
+            self._files.sync_directory(directory_of(self.path))
             self._is_usable = True
         self.offset = offset
         self._next_slot = 1 - self._next_slot

@@ -1,18 +1,20 @@
 """Whether the log of a voter holds what it promised.
 
 `look_at` reads the log and changes nothing; `judge` has one answer for what it found: the log is whole, or its end is
-torn as a crash may leave it, or it is damaged. A damaged one has lost what was committed: to go on with the rest would
-be another cluster, in which topics are missing and their partitions belong to nobody.
+torn as a crash may leave it, or it is damaged. A damaged one has lost what was committed. A sole voter that went on
+with the rest would be another cluster, in which topics are missing and their partitions belong to nobody; one of
+several could help to elect a leader that lacks what was committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
+from barnabas.raft.types import SnapshotId
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.storage.errors import CorruptLogError
 from barnabas.storage.files import FileSystem, join
@@ -38,8 +40,9 @@ class BadPlace:
     reason: str
     #: Bytes from there to the end of the log.
     lost_bytes: int
-    #: The leader epochs of the batch itself, as far as that can be told, and of whole batches behind it.
-    epochs: frozenset[int] = frozenset()
+    #: The leader epochs of the batch itself, as far as that can be told, and of whole batches behind it; with the end
+    #: offset up to which the batches of each reach.
+    epochs: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,22 @@ class RaftLogVerdict:
     text: str = ""
 
 
-def judge(found: FoundLog, committed: int | None, snapshot_end: int) -> RaftLogVerdict:
-    """`committed`: the lower bound that was noted, None where nobody noted one. `snapshot_end`: of the newest snapshot,
-    0 without one; what it holds was committed, and need not be in the log."""
+def judge(found: FoundLog, committed: int | None, snapshot: SnapshotId | None) -> RaftLogVerdict:
+    """`committed`: the lower bound that was noted, None where nobody noted one. `snapshot`: the newest.
+
+    What a snapshot holds was committed, and need not be in the log: one that came from the leader may lie beside a log
+    that it will replace, torn or left behind by the quorum. One that was taken here lies beside a log that was synced
+    up to it, so whatever follows it there, in its epoch or a later one, follows a hole if there is one below it.
+    """
     bad = found.bad
-    bound = max(committed or 0, snapshot_end)
+    snapshot_end = 0 if snapshot is None else snapshot.end_offset
     if bad is not None:
         where = f"{bad.path}, byte {bad.position}: offset {bad.offset} should begin there, but {bad.reason}"
+        bound = committed or 0
+        if snapshot is not None and any(
+            epoch >= snapshot.epoch and end > snapshot_end for epoch, end in bad.epochs.items()
+        ):
+            bound = max(bound, snapshot_end)
         if bad.offset < bound:
             return RaftLogVerdict(Condition.DAMAGED, f"{where}; everything below offset {bound} was committed")
         if committed is None and len(bad.epochs) > 1:
@@ -116,7 +128,9 @@ def look_at(files: FileSystem, directory: str) -> FoundLog:
         if problem is not None:
             position, reason = problem
             lost_bytes = sum(files.size(each) for each in paths[place:]) - position
-            epochs = frozenset(_epochs_from(files, paths[place:], position, walk))
+            epochs: dict[int, int] = {}
+            for epoch, end_offset in _epochs_from(files, paths[place:], position, walk):
+                epochs[epoch] = max(epochs.get(epoch, 0), end_offset)
             bad = BadPlace(path, position, walk.next_offset, reason, lost_bytes, epochs)
             return FoundLog(directory, start_offset, walk.next_offset, bad)
     return FoundLog(directory, start_offset, walk.next_offset, None)
@@ -153,8 +167,9 @@ def _walk_segment(files: FileSystem, directory: str, path: str, walk: _Walk) -> 
     return None
 
 
-def _epochs_from(files: FileSystem, paths: list[str], position: int, walk: _Walk) -> Iterator[int]:
-    """The leader epochs of all whole batches from a bad place on, wherever they begin, and of the bad one itself."""
+def _epochs_from(files: FileSystem, paths: list[str], position: int, walk: _Walk) -> Iterator[tuple[int, int]]:
+    """The leader epochs of all whole batches from a bad place on, wherever they begin, with the offsets at which they
+    end; and of the bad one itself."""
     for path in paths:
         file = files.open(path)
         try:
@@ -164,12 +179,12 @@ def _epochs_from(files: FileSystem, paths: list[str], position: int, walk: _Walk
         if path == paths[0] and data[_MAGIC_POSITION : _MAGIC_POSITION + 1] == _MAGIC:
             own = int.from_bytes(data[12:16], "big", signed=True)
             if own >= max(walk.epoch, 1):
-                yield own
+                yield own, walk.next_offset
         start = 1 if path == paths[0] else 0
         while (start := data.find(_MAGIC, start + _MAGIC_POSITION) - _MAGIC_POSITION) >= 0:
             batch = _whole_batch(data, start)
             if batch is not None and batch.base_offset >= walk.next_offset:
-                yield batch.leader_epoch
+                yield batch.leader_epoch, batch.next_offset
             start += 1 if batch is None else batch.size_bytes
         position = 0
 

@@ -62,9 +62,10 @@ class Transport(Protocol):
 class FoundReplica:
     """What a log held when it was opened.
 
-    `epochs` are the first offsets of leader epochs that the log has records of, in order. `controls` are the records
-    by which voters are known, with their offsets, in order: first those in the header of the newest snapshot, with its
-    end offset - 1, then those of the log.
+    `epochs` are the leader epochs that the log has records of, each with the offset of its first, in order. All that is
+    there is synced. `controls` are the records by which voters are known (KRaftVersion and Voters), with their offsets,
+    in order: first those in the header of the newest snapshot, with its end offset - 1 (so -1 in the bootstrap snapshot
+    of a dynamic quorum, whose id is (0, 0)), then those of the log behind it.
     """
 
     election: ElectionState | None
@@ -89,7 +90,9 @@ class SnapshotReceiver(Protocol):
         """How much has come."""
         ...
 
-    def write(self, position: int, data: bytes | bytearray | memoryview) -> None: ...
+    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        """The next piece. Raises `RemoteProtocolError` if it does not go on where the last one ended."""
+        ...
 
     def finish(self) -> None:
         """Check that it is whole and put it under its name, safe from every crash. Raises `BarnabasError` if it is
@@ -106,7 +109,8 @@ class LogStore(Protocol):
 
     What was appended is there after a crash of the process; after one of the machine, any prefix of what no finished
     sync covered. Only `SyncJob.run`, `save_election`, what `begin_snapshot` returns and a `SnapshotReceiver` may be
-    called away from the event loop. `OSError` and `LogDirectoryError` mean that the replica must stop.
+    called away from the event loop. `OSError` and `LogDirectoryError` mean that the replica must stop; a `PassingError`
+    (the disk is full) that nothing was written, and the next attempt may succeed.
     """
 
     def open(self) -> FoundReplica:
@@ -130,11 +134,18 @@ class LogStore(Protocol):
     def append_control(self, records: Sequence[ControlRecord], epoch: int) -> WrittenBatch: ...
 
     def append_fetched(self, batches: bytes | bytearray | memoryview) -> None:
-        """As a follower: write whole batches that begin at the end of the log, as they came."""
+        """As a follower: write whole batches that begin at the end of the log, as they came.
+
+        A last one that was cut off is left out. Raises `RemoteProtocolError`, and writes nothing, if they do not follow
+        what is there, fall back to an earlier epoch, or are damaged.
+        """
         ...
 
     def truncate(self, offset: int) -> None:
-        """Forget everything from `offset` on; it is a boundary of batches."""
+        """Forget everything from `offset` on, and no crash brings it back; it is a boundary of batches.
+
+        Raises `InvariantError` for what is committed.
+        """
         ...
 
     def read(self, offset: int, max_bytes: int) -> bytes | bytearray | memoryview:
@@ -154,7 +165,8 @@ class LogStore(Protocol):
         ...
 
     def set_high_watermark(self, offset: int) -> None:
-        """All before `offset` is committed. It is noted, so that damage to it can be recognised later."""
+        """All before `offset` is committed, also if the log is not there yet. What of it is synced here is noted, so
+        that damage to it can be recognised later."""
         ...
 
     # The election
@@ -174,7 +186,8 @@ class LogStore(Protocol):
         ...
 
     def clean(self) -> int:
-        """Delete old snapshots and the log that a newer one covers, as the options ask; the new start of the log."""
+        """Delete old snapshots and the log that a newer one covers, as the options ask; the new start of the log. To be
+        called from time to time: files go some time after they were deleted."""
         ...
 
     def read_snapshot(self, snapshot: SnapshotId) -> tuple[Snapshot, Sequence[ControlRecord]]:
@@ -182,13 +195,15 @@ class LogStore(Protocol):
         ...
 
     def read_snapshot_bytes(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, int] | None:
-        """A piece of a snapshot's file and the size of the whole; None if there is none of that id."""
+        """A piece of a snapshot's file, empty beyond its end, and the size of the whole; None if there is none of that
+        id."""
         ...
 
     def receive_snapshot(self, snapshot: SnapshotId) -> SnapshotReceiver: ...
 
     def start_anew(self, snapshot: SnapshotId) -> None:
-        """A snapshot was received: forget the whole log, and go on at its end."""
+        """A snapshot was received, and is finished: take note of it, forget the whole log, and go on at its end. Raises
+        `InvariantError` if that is below what is committed."""
         ...
 
     # The end

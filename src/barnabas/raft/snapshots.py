@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from random import Random
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
-from barnabas.raft.batches import ControlRecord, build_snapshot, read_batch
-from barnabas.raft.types import SnapshotId
+from barnabas.raft.batches import ControlRecord, LogBatch, build_snapshot, read_batch
+from barnabas.raft.types import CHECKPOINT_SUFFIX, SnapshotId
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.records.control import ControlType
 from barnabas.storage.files import FileSystem, directory_of, join
 from barnabas.wire.stored.control_records import SnapshotHeaderRecord
 
 _UNFINISHED: Final = re.compile(r"[0-9]{20}-[0-9]{10}.*\.checkpoint(\.part|\.deleted)")
-# Enough for the first batch of a snapshot: a header and, with many voters, their addresses.
+# Enough for the first batch of a snapshot: a header and the addresses of some hundred voters.
 _HEADER_BYTES: Final = 64 * 1024
 PART_SUFFIX: Final = ".part"
 DELETED_SUFFIX: Final = ".deleted"
+
+
+class SnapshotHeader(NamedTuple):
+    """What a snapshot says of itself: when the last record was written that it holds, and who the voters are."""
+
+    last_contained_ms: int
+    controls: tuple[ControlRecord, ...]
 
 
 class LoadedSnapshot(NamedTuple):
@@ -76,17 +84,27 @@ def write_snapshot_file(
         file.sync()
     finally:
         file.close()
+    give_name(files, part, path, read_only=read_only)
+    return position
+
+
+def give_name(files: FileSystem, part: str, path: str, *, read_only: bool = True) -> None:
+    """The last step: a snapshot that is whole and synced gets its own name, for good."""
     if read_only:
         files.make_read_only(part)
     files.rename(part, path)
     files.sync_directory(directory_of(path))
-    return position
+
+
+def part_name(snapshot: SnapshotId, randomness: Random) -> str:
+    """Under which name a snapshot is written; no two of one id share it."""
+    stem = snapshot.file_name.removesuffix(CHECKPOINT_SUFFIX)
+    return f"{stem}-{randomness.getrandbits(63)}{CHECKPOINT_SUFFIX}{PART_SUFFIX}"
 
 
 def read_snapshot_file(files: FileSystem, path: str) -> LoadedSnapshot:
     """Read a snapshot and check that it is whole: from a header to a footer, with every CRC right."""
-    header: SnapshotHeaderRecord | None = None
-    controls: list[ControlRecord] = []
+    header: SnapshotHeader | None = None
     values: list[bytes] = []
     is_complete = False
     try:
@@ -95,22 +113,18 @@ def read_snapshot_file(files: FileSystem, path: str) -> LoadedSnapshot:
             if is_complete:
                 raise RemoteProtocolError("records follow its footer")
             if header is None:
-                first = decoded.controls[0] if decoded.controls else None
-                if first is None or not isinstance(first.message, SnapshotHeaderRecord):
-                    raise RemoteProtocolError("it does not begin with a header")
-                header = first.message
-                controls += decoded.controls[1:]
+                header = _header_of(decoded)
             is_complete = any(each.kind is ControlType.SNAPSHOT_FOOTER for each in decoded.controls)
             values += decoded.values
     except RemoteProtocolError as problem:
-        raise BarnabasError(f"the snapshot {path} cannot be used: {problem}") from None
+        raise _useless(path, str(problem)) from None
     if header is None or not is_complete:
-        raise BarnabasError(f"the snapshot {path} cannot be used: it has no footer, so it was not written to its end")
-    return LoadedSnapshot(header.last_contained_log_timestamp, tuple(controls), tuple(values))
+        raise _useless(path, "it has no footer, so it was not written to its end")
+    return LoadedSnapshot(header.last_contained_ms, header.controls, tuple(values))
 
 
-def read_last_contained_ms(files: FileSystem, path: str) -> int:
-    """The time of the last record that a snapshot holds, from its header alone; 0 if the header cannot be read."""
+def read_header(files: FileSystem, path: str) -> SnapshotHeader:
+    """What a snapshot begins with; the rest is not looked at."""
     file = files.open(path)
     try:
         head = file.read_at(0, _HEADER_BYTES)
@@ -118,11 +132,22 @@ def read_last_contained_ms(files: FileSystem, path: str) -> int:
         file.close()
     try:
         first = next(iter(iter_batches(head)), None)
-        controls = read_batch(first).controls if first is not None else ()
-    except RemoteProtocolError:
-        return 0
-    header = controls[0].message if controls else None
-    return header.last_contained_log_timestamp if isinstance(header, SnapshotHeaderRecord) else 0
+        if first is None:
+            raise RemoteProtocolError("it has no header, so it was not written to its end")
+        return _header_of(read_batch(first))
+    except RemoteProtocolError as problem:
+        raise _useless(path, str(problem)) from None
+
+
+def _header_of(first: LogBatch) -> SnapshotHeader:
+    message = first.controls[0].message if first.controls else None
+    if not isinstance(message, SnapshotHeaderRecord):
+        raise RemoteProtocolError("it does not begin with a header")
+    return SnapshotHeader(message.last_contained_log_timestamp, first.controls[1:])
+
+
+def _useless(path: str, why: str) -> BarnabasError:
+    return BarnabasError(f"the snapshot {path} cannot be used: {why}")
 
 
 def _batches(files: FileSystem, path: str) -> Iterator[BatchView]:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -18,17 +17,17 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity, check_features, refuse_larger_quorums
-from barnabas.broker.quorum.metadata_log import MetadataLog
+from barnabas.broker.quorum.metadata_log import metadata_log_directory, metadata_log_options
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.features import KRAFT_VERSION
 from barnabas.metadata.quorum import QuorumDescription, ReplicaState
 from barnabas.raft.batches import ControlRecord, LogBatch
-from barnabas.raft.ports import RaftListener
-from barnabas.raft.types import CommittedBatch, LeaderAndEpoch, Snapshot, WrittenBatch
+from barnabas.raft.ports import FoundReplica, RaftListener
+from barnabas.raft.raft_log import RaftLog
+from barnabas.raft.types import CommittedBatch, ElectionState, LeaderAndEpoch, Snapshot, WrittenBatch
 from barnabas.records.control import ControlType
-from barnabas.storage.directories import LOCK_FILE
 from barnabas.storage.errors import LogDirectoryError
-from barnabas.storage.files import FileSystem, Lock, join
+from barnabas.storage.files import FileSystem
 from barnabas.storage.manager import PeriodicTask
 from barnabas.wire.stored.control_records import KRaftVersionRecord, LeaderChangeMessage, Voter
 
@@ -37,6 +36,8 @@ _log = logging.getLogger("barnabas.metadata")
 OnFailure = Callable[[BaseException], None]
 
 _CLEANING_MS: Final = 60_000
+# Nobody leads in it: the first leader of a cluster has epoch 1.
+_FIRST_EPOCH: Final = 0
 
 
 class QuorumOfOne:
@@ -62,8 +63,8 @@ class QuorumOfOne:
         self._runtime = runtime
         self._listener = listener
         self._on_failure = on_failure
-        self._lock: Lock | None = None
-        self._log: MetadataLog | None = None
+        self._log: RaftLog | None = None
+        self._last_epoch = _FIRST_EPOCH
         self.epoch = -1
         #: Why nothing can be committed any more.
         self.failure: BaseException | None = None
@@ -79,14 +80,14 @@ class QuorumOfOne:
         return self._identity.node_id
 
     @property
-    def log(self) -> MetadataLog:
+    def log(self) -> RaftLog:
         if self._log is None:
             raise BarnabasError("the metadata log is not open")
         return self._log
 
     @property
     def log_end_offset(self) -> int:
-        return self.log.next_offset
+        return self.log.end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -94,14 +95,15 @@ class QuorumOfOne:
 
     @property
     def log_start_offset(self) -> int:
-        return self.log.log_start_offset
+        return self.log.start_offset
 
     @property
     def max_batch_bytes(self) -> int:
         return self.log.max_batch_bytes
 
     def read(self, from_offset: int = 0) -> Iterator[CommittedBatch]:
-        return map(_committed, self.log.batches(max(from_offset, self.log_start_offset)))
+        log = self.log
+        return map(_committed, log.batches(max(from_offset, log.start_offset), log.end_offset))
 
     def describe(self) -> QuorumDescription:
         now_ms = self._runtime.clock.now_ms()
@@ -113,40 +115,27 @@ class QuorumOfOne:
 
     async def open(self) -> None:
         """Recover the log, and tell the listener what it holds."""
+        directory_id = self._identity.directory_ids[self._settings.metadata_dir]
+        options = metadata_log_options(self._settings, directory_id)
+        log = RaftLog(self._files, metadata_log_directory(self._settings), options, self._runtime)
+        found = await self._runtime.offload(log.open)
+        self._log = log
         try:
-            # A directory of its own has a lock of its own; else it is one of those that the logs' owner has locked.
-            if self._settings.metadata_dir not in self._settings.data_dirs:
-                self._lock = self._take_lock()
-            self._log = await self._runtime.offload(self._open)
-            self._tell_all(self._log)
+            self._last_epoch = _last_epoch(found)
+            self._tell_all(log)
         except BaseException:
             self._abandon()
             raise
 
-    def _take_lock(self) -> Lock:
-        directory = self._settings.metadata_dir
-        try:
-            return self._files.lock(join(directory, LOCK_FILE))
-        except BlockingIOError:
-            raise BarnabasError(f"metadata directory {directory}: another process is using it") from None
-        except OSError as failure:
-            raise LogDirectoryError(directory, str(failure)) from failure
-
-    def _open(self) -> MetadataLog:
-        try:
-            return MetadataLog(self._files, self._settings, self._runtime)
-        except OSError as failure:
-            raise LogDirectoryError(self._settings.metadata_dir, str(failure)) from failure
-
-    def _tell_all(self, log: MetadataLog) -> None:
+    def _tell_all(self, log: RaftLog) -> None:
         next_offset = 0
         snapshot_id = log.latest_snapshot
         if snapshot_id is not None:
-            loaded = log.read_snapshot(snapshot_id)
-            self._check_version(loaded.controls)
-            self._listener.on_snapshot(Snapshot(snapshot_id, loaded.last_contained_ms, loaded.values))
+            snapshot, controls = log.read_snapshot(snapshot_id)
+            self._check_version(controls)
+            self._listener.on_snapshot(snapshot)
             next_offset = snapshot_id.end_offset
-        for batch in log.batches(next_offset):
+        for batch in log.batches(next_offset, log.end_offset):
             self._check_version(batch.controls)
             self._listener.on_commit(_committed(batch))
 
@@ -158,8 +147,9 @@ class QuorumOfOne:
     async def start(self) -> None:
         """Begin a new epoch: its number is safe before its first record is written."""
         log, node_id = self.log, self.node_id
-        self.epoch = log.last_epoch + 1
-        await self._offload(lambda: log.save_leadership(node_id, self.epoch))
+        self.epoch = self._last_epoch + 1
+        state = ElectionState(self.epoch, node_id)
+        await self._offload(lambda: log.save_election(state, kraft_version=0, voter_ids=[node_id]))
         voter = Voter(voter_id=node_id)
         change = LeaderChangeMessage(version=0, leader_id=node_id, voters=[voter], granting_voters=[voter])
         self._enqueue([], log.append_control([ControlRecord(ControlType.LEADER_CHANGE, change)], self.epoch))
@@ -179,7 +169,7 @@ class QuorumOfOne:
         self._check_leads(epoch)
         log = self.log
         if not values:
-            return log.next_offset - 1
+            return log.end_offset - 1
         try:
             written = log.append(values, epoch)
         except LogDirectoryError as failure:
@@ -222,8 +212,10 @@ class QuorumOfOne:
     async def _sync(self) -> None:
         log = self.log
         while (job := log.begin_sync()) is not None:
-            await self._runtime.offload(partial(log.run_sync, job))
+            await self._runtime.offload(job.run)
             log.finish_sync(job)
+            # This node is the majority.
+            log.set_high_watermark(log.synced_offset)
             while self._pending and self._pending[0].last_offset < log.high_watermark:
                 self._listener.on_commit(self._pending.popleft())
         # Here, not when the loop tells of the end: what is appended before that would wait for the next change.
@@ -250,7 +242,7 @@ class QuorumOfOne:
         if snapshot.snapshot_id == log.latest_snapshot:
             return
         try:
-            size_bytes = await self._runtime.offload(log.begin_snapshot(snapshot))
+            size_bytes = await self._runtime.offload(log.begin_snapshot(snapshot, ()))
         except OSError as failure:
             raise LogDirectoryError(self._settings.metadata_dir, str(failure)) from failure
         log.add_snapshot(snapshot.snapshot_id, size_bytes, snapshot.last_contained_ms)
@@ -259,7 +251,6 @@ class QuorumOfOne:
     async def _clean(self) -> None:
         try:
             self.log.clean()
-            self.log.remove_deleted()
         except (OSError, BarnabasError) as failure:
             _log.error("old files of the metadata log could not be deleted: %s", failure)
 
@@ -281,9 +272,12 @@ class QuorumOfOne:
         if self._log is not None:
             self._log.abandon()
             self._log = None
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+
+
+def _last_epoch(found: FoundReplica) -> int:
+    """The highest epoch that this node knows of, from wherever."""
+    epochs = [_FIRST_EPOCH, *(epoch for epoch, _ in found.epochs), *(each.epoch for each in found.snapshots)]
+    return max(epochs if found.election is None else [*epochs, found.election.epoch])
 
 
 def _committed(batch: LogBatch) -> CommittedBatch:
