@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from barnabas.raft.types import SnapshotId
+from barnabas.raft.machine import RaftMachine
+from barnabas.raft.states.base import RaftState
+from barnabas.raft.transitions import Role
+from barnabas.raft.types import OffsetAndEpoch, SnapshotId
 
 __all__ = ["UNKNOWN_EPOCH", "BatchFact", "Invariant", "InvariantBrokenError", "RaftChecker"]
 
@@ -26,6 +29,9 @@ class Invariant(Enum):
 
     ONE_LEADER = "at most one leader in an epoch"
     ONE_VOTE = "a replica votes at most once in an epoch"
+    VOTES_FOR_COMPLETE_LOGS = "votes and pre-votes go only to logs that are as complete as the voter's"
+    HIGHER_EPOCHS_COUNT = "who hears of a higher epoch is in it"
+    VOTERS_OF_THE_LOG = "the voters are those of the newest record in the log"
     LOG_MATCHING = "logs that share a record are the same up to it"
     LEADER_COMPLETENESS = "a new leader has all that was committed before"
     COMMITTED_STAYS = "what was committed is never lost or changed"
@@ -55,24 +61,6 @@ class BatchFact(NamedTuple):
     checksum: int
 
 
-class WatchedState(Protocol):
-    @property
-    def role(self) -> Enum: ...
-
-
-class WatchedMachine(Protocol):
-    """What a checker looks at."""
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def high_watermark(self) -> int: ...
-
-    @property
-    def state(self) -> WatchedState: ...
-
-
 class Replica:
     """What is known of one replica: its log as it was written, and what it has said."""
 
@@ -86,8 +74,10 @@ class Replica:
         self.committed_count = 0
         #: The highest epoch that it has told anybody.
         self.told_epoch = 0
-        self.machine: WatchedMachine | None = None
-        self.machine_state: WatchedState | None = None
+        #: The highest epoch that its present process was told.
+        self.heard_epoch = 0
+        self.machine: RaftMachine | None = None
+        self.machine_state: RaftState | None = None
         self.machine_epoch = 0
         self.machine_high_watermark = 0
 
@@ -149,7 +139,7 @@ class RaftChecker:
 
     # After every event
 
-    def look_at(self, node_id: int, machine: WatchedMachine) -> None:
+    def look_at(self, node_id: int, machine: RaftMachine) -> None:
         """Compare a machine with what it was; raise what was found in this event."""
         replica = self.replicas[node_id]
         if replica.machine is not machine:
@@ -164,13 +154,25 @@ class RaftChecker:
                     f"that of replica {node_id} fell from {replica.machine_high_watermark} to {high_watermark}",
                 )
             replica.machine_high_watermark = high_watermark
+        if replica.heard_epoch > machine.epoch:
+            self.break_(
+                Invariant.HIGHER_EPOCHS_COUNT,
+                f"replica {node_id} is in epoch {machine.epoch}, but was told of {replica.heard_epoch}",
+            )
+        if machine.history.voter_sets.newest_offset >= machine.log.end_offset:
+            self.break_(
+                Invariant.VOTERS_OF_THE_LOG,
+                f"replica {node_id} goes by voters of offset {machine.history.voter_sets.newest_offset}, but its log "
+                f"ends at {machine.log.end_offset}",
+            )
         if self.broken is not None:
             raise self.broken
 
-    def _meet(self, replica: Replica, machine: WatchedMachine) -> None:
+    def _meet(self, replica: Replica, machine: RaftMachine) -> None:
         """A process began."""
         replica.machine = machine
         replica.machine_state = None
+        replica.heard_epoch = 0
         replica.machine_epoch = machine.epoch
         replica.machine_high_watermark = machine.high_watermark
         if machine.epoch < replica.told_epoch:
@@ -179,7 +181,7 @@ class RaftChecker:
                 f"replica {replica.node_id} came back in epoch {machine.epoch}, but had told of {replica.told_epoch}",
             )
 
-    def _look_at_state(self, replica: Replica, machine: WatchedMachine) -> None:
+    def _look_at_state(self, replica: Replica, machine: RaftMachine) -> None:
         node_id, epoch = replica.node_id, machine.epoch
         if epoch < replica.machine_epoch:
             self.break_(
@@ -187,7 +189,7 @@ class RaftChecker:
             )
         replica.machine_epoch = epoch
         replica.machine_state = machine.state
-        if machine.state.role.value != "leader":
+        if machine.state.role is not Role.LEADER:
             return
         first = self.leaders.setdefault(epoch, node_id)
         if first != node_id:
@@ -351,6 +353,20 @@ class RaftChecker:
         first = self._votes.setdefault((node_id, epoch), candidate)
         if first != candidate:
             self.break_(Invariant.ONE_VOTE, f"replica {node_id} voted for {first} and for {candidate} in epoch {epoch}")
+
+    def granted(self, node_id: int, own: OffsetAndEpoch, candidate: int, last: OffsetAndEpoch) -> None:
+        """A vote or a pre-vote was granted by a replica whose log ended there."""
+        if (last.epoch, last.offset) < (own.epoch, own.offset):
+            self.break_(
+                Invariant.VOTES_FOR_COMPLETE_LOGS,
+                f"replica {node_id}, whose log ends at {own.offset} with epoch {own.epoch}, would elect {candidate}, whose "
+                f"log ends at {last.offset} with epoch {last.epoch}",
+            )
+
+    def heard_epoch(self, node_id: int, epoch: int) -> None:
+        """A replica is about to be told of an epoch, by somebody who is in it."""
+        replica = self.replicas[node_id]
+        replica.heard_epoch = max(replica.heard_epoch, epoch)
 
     def forgot(self, node_id: int) -> None:
         """A replica has another disk, so it is another."""

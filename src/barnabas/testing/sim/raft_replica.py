@@ -10,12 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import Uuid
 from barnabas.raft.driver import RaftDriver
 from barnabas.raft.machine import RaftMachine
 from barnabas.raft.options import QuorumOptions
-from barnabas.raft.types import Address, CommittedBatch, LeaderAndEpoch, ReplicaKey, Snapshot, SnapshotId
+from barnabas.raft.types import (
+    Address,
+    CommittedBatch,
+    LeaderAndEpoch,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Snapshot,
+    SnapshotId,
+)
 from barnabas.raft.voters import DEFAULT_LISTENER, VoterSet
-from barnabas.storage.errors import LogDirectoryError
+from barnabas.storage.errors import LogDirectoryError, PassingError
 from barnabas.testing.sim.raft_checkers import Invariant, RaftChecker
 from barnabas.testing.sim.raft_depths import PORT, Depth
 from barnabas.testing.sim.raft_watch import WatchedLog, WatchedTransport
@@ -111,6 +120,7 @@ class SimulatedReplica:
         tell: Callable[[str], None] | None,
     ) -> None:
         self.node_id = node_id
+        self.key = ReplicaKey(node_id, Uuid.random(depth.random(f"{host}/directory")))
         self.host = host
         self.checker = checker
         self.plan = plan
@@ -153,11 +163,11 @@ class SimulatedReplica:
         self.state = ComparableState(self, plan, lambda batch: self._on_commit(self, batch))
         tell = None if self._tell is None else self.tell
         return RaftDriver(
-            ReplicaKey(self.node_id),
+            self.key,
             cluster_id=CLUSTER_ID,
             voters=plan.voters,
             listeners={DEFAULT_LISTENER: Address(self.host, PORT)},
-            transport=WatchedTransport(self.node_id, transport, self.checker, tell),
+            transport=WatchedTransport(self.node_id, transport, self.checker, self._log_end, tell),
             store=WatchedLog(self.node_id, store, self.checker, self._epoch, tell),
             listener=self.state,
             runtime=runtime,
@@ -169,10 +179,13 @@ class SimulatedReplica:
     def _epoch(self) -> int:
         return self.driver.machine.epoch if self.driver is not None else 0
 
+    def _log_end(self) -> OffsetAndEpoch:
+        return self.driver.machine.log.end if self.driver is not None else OffsetAndEpoch(0, 0)
+
     def fail(self, failure: BaseException) -> None:
         """The replica cannot go on. Its process ends, and whoever watches over it starts another."""
         self.tell(f"stops: {failure}")
-        if not isinstance(failure, OSError | LogDirectoryError):
+        if not isinstance(failure, OSError | LogDirectoryError | PassingError):
             self.checker.break_(Invariant.NO_FAILURE, f"replica {self.node_id} failed: {failure!r}")
         self._depth.loop.call_soon(self._depth.host(self.host).kill)
 

@@ -24,6 +24,7 @@ from barnabas.testing.sim.process import Process
 from barnabas.testing.sim.raft_checkers import BatchFact, Invariant, InvariantBrokenError, RaftChecker
 from barnabas.testing.sim.raft_depths import PORT, Depth, DepthTarget, ModelDepth, WholeDepth
 from barnabas.testing.sim.raft_replica import QuorumPlan, SimulatedReplica
+from barnabas.testing.sim.raft_voter_changes import VoterChanges
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport
 
 __all__ = ["RaftRun", "RaftScenario"]
@@ -42,6 +43,7 @@ class RaftSetting:
     """What a seed draws of the quorum itself, before anything happens to it."""
 
     observers: int
+    changes_voters: bool
     snapshot_every: int | None
     kept_snapshots: int
     mean_pause_s: float
@@ -49,10 +51,11 @@ class RaftSetting:
 
     @classmethod
     def draw(cls, random: Random) -> RaftSetting:
-        snapshot_every = random.choice((None, 3, 10))
+        changes_voters = random.random() < 0.3
         return cls(
-            observers=random.choice((0, 0, 1)),
-            snapshot_every=snapshot_every,
+            observers=random.choice((1, 2)) if changes_voters else random.choice((0, 0, 1)),
+            changes_voters=changes_voters,
+            snapshot_every=random.choice((None, 3, 10)),
             kept_snapshots=random.choice((1, 2)),
             mean_pause_s=random.choice((0.1, 0.3, 1.0)),
             options=QuorumOptions(
@@ -81,9 +84,11 @@ class RaftRun:
         self.seed = seed
         self.setting = RaftSetting.draw(Random(f"{seed}/setting"))
         kept_snapshots = self.setting.kept_snapshots
-        self.depth: Depth = (ModelDepth if options.depth == "model" else WholeDepth)(
-            seed, kept_snapshots=kept_snapshots
-        )
+        self.depth: Depth
+        if options.depth == "model":
+            self.depth = ModelDepth(seed, kept_snapshots=kept_snapshots)
+        else:
+            self.depth = WholeDepth(seed, kept_snapshots=kept_snapshots)
         self.loop = self.depth.loop
         self.story: list[str] = []
         self._tell = self.tell if keep_story else None
@@ -100,6 +105,7 @@ class RaftRun:
             self.depth, hosts, self._leader_host, lambda host: self._by_host[host].start(), self._on_old_disk
         )
         self.nemesis = Nemesis(self.loop, target, self.plan, self._on_fault)
+        self._voter_changes = VoterChanges(self.replicas, self.depth.random("voters"))
         self._chance = self.depth.random("clients")
         self._value_count = 0
         self._is_over = False
@@ -118,7 +124,7 @@ class RaftRun:
 
     def _old_disk_hosts(self) -> list[str]:
         """A voter that comes back with an old disk has forgotten what it promised, and Raft promises nothing then."""
-        return list(self.observer_hosts.values())
+        return [] if self.setting.changes_voters else list(self.observer_hosts.values())
 
     def _make_replicas(self) -> list[SimulatedReplica]:
         addresses = {node_id: Address(host, PORT) for node_id, host in self.voter_hosts.items()}
@@ -160,6 +166,7 @@ class RaftRun:
             "elections": self.election_count,
             "commits": len(self.checker.committed),
             "acknowledged": self.acknowledged_count,
+            "changes of voters": self._voter_changes.count,
         }
         plan = [str(fault) for fault in self.plan]
         return SeedReport(
@@ -172,6 +179,8 @@ class RaftRun:
         self.nemesis.begin()
         self._supervise()
         self._use()
+        if self.setting.changes_voters:
+            self._change_voters()
         await asyncio.sleep(DURATION_S)
         self._heal()
         await self._demand_progress()
@@ -209,6 +218,15 @@ class RaftRun:
         if process is not None:
             with process.enter():
                 self.loop.call_soon(self._append_there, replica, values)
+
+    def _change_voters(self) -> None:
+        leader = self._leader()
+        process = None if leader is None else self.depth.host(leader.host).process
+        if leader is not None and process is not None:
+            with process.enter():
+                self.loop.call_soon(self._voter_changes.ask, leader)
+        if not self._is_over:
+            self.loop.call_later(self._chance.uniform(0.3, 2.0), self._change_voters)
 
     def _append_there(self, replica: SimulatedReplica, values: tuple[bytes, ...]) -> None:
         """Runs in the replica's process."""
@@ -295,15 +313,12 @@ class RaftRun:
         return None if leader is None else leader.host
 
     def _count_safe(self, node_id: int, batch: BatchFact) -> tuple[int, int]:
-        machine = self._by_host[{**self.voter_hosts, **self.observer_hosts}[node_id]].machine
+        cast = {**self.voter_hosts, **self.observer_hosts}
+        machine = self._by_host[cast[node_id]].machine
         if machine is None:
             return 0, 0
         voters = machine.voters
-        found = [
-            self.depth.is_safe(self.voter_hosts[each], batch.base_offset, batch.epoch)
-            for each in voters.ids
-            if each in self.voter_hosts
-        ]
+        found = [self.depth.is_safe(cast[each], batch.base_offset, batch.epoch) for each in voters.ids]
         return sum(each is not False for each in found), voters.majority
 
     def _on_leader(self, node_id: int, epoch: int) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 from barnabas.raft.batches import ControlRecord
 from barnabas.raft.ports import FoundReplica, LogStore, Reply, RequestReceiver, Transport
-from barnabas.raft.types import Address, SnapshotId, WrittenBatch
+from barnabas.raft.types import Address, OffsetAndEpoch, SnapshotId, WrittenBatch
 from barnabas.records.control import ControlType
 from barnabas.testing.sim.raft_checkers import UNKNOWN_EPOCH, BatchFact, RaftChecker
 from barnabas.wire.message import Request, Response
-from barnabas.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from barnabas.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
-from barnabas.wire.messages.fetch import FetchRequest
+from barnabas.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from barnabas.wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
+from barnabas.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from barnabas.wire.messages.vote import VoteRequest, VoteResponse
 
 __all__ = ["Tell", "WatchedLog", "WatchedTransport", "facts_in"]
@@ -132,8 +133,16 @@ class WatchedLog:
 class WatchedTransport:
     """A `Transport` around another."""
 
-    def __init__(self, node_id: int, transport: Transport, checker: RaftChecker, tell: Tell = None) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        transport: Transport,
+        checker: RaftChecker,
+        log_end: Callable[[], OffsetAndEpoch],
+        tell: Tell = None,
+    ) -> None:
         self._node_id = node_id
+        self._log_end = log_end
         self._transport = transport
         self._checker = checker
         self._tell = tell
@@ -141,8 +150,17 @@ class WatchedTransport:
 
     async def start(self, receive: RequestReceiver, on_refused: Callable[[Address], None]) -> None:
         def watched(request: Request, version: int, reply: Reply) -> None:
+            if isinstance(request, FetchRequest | FetchSnapshotRequest):
+                receive(request, version, reply)
+                return
+            if isinstance(request, VoteRequest):
+                self._checker.heard_epoch(self._node_id, request.topics[0].partitions[0].replica_epoch)
+            elif isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+                self._checker.heard_epoch(self._node_id, request.topics[0].partitions[0].leader_epoch)
+            own = self._log_end()
+
             def answer(response: Response) -> None:
-                self._answered(request, response)
+                self._answered(request, response, own)
                 reply(response)
 
             receive(request, version, answer)
@@ -153,7 +171,13 @@ class WatchedTransport:
         self, to: Address, request: Request, on_response: Callable[[Response | None], None], *, timeout_ms: int
     ) -> None:
         self._asked(to, request)
-        self._transport.send(to, request, on_response, timeout_ms=timeout_ms)
+
+        def responded(response: Response | None) -> None:
+            if response is not None:
+                self._checker.heard_epoch(self._node_id, _epoch_in(response))
+            on_response(response)
+
+        self._transport.send(to, request, responded, timeout_ms=timeout_ms)
 
     def _asked(self, to: Address, request: Request) -> None:
         data: Any
@@ -175,17 +199,31 @@ class WatchedTransport:
                 what = "leads" if isinstance(request, BeginQuorumEpochRequest) else "does not lead any more"
                 self._tell(f"tells {to.host} that it {what} in epoch {epoch}")
 
-    def _answered(self, request: Request, response: Response) -> None:
+    def _answered(self, request: Request, response: Response, own: OffsetAndEpoch) -> None:
         if not isinstance(response, VoteResponse) or not isinstance(request, VoteRequest) or not response.topics:
             return
         asked, data = request.topics[0].partitions[0], response.topics[0].partitions[0]
         self._checker.told_epoch(self._node_id, data.leader_epoch)
-        if data.vote_granted and not asked.pre_vote:
-            self._checker.voted(self._node_id, asked.replica_epoch, asked.replica_id)
+        if data.vote_granted:
+            last = OffsetAndEpoch(asked.last_offset, asked.last_offset_epoch)
+            self._checker.granted(self._node_id, own, asked.replica_id, last)
+            if not asked.pre_vote:
+                self._checker.voted(self._node_id, asked.replica_epoch, asked.replica_id)
         if self._tell is not None:
             verb = "grants" if data.vote_granted else "refuses"
             what = "its pre-vote" if asked.pre_vote else "its vote"
             self._tell(f"{verb} {asked.replica_id} {what} in epoch {asked.replica_epoch}")
+
+
+def _epoch_in(response: Response) -> int:
+    """The epoch of who answered, if it says so."""
+    found: Any = None
+    if isinstance(response, FetchResponse) and response.responses:
+        found = response.responses[0].partitions[0].current_leader
+    elif isinstance(response, VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse) and response.topics:
+        found = response.topics[0].partitions[0]
+    epoch: int = 0 if found is None else found.leader_epoch
+    return epoch
 
 
 def _conforms(store: WatchedLog, transport: WatchedTransport) -> tuple[LogStore, Transport]:
