@@ -113,8 +113,11 @@ _WEIGHTS: Final[dict[FaultKind, int]] = {
 }
 
 
-def draw_plan(random: Random, hosts: Sequence[str], *, duration_s: float, old_disks: Sequence[str] = ()) -> list[Fault]:
-    """Faults for a while. `old_disks` are the hosts that may come back with one.
+def draw_plan(
+    random: Random, hosts: Sequence[str], *, duration_s: float, old_disks: Sequence[str] = (), pace: float = 1.0
+) -> list[Fault]:
+    """Faults for a while. `old_disks` are the hosts that may come back with one; `pace` is that of the hosts' own
+    timeouts, below 1 if they are shorter than usual, so that faults last as long in relation to them.
 
     A plan first chooses which kinds it knows: with all of them all the time, the rarer ones would never meet the quiet
     in which they matter.
@@ -122,34 +125,37 @@ def draw_plan(random: Random, hosts: Sequence[str], *, duration_s: float, old_di
     kinds = [kind for kind in FaultKind if random.random() < 0.6 and (old_disks or kind is not FaultKind.OLD_DISK)]
     kinds = kinds or [FaultKind.ISOLATE, FaultKind.KILL]
     weights = [_WEIGHTS[kind] for kind in kinds]
-    pause_s = random.choice((1.0, 2.0, 4.0))
+    pause_s = random.choice((0.5, 1.0, 2.0, 4.0)) * pace
     plan: list[Fault] = []
-    now_s = random.uniform(0.0, 2.0)
+    now_s = random.uniform(0.0, 2.0) * pace
     while now_s < duration_s:
         for _ in range(random.choice((1, 1, 1, 2, 3))):
             kind = random.choices(kinds, weights)[0]
-            start_s = min(now_s + random.uniform(0.0, 0.5), duration_s)
-            plan.append(_draw_fault(random, kind, start_s, duration_s, hosts, old_disks))
+            start_s = min(now_s + random.uniform(0.0, 0.5) * pace, duration_s)
+            end_s = min(start_s + _draw_length_s(random, kind) * pace, duration_s)
+            plan.append(_draw_fault(random, kind, start_s, end_s, hosts, old_disks))
         now_s += random.uniform(0.2, 2.0) * pause_s
     return sorted(plan, key=lambda fault: (fault.start_s, fault.end_s))
 
 
 def _draw_fault(
-    random: Random, kind: FaultKind, start_s: float, duration_s: float, hosts: Sequence[str], old_disks: Sequence[str]
+    random: Random, kind: FaultKind, start_s: float, end_s: float, hosts: Sequence[str], old_disks: Sequence[str]
 ) -> Fault:
-    length_s = random.choice((0.05, 0.3, 1.0, 3.0, 6.0)) * random.uniform(0.5, 1.5)
-    if kind in _BRIEF:
-        length_s /= 2
     targets: tuple[str, ...] = (random.choice(hosts),)
     if kind in _WITH_TWO:
         targets = tuple(random.sample(list(hosts), 2))
-    if random.random() < 0.35:
+    if random.random() < 0.4:
         targets = (LEADER, *targets[1:]) if random.random() < 0.5 else (*targets[:-1], LEADER)
     if kind is FaultKind.BLACKOUT:
         targets = tuple(hosts)
     elif kind is FaultKind.OLD_DISK:
         targets = (random.choice(old_disks),)
-    return Fault(start_s, min(start_s + length_s, duration_s), kind, targets, _draw_amount(random, kind))
+    return Fault(start_s, end_s, kind, targets, _draw_amount(random, kind))
+
+
+def _draw_length_s(random: Random, kind: FaultKind) -> float:
+    lengths_s = (0.02, 0.1, 0.5, 2.0) if kind in _BRIEF else (0.05, 0.3, 1.0, 3.0, 6.0)
+    return random.choice(lengths_s) * random.uniform(0.5, 1.5)
 
 
 def _draw_amount(random: Random, kind: FaultKind) -> float:

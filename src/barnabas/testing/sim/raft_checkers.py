@@ -35,6 +35,7 @@ class Invariant(Enum):
     LOG_MATCHING = "logs that share a record are the same up to it"
     LEADER_COMPLETENESS = "a new leader has all that was committed before"
     COMMITTED_STAYS = "what was committed is never lost or changed"
+    COMMIT_RULE = "a leader commits nothing before a record of its own epoch"
     COMMITTED_IS_SAFE = "what is committed lies synced on a majority of the voters"
     EPOCH_GROWS = "epochs only grow"
     HIGH_WATERMARK_GROWS = "high watermarks only grow, and end with the log"
@@ -305,11 +306,18 @@ class RaftChecker:
                 f"that of replica {node_id} is {high_watermark}, but its log ends at {replica.end_offset}",
             )
         replica.high_watermark = high_watermark
+        before = self.committed_end
         batches, count = replica.batches, replica.committed_count
         while count < len(batches) and batches[count].last_offset < high_watermark:
             self._commit(node_id, batches[count])
             count += 1
         replica.committed_count = count
+        if self.committed_end > before and batches[count - 1].epoch != epoch:
+            self.break_(
+                Invariant.COMMIT_RULE,
+                f"replica {node_id} commits offset {high_watermark - 1} of epoch {batches[count - 1].epoch} first, and "
+                f"it is in epoch {epoch}",
+            )
         self._committed_in[epoch] = max(self._committed_in.get(epoch, 0), high_watermark)
 
     def _commit(self, node_id: int, batch: BatchFact) -> None:
@@ -359,8 +367,8 @@ class RaftChecker:
         if (last.epoch, last.offset) < (own.epoch, own.offset):
             self.break_(
                 Invariant.VOTES_FOR_COMPLETE_LOGS,
-                f"replica {node_id}, whose log ends at {own.offset} with epoch {own.epoch}, would elect {candidate}, whose "
-                f"log ends at {last.offset} with epoch {last.epoch}",
+                f"replica {node_id}, whose log ends at {own.offset} with epoch {own.epoch}, would elect "
+                f"{candidate}, whose log ends at {last.offset} with epoch {last.epoch}",
             )
 
     def heard_epoch(self, node_id: int, epoch: int) -> None:

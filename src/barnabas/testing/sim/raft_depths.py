@@ -112,8 +112,8 @@ class Depth(Protocol):
 class ModelDepth:
     """Messages and logs in memory: fast."""
 
-    def __init__(self, seed: int, *, kept_snapshots: int = 1) -> None:
-        self._world = ModelWorld(seed)
+    def __init__(self, seed: int, *, link: Link | None = None, kept_snapshots: int = 1) -> None:
+        self._world = ModelWorld(seed, link=link)
         self._kept_snapshots = kept_snapshots
         self.loop = self._world.loop
         self.network: SimNetwork = self._world.network
@@ -140,8 +140,8 @@ class ModelDepth:
 class WholeDepth:
     """The real transport over simulated sockets, the real log on simulated disks."""
 
-    def __init__(self, seed: int, *, kept_snapshots: int = 1) -> None:
-        self._world = World(seed, tolerates_logged_errors=True)
+    def __init__(self, seed: int, *, link: Link | None = None, kept_snapshots: int = 1) -> None:
+        self._world = World(seed, link=link, tolerates_logged_errors=True)
         self._retention_bytes = 1 if kept_snapshots == 1 else -1
         self.loop = self._world.loop
         self.network: SimNetwork = self._world.network

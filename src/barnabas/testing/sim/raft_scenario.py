@@ -20,6 +20,7 @@ from barnabas.raft.voters import VoterSet
 from barnabas.testing.sim.fault_plans import Fault, draw_plan
 from barnabas.testing.sim.loop import START_S, SimulationError
 from barnabas.testing.sim.nemesis import Nemesis
+from barnabas.testing.sim.network import Link
 from barnabas.testing.sim.process import Process
 from barnabas.testing.sim.raft_checkers import BatchFact, Invariant, InvariantBrokenError, RaftChecker
 from barnabas.testing.sim.raft_depths import PORT, Depth, DepthTarget, ModelDepth, WholeDepth
@@ -47,19 +48,32 @@ class RaftSetting:
     snapshot_every: int | None
     kept_snapshots: int
     mean_pause_s: float
+    #: How long the quorum's timeouts are, measured by Kafka's.
+    pace: float
+    link: Link
     options: QuorumOptions
 
     @classmethod
     def draw(cls, random: Random) -> RaftSetting:
         changes_voters = random.random() < 0.3
+        pace = random.choice((0.2, 0.5, 1.0))
         return cls(
             observers=random.choice((1, 2)) if changes_voters else random.choice((0, 0, 1)),
             changes_voters=changes_voters,
             snapshot_every=random.choice((None, 3, 10)),
             kept_snapshots=random.choice((1, 2)),
-            mean_pause_s=random.choice((0.1, 0.3, 1.0)),
+            mean_pause_s=random.choice((0.1, 0.3, 1.0)) * pace,
+            pace=pace,
+            # The slower messages are in relation to the timeouts, the more elections meet each other.
+            link=Link(max_delay_s=random.choice((0.002, 0.002, 0.1 * pace))),
             options=QuorumOptions(
-                fetch_max_bytes=random.choice((300, 8 * 1024 * 1024)),
+                election_timeout_ms=round(1000 * pace),
+                fetch_timeout_ms=round(2000 * pace),
+                election_backoff_max_ms=round(1000 * pace),
+                request_timeout_ms=round(2000 * pace),
+                fetch_max_wait_ms=round(500 * pace),
+                # The smallest gives a follower one batch at a time.
+                fetch_max_bytes=random.choice((1, 300, 8 * 1024 * 1024)),
                 fetch_snapshot_max_bytes=random.choice((100, 8 * 1024 * 1024)),
             ),
         )
@@ -83,12 +97,12 @@ class RaftRun:
     ) -> None:
         self.seed = seed
         self.setting = RaftSetting.draw(Random(f"{seed}/setting"))
-        kept_snapshots = self.setting.kept_snapshots
+        self.duration_s = DURATION_S * self.setting.pace
         self.depth: Depth
         if options.depth == "model":
-            self.depth = ModelDepth(seed, kept_snapshots=kept_snapshots)
+            self.depth = ModelDepth(seed, link=self.setting.link, kept_snapshots=self.setting.kept_snapshots)
         else:
-            self.depth = WholeDepth(seed, kept_snapshots=kept_snapshots)
+            self.depth = WholeDepth(seed, link=self.setting.link, kept_snapshots=self.setting.kept_snapshots)
         self.loop = self.depth.loop
         self.story: list[str] = []
         self._tell = self.tell if keep_story else None
@@ -108,6 +122,7 @@ class RaftRun:
         self._voter_changes = VoterChanges(self.replicas, self.depth.random("voters"))
         self._chance = self.depth.random("clients")
         self._value_count = 0
+        self._is_healed = False
         self._is_over = False
         #: Values that were appended, by their offsets, until a commit tells what became of them.
         self._appended: dict[tuple[int, int], tuple[bytes, ...]] = {}
@@ -120,7 +135,9 @@ class RaftRun:
     def _draw_plan(self) -> list[Fault]:
         hosts = [*self.voter_hosts.values(), *self.observer_hosts.values()]
         random = self.depth.random("faults")
-        return draw_plan(random, hosts, duration_s=DURATION_S, old_disks=self._old_disk_hosts())
+        return draw_plan(
+            random, hosts, duration_s=self.duration_s, old_disks=self._old_disk_hosts(), pace=self.setting.pace
+        )
 
     def _old_disk_hosts(self) -> list[str]:
         """A voter that comes back with an old disk has forgotten what it promised, and Raft promises nothing then."""
@@ -150,7 +167,7 @@ class RaftRun:
         logger = logging.getLogger("barnabas")
         logger.addHandler(_SILENCE)
         try:
-            self.loop.run_until_complete(self._play(), limit_s=DURATION_S + 2 * HEALING_S)
+            self.loop.run_until_complete(self._play(), limit_s=self.duration_s + 2 * HEALING_S)
         except InvariantBrokenError as failure:
             broken, problem = failure.invariant.value, failure.text
         except SimulationError as failure:
@@ -181,13 +198,14 @@ class RaftRun:
         self._use()
         if self.setting.changes_voters:
             self._change_voters()
-        await asyncio.sleep(DURATION_S)
+        await asyncio.sleep(self.duration_s)
         self._heal()
         await self._demand_progress()
         self._is_over = True
 
     def _heal(self) -> None:
         self.tell_if_kept("everything is healed")
+        self._is_healed = True
         self.nemesis.heal()
         for replica in self.replicas:
             replica.start()
@@ -198,7 +216,7 @@ class RaftRun:
             if not self.nemesis.is_held_down(replica.host):
                 replica.start()
         if not self._is_over:
-            self.loop.call_later(SUPERVISION_S, self._supervise)
+            self.loop.call_later(SUPERVISION_S * self.setting.pace, self._supervise)
 
     # Clients
 
@@ -210,7 +228,7 @@ class RaftRun:
                 self._value_count += 1
                 values = tuple(b"%d.%d" % (self._value_count, place) for place in range(self._chance.choice((1, 1, 3))))
                 self._append(replica, values)
-        if not self._is_over:
+        if not self._is_healed:
             self.loop.call_later(self._chance.expovariate(1 / self.setting.mean_pause_s), self._use)
 
     def _append(self, replica: SimulatedReplica, values: tuple[bytes, ...]) -> None:
@@ -225,8 +243,8 @@ class RaftRun:
         if leader is not None and process is not None:
             with process.enter():
                 self.loop.call_soon(self._voter_changes.ask, leader)
-        if not self._is_over:
-            self.loop.call_later(self._chance.uniform(0.3, 2.0), self._change_voters)
+        if not self._is_healed:
+            self.loop.call_later(self._chance.uniform(0.3, 2.0) * self.setting.pace, self._change_voters)
 
     def _append_there(self, replica: SimulatedReplica, values: tuple[bytes, ...]) -> None:
         """Runs in the replica's process."""
