@@ -261,16 +261,6 @@ def forgets_a_truncation() -> Iterator[None]:
         yield
 
 
-@planted("a follower cuts its log one epoch too late")
-@contextmanager
-def cuts_too_little() -> Iterator[None]:
-    def truncation_offset(self: LogView, diverging: Any) -> int:
-        return int(diverging.offset)
-
-    with patch.object(LogView, "truncation_offset", truncation_offset):
-        yield
-
-
 @planted("a follower's high watermark is its leader's, whatever it has itself")
 @contextmanager
 def high_watermark_beyond_the_log() -> Iterator[None]:

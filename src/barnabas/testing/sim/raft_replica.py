@@ -196,4 +196,8 @@ class SimulatedReplica:
             if self.driver is None or (machine := self.driver._machine) is None:
                 return
             self.machine = machine
-        self.checker.look_at(self.node_id, machine)
+        # One that has failed hears nothing any more, though its process lives for a moment.
+        if self.driver is None or self.driver.failure is None:
+            self.checker.look_at(self.node_id, machine)
+        elif self.checker.broken is not None:
+            raise self.checker.broken
