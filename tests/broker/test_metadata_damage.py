@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
-from barnabas.broker.quorum.formatting import META_PROPERTIES_FILE
+from barnabas.storage.meta_properties import META_PROPERTIES_FILE
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.raft.snapshots import find_snapshots

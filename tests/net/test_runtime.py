@@ -11,7 +11,8 @@ import threading
 import pytest
 
 from barnabas.base.runtime import Runtime
-from barnabas.net.runtime import SystemRuntime, new_event_loop, run
+from barnabas.base.system_runtime import SystemRuntime
+from barnabas.net.runtime import new_event_loop, run
 
 
 def test_work_is_offloaded_to_a_bounded_pool() -> None:

@@ -23,12 +23,12 @@ A story is text. Lines that begin with `>` are commands, the others are what the
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BrokerError, known
 from barnabas.base.ids import Uuid
 from barnabas.raft import voter_changes
 from barnabas.raft.batches import ControlRecord, build_batches, build_control, read_batch
@@ -66,6 +66,7 @@ from barnabas.raft.messages import (
 )
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.ports import FoundReplica
+from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, ElectionState, ReplicaKey, SnapshotId
 from barnabas.raft.voters import Voter, VoterSet
 from barnabas.records.batch import BatchView, iter_batches
@@ -113,9 +114,7 @@ class Disk:
             if not epochs or epochs[-1][0] != batch.epoch:
                 epochs.append((batch.epoch, batch.base_offset))
             controls += [(batch.base_offset + place, record) for place, record in enumerate(batch.controls)]
-        return FoundReplica(
-            self.election, self.start_offset, self.end_offset, epochs, sorted(self.snapshots), controls
-        )
+        return FoundReplica(self.election, self.start_offset, self.end_offset, epochs, sorted(self.snapshots), controls)
 
 
 @dataclass
@@ -192,8 +191,7 @@ class Story:
         end_ms = self.now_ms + int(duration)
         for _ in range(MAX_STEPS):
             due_ms = min(
-                [each.at_ms for each in self.messages]
-                + [each.machine.deadline_ms for each in self.running()],
+                [each.at_ms for each in self.messages] + [machine.deadline_ms for machine in self.machines()],
                 default=end_ms + 1,
             )
             if due_ms > end_ms:
@@ -311,12 +309,15 @@ class Story:
         return [each for _, each in sorted(self.replicas.items()) if each.machine is not None]
 
     def leader(self) -> Replica:
-        leaders = [each for each in self.running() if each.machine.state.role.value == "leader"]
-        return max(leaders, key=lambda each: each.machine.epoch)
+        leaders = [each for each in self.machines() if each.state.role is Role.LEADER]
+        return self.replicas[max(leaders, key=lambda each: each.epoch).key.node_id]
 
-    def change(self, replica: Replica, what) -> None:  # type: ignore[no-untyped-def]
+    def machines(self) -> list[RaftMachine]:
+        return [each.machine for each in self.running() if each.machine is not None]
+
+    def change(self, replica: Replica, what: Callable[[RaftMachine], object]) -> None:
         """Do something to a machine, tell of a new state, and do what it asks for."""
-        machine = replica.machine
+        machine = known(replica.machine, "it runs")
         before = machine.state.role, machine.epoch
         what(machine)
         after = machine.state.role, machine.epoch
@@ -339,9 +340,7 @@ class Story:
                 build_batches(effect.values, base_offset=effect.base_offset, epoch=effect.epoch, timestamp_ms=0),
             )
         elif isinstance(effect, AppendControl):
-            batch = build_control(
-                effect.records, base_offset=effect.base_offset, epoch=effect.epoch, timestamp_ms=0
-            )
+            batch = build_control(effect.records, base_offset=effect.base_offset, epoch=effect.epoch, timestamp_ms=0)
             disk.batches.append(bytes(batch))
         elif isinstance(effect, AppendFetched):
             found = [bytes(each.data) for each in iter_batches(effect.data)]
@@ -433,9 +432,7 @@ class Story:
                 self.cuts_exempt(message)
             return
         if message.is_answer:
-            self.change(
-                target, lambda machine: machine.receive_result(message.request, message.result, self.now_ms)
-            )
+            self.change(target, lambda machine: machine.receive_result(message.request, message.result, self.now_ms))
         else:
             self.change(target, lambda machine: machine.receive(message.request, message, self.now_ms))
         self.messages.sort(key=lambda each: each.at_ms)
@@ -471,7 +468,9 @@ class Story:
             self.say(f"{who}: {text}")
         elif isinstance(result, FetchResult):
             if result.diverging is not None:
-                self.say(f"{who}: our logs differ; mine of epoch {result.diverging.epoch} ends at {result.diverging.offset}")
+                self.say(
+                    f"{who}: our logs differ; mine of epoch {result.diverging.epoch} ends at {result.diverging.offset}"
+                )
             elif result.snapshot_id is not None:
                 self.say(f"{who}: load the snapshot up to {result.snapshot_id.end_offset}")
             elif result.error is not ErrorCode.NONE and self.tells_fetches:
@@ -485,7 +484,11 @@ def shown(end: tuple[int, int]) -> str:
 
 
 def short(record: ControlRecord) -> str:
-    names = {ControlType.LEADER_CHANGE: "leader", ControlType.KRAFT_VOTERS: "voters", ControlType.KRAFT_VERSION: "kraft"}
+    names = {
+        ControlType.LEADER_CHANGE: "leader",
+        ControlType.KRAFT_VOTERS: "voters",
+        ControlType.KRAFT_VERSION: "kraft",
+    }
     return names[record.kind]
 
 

@@ -8,7 +8,6 @@ from typing import Final
 from barnabas.base.ids import Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.broker.quorum.formatting import (
-    META_PROPERTIES_FILE,
     NotFormattedError,
     format_directories,
     is_formatted,
@@ -18,6 +17,7 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.storage.checkpoints import PARTITION_METADATA_FILE
 from barnabas.storage.directories import parse_partition_name
 from barnabas.storage.files import FileSystem, join
+from barnabas.storage.meta_properties import META_PROPERTIES_FILE
 
 #: For nodes in tests, which shall start at once: internal topics with one partition each.
 TEST_DEFAULTS: Final[Mapping[str, object]] = {

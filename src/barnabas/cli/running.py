@@ -14,11 +14,12 @@ from typing import Final
 from barnabas.base.errors import BarnabasError
 from barnabas.base.log_lines import LimitedHandler
 from barnabas.base.runtime import SystemClock
+from barnabas.base.system_runtime import SystemRuntime
 from barnabas.broker.node import Node
 from barnabas.broker.settings import BrokerSettings
 from barnabas.cli.output import say
 from barnabas.cli.supervisor import READY, STOPPING, notify
-from barnabas.net.runtime import SystemRuntime, collect_garbage_rarely, run
+from barnabas.net.runtime import collect_garbage_rarely, run
 from barnabas.storage.files import FileSystem
 
 _log = logging.getLogger("barnabas.cli")

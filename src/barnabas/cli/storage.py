@@ -132,7 +132,8 @@ def info(config: str, as_json: bool) -> int:
     Example:
       barnabas storage info -c server.properties
     """
-    from barnabas.broker.quorum.formatting import node_directories, read_meta_properties
+    from barnabas.broker.quorum.formatting import node_directories
+    from barnabas.storage.meta_properties import meta_entries
     from barnabas.storage.real_files import RealFileSystem
 
     files = RealFileSystem()
@@ -147,7 +148,7 @@ def info(config: str, as_json: bool) -> int:
             problems.append(f"{path} is not a directory")
         else:
             found.append(path)
-            entries = read_meta_properties(files, path)
+            entries = meta_entries(files, path)
             if entries is None:
                 problems.append(f"{path} is not formatted.")
             else:

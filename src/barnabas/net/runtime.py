@@ -1,24 +1,14 @@
-"""The real world for a node: the machine's clock, real randomness, a bounded pool of threads, a fast event loop."""
+"""The process of a node: a fast event loop, and memory that suits it. Its `Runtime` is in `base.system_runtime`."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
 import gc
-import os
 import sys
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from random import Random
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable
+from typing import Any, Final
 
-from barnabas.base.runtime import SystemClock
-
-T = TypeVar("T")
-
-_SEED_BYTES: Final = 32
-#: Enough for a sync to go on beside a compaction and a compression; more threads only fight for the same cores.
-_MAX_THREADS: Final = 4
 # Of glibc's mallopt: from which size on memory comes fresh from the kernel, and how much is kept when it is freed.
 # Larger buffers than these are rare, and would leave holes that nobody fills.
 _MALLOPT_TRIM_THRESHOLD: Final = -1
@@ -27,35 +17,6 @@ _REUSED_BYTES: Final = 8 * 1024 * 1024
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 #: How many collections of younger objects come between two of all.
 _OLD_COLLECTIONS_APART: Final = 1000
-
-
-class SystemRuntime:
-    """The `Runtime` of a node that is not simulated."""
-
-    def __init__(self, max_threads: int = _MAX_THREADS) -> None:
-        self._clock = SystemClock()
-        self._randomness = new_randomness()
-        self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="barnabas")
-
-    @property
-    def clock(self) -> SystemClock:
-        return self._clock
-
-    @property
-    def randomness(self) -> Random:
-        return self._randomness
-
-    def offload(self, work: Callable[[], T]) -> Awaitable[T]:
-        return asyncio.get_running_loop().run_in_executor(self._pool, work)
-
-    def close(self) -> None:
-        """Wait for the work that was begun; what waits for a thread is not begun any more."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def new_randomness() -> Random:
-    """Chance that nobody can foresee the beginning of."""
-    return Random(int.from_bytes(os.urandom(_SEED_BYTES), "big"))
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -34,6 +34,8 @@ class RaftLogOptions:
     directory_id: Uuid | None = None
     note_path: str | None = None
     lock_path: str | None = None
+    #: False where safety from a loss of power is not wanted: then nothing is ever synced.
+    sync: bool = True
 
     def as_topic_settings(self) -> TopicSettings:
         """The log in the terms of any other: nothing expires by itself, only what a snapshot covers goes."""

@@ -118,6 +118,7 @@ class RaftLog:
             tuple((each.epoch, each.start_offset) for each in log.epochs.entries),
             tuple(snapshots.ids),
             tuple(self._voter_records(log, snapshots)),
+            committed,
         )
 
     def _take_lock(self) -> None:
@@ -222,8 +223,9 @@ class RaftLog:
 
     @property
     def synced_offset(self) -> int:
-        """All before it is safe from a crash of the machine."""
-        return self._partition_log.recovery_point
+        """All before it is safe from a crash of the machine; or counts as such, where nothing is synced."""
+        log = self._partition_log
+        return log.recovery_point if self._options.sync else log.log_end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -326,7 +328,7 @@ class RaftLog:
 
     def begin_sync(self) -> FlushJob | None:
         """What makes everything written so far safe; None if it is."""
-        return self._partition_log.begin_flush()
+        return self._partition_log.begin_flush() if self._options.sync else None
 
     def finish_sync(self, job: SyncJob) -> None:
         """Take note that a job has run; `synced_offset` rises, unless the log was cut meanwhile."""

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
+from barnabas.base.system_runtime import SystemRuntime
 from barnabas.broker.node import Node
 from barnabas.broker.single_node import TEST_DEFAULTS, format_if_new, single_node_settings
-from barnabas.net.runtime import SystemRuntime, new_event_loop
+from barnabas.net.runtime import new_event_loop
 from barnabas.storage.files import FileSystem
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.testing.faults import Faults

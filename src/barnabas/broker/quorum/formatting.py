@@ -7,14 +7,13 @@ into the log. A directory counts as formatted by its `meta.properties`, which is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, SettingsError, known
 from barnabas.base.ids import Uuid
-from barnabas.base.properties import format_properties, parse_properties
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.features import (
@@ -25,12 +24,17 @@ from barnabas.metadata.features import (
     encode_record,
 )
 from barnabas.raft.snapshots import read_snapshot_file, write_snapshot_file
-from barnabas.storage.files import FileSystem, directory_of, join, read_file, replace_file
+from barnabas.storage.files import FileSystem, directory_of, join
+from barnabas.storage.meta_properties import (
+    META_PROPERTIES_FILE,
+    MetaProperties,
+    meta_entries,
+    read_meta_properties,
+    write_meta_properties,
+)
 from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord
 
-META_PROPERTIES_FILE: Final = "meta.properties"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
-_VERSION: Final = "1"
 
 #: Names of the levels of metadata.version that Kafka 4.3 knows.
 RELEASES: Final[Mapping[int, str]] = {
@@ -77,21 +81,6 @@ class NodeIdentity:
     cluster_id: str
     node_id: int
     directory_ids: Mapping[str, Uuid]
-
-
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
-    """What `meta.properties` of one directory says."""
-
-    cluster_id: str
-    node_id: int
-    directory_id: Uuid | None
-
-    def as_dict(self) -> dict[str, str]:
-        entries = {"cluster.id": self.cluster_id, "node.id": str(self.node_id), "version": _VERSION}
-        if self.directory_id is not None:
-            entries["directory.id"] = str(self.directory_id)
-        return dict(sorted(entries.items()))
 
 
 def node_directories(settings: BrokerSettings) -> list[str]:
@@ -154,7 +143,7 @@ def format_directories(
     if not cluster_id or any(char.isspace() for char in cluster_id):
         raise BarnabasError(f"{cluster_id!r} is not a cluster id; make one with 'barnabas storage random-uuid'")
     directories = node_directories(settings)
-    found = {path: _read_meta_properties(files, path) for path in directories}
+    found = {path: read_meta_properties(files, path) for path in directories}
     formatted = {path: properties for path, properties in found.items() if properties is not None}
     for path, properties in formatted.items():
         _check_same_node(path, properties, cluster_id, settings.node_id)
@@ -197,8 +186,7 @@ def _format_directory(
         raise BarnabasError(f"cannot format {path}: it is a file, not a directory")
     if is_metadata:
         write_bootstrap(files, path, bootstrap_records(), now_ms=now_ms)
-    content = format_properties(properties.as_dict())
-    replace_file(files, join(path, META_PROPERTIES_FILE), content.encode())
+    write_meta_properties(files, path, properties)
 
 
 # The first records of a cluster
@@ -268,7 +256,7 @@ def read_identity(files: FileSystem, settings: BrokerSettings) -> NodeIdentity:
     directory_ids: dict[str, Uuid] = {}
     first: tuple[str, MetaProperties] | None = None
     directories = node_directories(settings)
-    found = {path: _read_meta_properties(files, path) for path in directories}
+    found = {path: read_meta_properties(files, path) for path in directories}
     unformatted = [path for path, properties in found.items() if properties is None]
     if unformatted:
         raise NotFormattedError(_not_formatted(unformatted, is_all=len(unformatted) == len(directories)))
@@ -304,7 +292,7 @@ def read_identity(files: FileSystem, settings: BrokerSettings) -> NodeIdentity:
 
 def is_formatted(files: FileSystem, settings: BrokerSettings) -> bool:
     """Whether any directory of the node was formatted. Damaged ones count: they must not be formatted over."""
-    return any(read_meta_properties(files, path) is not None for path in node_directories(settings))
+    return any(meta_entries(files, path) is not None for path in node_directories(settings))
 
 
 def _not_formatted(paths: list[str], *, is_all: bool) -> str:
@@ -313,52 +301,6 @@ def _not_formatted(paths: list[str], *, is_all: bool) -> str:
         f"log directory {', '.join(paths)} is not formatted: there is no {META_PROPERTIES_FILE}; run 'barnabas storage "
         f"format -t CLUSTER_ID -c FILE{hint}'"
     )
-
-
-def read_meta_properties(files: FileSystem, directory: str) -> dict[str, str] | None:
-    """The entries of a directory's `meta.properties` as they stand there; None if there is none."""
-    path = join(directory, META_PROPERTIES_FILE)
-    try:
-        if not files.exists(path):
-            if files.exists(directory) and not files.is_directory(directory):
-                raise BarnabasError(f"log directory {directory} is a file, not a directory")
-            return None
-        text = read_file(files, path).decode("iso-8859-1")
-    except OSError as failure:
-        raise BarnabasError(f"cannot read {path}: {_reason(failure)}") from None
-    return dict(parse_properties(text, origin=path))
-
-
-def _read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | None:
-    entries = read_meta_properties(files, directory)
-    if entries is None:
-        return None
-    path = join(directory, META_PROPERTIES_FILE)
-    problems = list(_problems(entries))
-    if problems:
-        raise BarnabasError(f"{path}: {problems[0]}")
-    directory_id = entries.get("directory.id")
-    return MetaProperties(
-        entries["cluster.id"], int(entries["node.id"]), None if directory_id is None else Uuid.parse(directory_id)
-    )
-
-
-def _problems(entries: Mapping[str, str]) -> Iterator[str]:
-    version = entries.get("version", "0")
-    if version == "0":
-        yield "version 0 was written by a Kafka with ZooKeeper; migrate it with Kafka 3.9 first"
-    elif version != _VERSION:
-        yield f"version {version} is not known, only {_VERSION} is"
-    for name in ("cluster.id", "node.id"):
-        if not entries.get(name):
-            yield f"{name} is missing"
-    if not entries.get("node.id", "0").isdecimal():
-        yield f"node.id = {entries['node.id']!r} is not a number"
-    if "directory.id" in entries:
-        try:
-            Uuid.parse(entries["directory.id"])
-        except ValueError as problem:
-            yield f"directory.id: {problem}"
 
 
 def _check_same_node(path: str, properties: MetaProperties, cluster_id: str, node_id: int) -> None:

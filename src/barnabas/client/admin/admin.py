@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from barnabas.base.runtime import Clock, SystemClock
+from barnabas.base.system_runtime import new_randomness
 from barnabas.client.admin.acls import AclCalls
 from barnabas.client.admin.cluster import ClusterCalls
 from barnabas.client.admin.configs import ConfigCalls
@@ -31,7 +32,6 @@ from barnabas.client.other_methods import ADMIN_METHODS, ExplainsOtherMethods
 from barnabas.client.plugins import ClusterResourceListeners, closed_on_failure, load_reporters
 from barnabas.client.settings import AdminSettings
 from barnabas.client.settings.keywords import AdminKeywords
-from barnabas.net.runtime import new_randomness
 
 _numbers = count(1)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
 from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock, SystemClock
+from barnabas.base.system_runtime import new_randomness
 from barnabas.client._kernel.receiving import Chunk, ConsumerRecord
 from barnabas.client.arguments import TopicsOrConfig, topics_and_settings
 from barnabas.client.consumer.committing import CommitCallback, Invoke
@@ -30,7 +31,6 @@ from barnabas.client.other_methods import CONSUMER_METHODS, ExplainsOtherMethods
 from barnabas.client.plugins import RebalanceListener
 from barnabas.client.settings import ConsumerSettings
 from barnabas.client.settings.keywords import ConsumerKeywords
-from barnabas.net.runtime import new_randomness
 from barnabas.records.arrow import require_pyarrow
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from barnabas.base.runtime import Clock, SystemClock
+from barnabas.base.system_runtime import new_randomness
 from barnabas.client._kernel.sending import AsyncSendPath
 from barnabas.client.arguments import ConfigOrServers, settings_sources
 from barnabas.client.core.cluster_view import PartitionInfo
@@ -25,7 +26,6 @@ from barnabas.client.producer.finding import find_lane
 from barnabas.client.producer.parts import Prepared, ProducerParts, checked_target, record_of
 from barnabas.client.settings import ProducerSettings
 from barnabas.client.settings.keywords import ProducerKeywords
-from barnabas.net.runtime import new_randomness
 
 if TYPE_CHECKING:
     from barnabas.client._kernel.sending import ArrowDelivery, OnDelivery, SendFuture

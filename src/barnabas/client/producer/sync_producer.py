@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from barnabas.base.runtime import SystemClock
+from barnabas.base.system_runtime import new_randomness
 from barnabas.client._kernel.sending import SyncSendPath
 from barnabas.client.arguments import ConfigOrServers, settings_sources
 from barnabas.client.core.cluster_view import ClusterView, PartitionInfo
@@ -28,7 +29,6 @@ from barnabas.client.producer.parts import Prepared, ProducerParts, checked_targ
 from barnabas.client.settings import ProducerSettings
 from barnabas.client.settings.keywords import ProducerKeywords
 from barnabas.client.sync import LoopThread
-from barnabas.net.runtime import new_randomness
 
 if TYPE_CHECKING:
     from barnabas.client._kernel.sending import ArrowDelivery, OnDelivery, SendFuture

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError, check
 from barnabas.raft.effects import AbandonSnapshot, AppendFetched, ReceiveSnapshot, Sync, Truncate
+from barnabas.raft.fetched_batches import check_fetched
 from barnabas.raft.messages import (
     Fetch,
     FetchResult,
@@ -20,7 +21,6 @@ from barnabas.raft.messages import (
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, OffsetAndEpoch, SnapshotId
-from barnabas.records.batch import BatchView, iter_batches
 
 if TYPE_CHECKING:
     from barnabas.raft.machine import RaftMachine
@@ -166,35 +166,18 @@ class Follower(RaftState):
         machine.emit(Truncate(offset))
 
     def _append(self, result: FetchResult) -> None:
-        machine = self.machine
-        data = memoryview(result.records)
-        batches = self._check_batches(data)
-        if batches:
-            base_offset = batches[0].base_offset
-            whole_bytes = sum(each.size_bytes for each in batches)
+        machine, log = self.machine, self.machine.log
+        if len(result.records):
+            data, batches = check_fetched(result.records, log.end_offset, log.last_epoch)
+            if batches[-1].leader_epoch > machine.epoch:
+                raise RemoteProtocolError(f"a batch of epoch {batches[-1].leader_epoch} came in epoch {machine.epoch}")
             for batch in batches:
-                machine.log.append(batch.base_offset, batch.last_offset, batch.leader_epoch)
+                log.append(batch.base_offset, batch.last_offset, batch.leader_epoch)
                 machine.replay_controls(batch)
-            machine.emit(AppendFetched(base_offset, data[:whole_bytes]))
+            machine.emit(AppendFetched(batches[0].base_offset, data))
             if machine.is_voter:
                 machine.emit(Sync())
-        machine.advance_high_watermark(min(result.high_watermark, machine.log.end_offset))
-
-    def _check_batches(self, data: memoryview) -> list[BatchView]:
-        """The whole batches of an answer; nothing is written unless all of them fit to our log."""
-        log, batches = self.machine.log, []
-        next_offset, last_epoch = log.end_offset, log.last_epoch
-        for batch in iter_batches(data):
-            batch.check_crc()
-            epoch = batch.leader_epoch
-            if batch.base_offset != next_offset or not last_epoch <= epoch <= self.machine.epoch:
-                raise RemoteProtocolError(
-                    f"a batch of epoch {epoch} at offset {batch.base_offset} came, where one at {next_offset} of epoch "
-                    f"{last_epoch} to {self.machine.epoch} was expected"
-                )
-            next_offset, last_epoch = batch.last_offset + 1, epoch
-            batches.append(batch)
-        return batches
+        machine.advance_high_watermark(min(result.high_watermark, log.end_offset))
 
     # Snapshots
 
