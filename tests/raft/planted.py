@@ -1,4 +1,4 @@
-"""Bugs that the simulation must find, planted on purpose: `python -m tests.raft.planted` tells how many seeds each takes.
+"""Bugs planted on purpose, which the simulation must find: `python -m tests.raft.planted` tells the seeds it takes.
 
 Each is a patch of the machine, the driver or the scenario, and nothing else knows of it. What none of the invariants
 notices within `MAX_SEEDS` would show that the simulation is blind there.
@@ -28,6 +28,7 @@ from barnabas.raft.states.electing import Electing
 from barnabas.raft.states.follower import Follower
 from barnabas.raft.states.leader import Leader
 from barnabas.raft.states.unattached import Unattached
+from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, LeaderAndEpoch, ReplicaKey
 from barnabas.raft.voters import QuorumHistory, VoterSet
 from barnabas.testing.sim.raft_scenario import RaftRun, RaftScenario
@@ -154,7 +155,7 @@ def leader_stays_at_a_higher_epoch() -> Iterator[None]:
     begin_epoch = RaftMachine._begin_epoch
 
     def stay(self: RaftMachine, new: Any, now_ms: int) -> None:
-        if not (isinstance(self.state, Leader) and not new.role.value == "resigned"):
+        if not isinstance(self.state, Leader) or new.role is Role.RESIGNED:
             change(self, new, now_ms)
 
     def keep(self: RaftMachine, epoch: int) -> None:

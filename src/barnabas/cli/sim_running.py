@@ -9,8 +9,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
+from typing import Final
 
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport, load
+
+_COLLECT_EVERY: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +28,16 @@ class SeedRun:
 
 
 def run_seeds(name: str, options: ScenarioOptions, seeds: Sequence[int]) -> SeedRun:
-    """Run seeds one after the other. The collector rests meanwhile: a world is garbage only once it is over."""
+    """Run seeds one after the other. The collector rests meanwhile: a world is garbage only once it is over, and what
+    was there before the first never is."""
     scenario = load(name, options)
     failures: list[SeedReport] = []
     virtual_s, event_count = 0.0, 0
     counts: dict[str, int] = {}
     gc.disable()
+    gc.freeze()
     try:
-        for seed in seeds:
+        for number, seed in enumerate(seeds, 1):
             report = scenario.run(seed)
             virtual_s += report.virtual_s
             event_count += report.event_count
@@ -40,8 +45,10 @@ def run_seeds(name: str, options: ScenarioOptions, seeds: Sequence[int]) -> Seed
                 counts[what] = counts.get(what, 0) + count
             if not report.is_clean:
                 failures.append(report)
-            gc.collect()
+            if number % _COLLECT_EVERY == 0:
+                gc.collect()
     finally:
+        gc.unfreeze()
         gc.enable()
     return SeedRun(seeds, failures, virtual_s, event_count, counts)
 
