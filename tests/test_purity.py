@@ -44,7 +44,7 @@ FORBIDDEN = {
 ALLOWED = {
     "base/runtime.py": {"time"},
     "base/properties.py": {"os"},
-    "base/system_runtime.py": {"asyncio", "concurrent", "os", "random"},
+    "base/system_runtime.py": {"asyncio", "concurrent", "os"},
     "net/sockets.py": {"socket"},
     # What drives the machine, and Raft's own transport for those who use it without a broker.
     "raft/driver.py": {"asyncio"},
@@ -76,7 +76,7 @@ ALLOWED = {
 
 #: Ways of asyncio around what a node was handed, and where they are taken.
 DETOURS = {"run", "new_event_loop", "run_in_executor", "to_thread", "Runner", "create_subprocess_exec"}
-DETOURS_ALLOWED = {"net/runtime.py"}
+DETOURS_ALLOWED = {"base/system_runtime.py", "net/runtime.py"}
 
 
 def imports(path: Path) -> Iterator[str]:
