@@ -17,7 +17,8 @@ A story is text. Lines that begin with `>` are commands, the others are what the
     > kill 1 / power-off 1      the process ends / the machine does: what was not synced is gone
     > syncs-hang 1 / sync 1     syncs of a replica do not end / end now
     > backup 1 / restore 1      copy the disk of a replica / give it back the copy (it must be stopped)
-    > empty 1                   replica 1, which is stopped, gets a new disk, without anything on it
+    > empty 1                   replica 1, which is stopped, gets a new disk, with nothing on it, as another directory
+    > fetch-batches 1           a fetch brings at most so many batches
     > snapshot 1                take a snapshot at replica 1, and forget the log before it
     > resign 1 / stop 1         replica 1 stops leading / stops in good order
     > add 4 / remove 1          change the voters, at whoever leads
@@ -131,6 +132,7 @@ class Story:
         self.cuts: set[tuple[int, int]] = set()
         self.lines: list[str] = []
         self.tells_fetches = False
+        self.fetch_batches: int | None = None
         self.options = QuorumOptions(fetch_snapshot_max_bytes=SNAPSHOT_PIECE_BYTES)
         self.snapshots: dict[SnapshotId, list[ControlRecord]] = {}
         self.moved: dict[Address, int] = {}
@@ -299,7 +301,11 @@ class Story:
         replica = self.replicas[int(node_id)]
         assert replica.machine is None
         replica.disk = Disk()
+        replica.bootstrap = [address_of(each) for each in self.replicas if each != int(node_id)]
         replica.key = ReplicaKey(int(node_id), directory_of(int(node_id) + 100))
+
+    def do_fetch_batches(self, most: str) -> None:
+        self.fetch_batches = int(most)
 
     def do_snapshot(self, node_id: str) -> None:
         replica = self.replicas[int(node_id)]
@@ -529,7 +535,7 @@ class Story:
         assert isinstance(asked, Asked)
         if isinstance(effect, AnswerFetch):
             later = [each for each in replica.disk.batches if BatchView(each).base_offset >= effect.offset]
-            result = replace(effect.result, records=b"".join(later))
+            result = replace(effect.result, records=b"".join(later[: self.fetch_batches]))
         elif isinstance(effect, AnswerFetchSnapshot):
             rest = bytes(max(0, SNAPSHOT_BYTES - effect.result.position))
             result = replace(effect.result, size_bytes=SNAPSHOT_BYTES, data=rest[: effect.max_bytes])

@@ -222,6 +222,8 @@ class RaftMachine:
         state = self.state
         if not isinstance(state, Leader) or epoch != self.epoch or not state.is_ready:
             why = f"replica {self.key.node_id} does not lead in epoch {epoch}; {_leader_text(self.leader)}"
+            if isinstance(state, Leader) and epoch == self.epoch:
+                why = f"replica {self.key.node_id} leads in epoch {epoch}, but has not committed anything in it yet"
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
         return state.append(values)
 
