@@ -44,6 +44,12 @@ TRANSITIONS: Final[Mapping[tuple[Role, Role], str]] = {
     (Role.RESIGNED, Role.FOLLOWER): "another leads in a higher epoch",
 }
 
+#: What a replica is when it starts, by what it finds on its disk.
+STARTS: Final[Mapping[Role, str]] = {
+    Role.UNATTACHED: "quorum-state names no leader, or this replica",
+    Role.FOLLOWER: "quorum-state names a leader",
+}
+
 
 def check_transition(old: Role, new: Role) -> None:
     check((old, new) in TRANSITIONS, f"a replica that is {old.value} cannot become {new.value}")
@@ -51,6 +57,7 @@ def check_transition(old: Role, new: Role) -> None:
 
 def diagram() -> str:
     """The table as a picture in Mermaid's language."""
-    lines = ["stateDiagram-v2", "    [*] --> unattached"]
+    lines = ["stateDiagram-v2"]
+    lines += [f"    [*] --> {role.value}: {why}" for role, why in STARTS.items()]
     lines += [f"    {old.value} --> {new.value}: {why}" for (old, new), why in TRANSITIONS.items()]
     return "\n".join(lines)
