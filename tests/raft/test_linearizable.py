@@ -28,13 +28,24 @@ EXPLAINED = {
     "a get beside a set sees the new value": [sets("a", 0, 1), sets("b", 2, 5), gets("b", 3, 4)],
     "first old then new beside a set": [sets("a", 0, 1), sets("b", 2, 9), gets("a", 3, 4), gets("b", 5, 6)],
     "two sets at once, the earlier call wins": [sets("a", 0, 3), sets("b", 1, 2), gets("a", 4, 5)],
-    "a set hidden by another that returned first": [sets("x", 0, 9), sets("o", 1, 2), gets("o", 3, 4), gets("o", 10, 11)],
+    "a set hidden by another that returned first": [
+        sets("x", 0, 9),
+        sets("o", 1, 2),
+        gets("o", 3, 4),
+        gets("o", 10, 11),
+    ],
     "an unknown set that never happened": [sets("a", 0, 1), sets("b", 2), gets("a", 3, 4)],
     "an unknown set that happened late": [sets("a", 0, 1), sets("b", 2), gets("a", 3, 4), gets("b", 90, 91)],
-    "an unknown set that was overwritten": [sets("b", 0), sets("a", 1, 2), gets("b", 3, 4), sets("c", 5, 6), gets("c", 7, 8)],
+    "an unknown set that was overwritten": [
+        sets("b", 0),
+        sets("a", 1, 2),
+        gets("b", 3, 4),
+        sets("c", 5, 6),
+        gets("c", 7, 8),
+    ],
     "keys do not concern each other": [sets("a", 0, 1, "k"), gets(None, 2, 3, "l"), gets("a", 2, 3, "k")],
     "they touch": [sets("a", 0, 1), gets(None, 1, 2)],
-}  # fmt: skip
+}
 
 NOT_EXPLAINED = {
     "an acknowledged set is lost": [sets("a", 0, 1), gets(None, 2, 3)],
@@ -45,11 +56,19 @@ NOT_EXPLAINED = {
     "an unknown set happens before it was asked for": [gets("b", 0, 1), sets("b", 2)],
     "an unknown set happens twice": [sets("b", 0), gets("b", 1, 2), sets("a", 3, 4), gets("b", 5, 6)],
     "two clients see two orders": [
-        sets("a", 0, 9), sets("b", 0, 9),
-        gets("a", 1, 2), gets("b", 3, 4), gets("a", 5, 6),
+        sets("a", 0, 9),
+        sets("b", 0, 9),
+        gets("a", 1, 2),
+        gets("b", 3, 4),
+        gets("a", 5, 6),
     ],
-    "one bad key among good ones": [sets("a", 0, 1, "k"), gets("a", 2, 3, "k"), sets("b", 0, 1, "l"), gets(None, 2, 3, "l")],
-}  # fmt: skip
+    "one bad key among good ones": [
+        sets("a", 0, 1, "k"),
+        gets("a", 2, 3, "k"),
+        sets("b", 0, 1, "l"),
+        gets(None, 2, 3, "l"),
+    ],
+}
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
