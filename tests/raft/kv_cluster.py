@@ -23,18 +23,21 @@ _PORTS = range(20_000, 32_000)
 class ServerProcess:
     """One server. Its proxy listens as long as it lives."""
 
-    def __init__(self, node_id: int, hosts: str, listen: int, folder: Path, proxy: CuttingProxy, plant: str | None):
+    def __init__(
+        self, node_id: int, hosts: str, port: int, folder: Path, proxy: CuttingProxy, plant: str | None
+    ) -> None:
         self.node_id = node_id
+        self._client_port = port + 1
         self.proxy = proxy
         self.log = folder / f"server-{node_id}.log"
         self._command = [sys.executable, "-m", "tests.raft.kv_server", hosts, str(node_id)]
-        self._command += ["--data-dir", str(folder / f"data-{node_id}"), "--listen", str(listen)]
+        self._command += ["--data-dir", str(folder / f"data-{node_id}"), "--listen", str(port + 2)]
         self._command += [] if plant is None else ["--plant", plant]
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
+        """Start it, and wait until it takes clients."""
         await self.proxy.open()
-        # Before the tests' own paths come those that this interpreter has.
         paths = os.pathsep.join(dict.fromkeys([str(ROOT), str(ROOT / "src"), *filter(None, sys.path)]))
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -45,6 +48,18 @@ class ServerProcess:
                 env={**os.environ, "PYTHONPATH": paths},
                 cwd=ROOT,
             )
+        async with asyncio.timeout(60):
+            while not await self._takes_clients():
+                assert self._process.returncode is None, self.log.read_text()
+                await asyncio.sleep(0.02)
+
+    async def _takes_clients(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(HOST, self._client_port)
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     async def kill(self) -> None:
         """kill -9. It need not be there any more."""
@@ -81,7 +96,7 @@ class KvCluster:
         self.servers: dict[int, ServerProcess] = {}
         for node_id, port in enumerate(ports, 1):
             proxy = CuttingProxy(node_id, port, port + 2, self.cuts)
-            self.servers[node_id] = ServerProcess(node_id, self.hosts, port + 2, folder, proxy, plant)
+            self.servers[node_id] = ServerProcess(node_id, self.hosts, port, folder, proxy, plant)
 
     @property
     def ids(self) -> Sequence[int]:
@@ -92,8 +107,9 @@ class KvCluster:
 
     async def __aenter__(self) -> Self:
         try:
-            for each in self.servers.values():
-                await each.start()
+            async with asyncio.TaskGroup() as starting:
+                for each in self.servers.values():
+                    starting.create_task(each.start())
         except BaseException:
             await self.end()
             raise
@@ -118,7 +134,8 @@ class KvCluster:
 
 def _free_ports(count: int) -> list[int]:
     """Ports that are free with the two above them: for the proxy, for clients, for the server itself."""
-    random, found = Random(), []
+    random = Random()
+    found: list[int] = []
     while len(found) < count:
         port = random.randrange(_PORTS.start, _PORTS.stop, 3)
         if port not in found and all(_is_free(port + place) for place in range(3)):
