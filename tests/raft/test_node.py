@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +23,7 @@ from barnabas.raft import (
     parse_voters,
 )
 from barnabas.raft.node import MAX_COMMAND_BYTES
-from barnabas.storage.errors import DirectoryInUseError, PassingError
+from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, PassingError
 from barnabas.testing.sim.world import World
 from tests.raft.node_world import Journal, NodeWorld
 from tests.virtual_time import until
@@ -495,7 +496,45 @@ def test_a_node_whose_port_is_taken_leaves_its_directory_free() -> None:
 # Failure
 
 
-def test_a_node_whose_disk_is_full_ends_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_leader_whose_disk_is_full_refuses_commands_until_there_is_room() -> None:
+    with World(1) as world:
+        quorum = NodeWorld(world)
+
+        async def story() -> None:
+            await quorum.start()
+            leader_id = await quorum.leader()
+            await quorum.propose(b"a")
+            disk = quorum.host(leader_id).disk
+            disk.capacity_bytes = disk.used_bytes + 10
+            with pytest.raises(PassingError, match="the disk is full"):
+                await quorum.propose(b"b" * 1000, at=leader_id)
+            disk.capacity_bytes = None
+            await quorum.propose(b"c", at=leader_id)
+            await quorum.until_all_have([b"a", b"c"])
+
+        world.run(story(), limit_s=LIMIT_S)
+
+
+def test_a_follower_whose_disk_is_full_goes_on_when_there_is_room() -> None:
+    with World(1) as world:
+        quorum = NodeWorld(world)
+
+        async def story() -> None:
+            await quorum.start()
+            leader_id = await quorum.leader()
+            follower_id = next(each for each in quorum.nodes if each != leader_id)
+            await quorum.propose(b"a")
+            disk = quorum.host(follower_id).disk
+            disk.capacity_bytes = disk.used_bytes + 10
+            await quorum.propose(b"b" * 1000, at=leader_id)
+            await asyncio.sleep(1.5)
+            disk.capacity_bytes = None
+            await quorum.until_all_have([b"a", b"b" * 1000])
+
+        world.run(story(), limit_s=LIMIT_S)
+
+
+def test_a_node_whose_disk_fails_ends_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     with World(1) as world:
         quorum = NodeWorld(world)
@@ -504,24 +543,20 @@ def test_a_node_whose_disk_is_full_ends_and_says_why(caplog: pytest.LogCaptureFi
             await quorum.start()
             old_id = await quorum.leader()
             await quorum.propose(b"a")
-            disk = quorum.host(old_id).disk
-            disk.capacity_bytes = disk.used_bytes + 10
+            quorum.host(old_id).disk.fail_next(errno.EIO, name="sync", path=".log")
             failing = asyncio.ensure_future(quorum.do(old_id, quorum.nodes[old_id].until_failed()))
             with pytest.raises(OutcomeUnknownError):
-                await quorum.propose(b"b" * 1000, at=old_id)
-            with pytest.raises(PassingError, match="the disk is full"):
+                await quorum.propose(b"b", at=old_id)
+            with pytest.raises(LogDirectoryError, match="a sync failed"):
                 await failing
             assert not quorum.nodes[old_id].is_leader
             with pytest.raises(NotLeaderError, match="nobody leads"):
                 await quorum.propose(b"c", at=old_id)
-            with pytest.raises(PassingError, match="the disk is full"):
+            with pytest.raises(LogDirectoryError, match="a sync failed"):
                 await quorum.do(old_id, quorum.nodes[old_id].leader_known())
-            # The others go on once its process has ended, and it comes back when there is room.
+            # The others go on once its process has ended.
             await quorum.stop(old_id)
             await quorum.propose(b"d", at=await quorum.leader(other_than=old_id))
-            disk.capacity_bytes = None
-            await quorum.start(old_id)
-            await quorum.until_all_have([b"a", b"d"])
 
         world.run(story(), limit_s=LIMIT_S)
     assert "has failed" in caplog.text

@@ -50,6 +50,7 @@ from barnabas.raft.types import (
     SnapshotId,
 )
 from barnabas.raft.voters import DEFAULT_LISTENER, VoterSet
+from barnabas.storage.errors import PassingError
 from barnabas.storage.files import FileSystem, directory_of, join
 from barnabas.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.real_files import RealFileSystem
@@ -308,7 +309,8 @@ class RaftNode:
     async def propose(self, command: bytes) -> Any:
         """Have every replica apply a command; what `apply` returned here, once a majority has it on disk.
 
-        Raises `NotLeaderError`, and nothing was done, or `OutcomeUnknownError`.
+        Raises `NotLeaderError` or, if the disk is full, `PassingError`, and nothing was done; or
+        `OutcomeUnknownError`.
         """
         if not 0 < len(command) <= MAX_COMMAND_BYTES:
             raise ValueError(f"a command has from 1 to {MAX_COMMAND_BYTES:,} bytes, not {len(command):,}")
@@ -345,11 +347,13 @@ class RaftNode:
             for offset, (_, future) in enumerate(waiting, first_offset):
                 self._waiting[offset] = future
             driver.append([command for command, _ in waiting], self._leader.epoch)
-        except (BrokerError, NotLeaderError):
+        except (BrokerError, NotLeaderError, PassingError) as refusal:
+            # Each who waits gets an exception of its own: a traceback belongs to one place.
             for offset, (_, future) in enumerate(waiting, first_offset):
                 self._waiting.pop(offset, None)
                 if not future.done():
-                    future.set_exception(self._not_leader())
+                    is_full = isinstance(refusal, PassingError)
+                    future.set_exception(PassingError(str(refusal)) if is_full else self._not_leader())
 
     def _give_up_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
