@@ -68,7 +68,7 @@ _log = logging.getLogger("barnabas.raft")
 _SHORTEST_WAIT_S: Final = 0.001
 #: How long a follower that has every record waits for a new high watermark, at most: a leader at work has the next
 #: records by then, and one answer brings both.
-_UNHURRIED_S: Final = 0.001
+_UNHURRIED_S: Final = 0.003
 
 T = TypeVar("T")
 

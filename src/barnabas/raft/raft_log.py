@@ -66,6 +66,8 @@ class RaftLog:
         self._opened: PartitionLog | None = None
         self._note: CommittedOffsetNote | None = None
         self._snapshot_files: SnapshotFiles | None = None
+        # What a leader wrote last, and where it begins: every follower asks for just that, a moment later.
+        self._written: tuple[int, memoryview] | None = None
 
     # Opening
 
@@ -250,6 +252,8 @@ class RaftLog:
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
         """Whole batches from the one that holds `offset` on: at least one, if there is one, else up to `max_bytes`."""
+        if self._written is not None and self._written[0] == offset and len(self._written[1]) <= max_bytes:
+            return self._written[1]
         log = self._partition_log
         found = log.read(offset, max_bytes, end_offset=log.log_end_offset).range
         if found is None:
@@ -295,7 +299,9 @@ class RaftLog:
         # One write for all: if it fails, the log takes back what landed of it.
         data = memoryview(batches[0] if len(batches) == 1 else bytearray().join(batches))
         first_offset = log.log_end_offset
+        self._written = None
         log.append_as_follower(PreparedAppend(data, list(iter_batches(data)), now_ms), now_ms=now_ms)
+        self._written = (first_offset, data)
         return WrittenBatch(first_offset, log.log_end_offset - 1, now_ms, len(data))
 
     def append_fetched(self, batches: bytes | bytearray | memoryview) -> None:
@@ -304,7 +310,7 @@ class RaftLog:
         A last one that was cut off is left out. Raises `RemoteProtocolError`, and writes nothing, if they do not follow
         what is there, or are damaged.
         """
-        log = self._partition_log
+        log, self._written = self._partition_log, None
         data, views = check_fetched(batches, log.log_end_offset, log.epochs.latest_epoch)
         max_timestamp_ms = max(each.max_timestamp_ms for each in views)
         log.append_as_follower(PreparedAppend(data, views, max_timestamp_ms), now_ms=self._now_ms())
@@ -323,6 +329,7 @@ class RaftLog:
             end_offset >= log.high_watermark,
             f"{self.directory}: the log cannot end at {end_offset}: it is committed up to {log.high_watermark}",
         )
+        self._written = None
         log.truncate_to(offset, self._now_ms())
 
     def begin_sync(self) -> FlushJob | None:
@@ -428,6 +435,7 @@ class RaftLog:
             f"{self.directory}: snapshot {snapshot.file_name} is older than what is committed, {log.high_watermark}",
         )
         snapshots.add_found(snapshot)
+        self._written = None
         # From behind first: whatever a crash leaves of the log must not look like what follows the snapshot.
         log.truncate_to(end_offset, now_ms)
         log.start_anew_at(end_offset, now_ms)
