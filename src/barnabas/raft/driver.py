@@ -67,7 +67,7 @@ _log = logging.getLogger("barnabas.raft")
 #: A timer is never set for less: clocks count milliseconds, and one that fires early would only be set again.
 _SHORTEST_WAIT_S: Final = 0.001
 #: How long a follower that has every record waits for a new high watermark, at most: a leader at work has the next
-#: records by then, and one answer brings both.
+#: records by then, and one answer brings both. The commit itself waits for nobody.
 _UNHURRIED_S: Final = 0.003
 
 T = TypeVar("T")
