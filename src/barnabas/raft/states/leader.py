@@ -76,6 +76,8 @@ class Leader(RaftState):
         self._granting = granting
         self._started_ms = now_ms
         self.progress: dict[ReplicaKey, ReplicaProgress] = {}
+        # By node: the replica of it that was heard of last.
+        self._newest: dict[int, ReplicaProgress] = {}
         self._parked: dict[ReplicaKey, ParkedFetch] = {}
         self.pending_change: PendingVoterChange | None = None
         self._begin_at_ms: float = now_ms
@@ -167,6 +169,8 @@ class Leader(RaftState):
         for key, progress in list(self.progress.items()):
             if now_ms - progress.last_fetch_ms > OBSERVER_SESSION_MS and not self.machine.voters.is_voter(key):
                 del self.progress[key]
+                if self._newest.get(key.node_id) is progress:
+                    del self._newest[key.node_id]
 
     def on_epoch_result(self, request: BeginQuorumEpoch | EndQuorumEpoch, result: EpochResult, now_ms: int) -> None:
         if request.voter is not None:
@@ -208,8 +212,7 @@ class Leader(RaftState):
 
     def on_fetch(self, fetch: Fetch, reply_to: ReplyTo, now_ms: int) -> None:
         machine = self.machine
-        progress = self.progress.setdefault(fetch.replica, ReplicaProgress(-1, now_ms))
-        progress.last_fetch_ms = now_ms
+        progress = self.heard_of(fetch.replica, now_ms)
         superseded = self._parked.pop(fetch.replica, None)
         if superseded is not None:
             self._answer(superseded.reply_to, superseded.fetch)
@@ -233,9 +236,14 @@ class Leader(RaftState):
         else:
             self._parked[fetch.replica] = ParkedFetch(reply_to, fetch, now_ms + fetch.max_wait_ms)
 
-    def heard_of(self, replica: ReplicaKey, now_ms: int) -> None:
-        """It loads a snapshot, so it lives."""
-        self.progress.setdefault(replica, ReplicaProgress(-1, now_ms)).last_fetch_ms = now_ms
+    def heard_of(self, replica: ReplicaKey, now_ms: int) -> ReplicaProgress:
+        """It fetches, the log or a snapshot, so it lives."""
+        progress = self.progress.get(replica)
+        if progress is None:
+            progress = self.progress[replica] = ReplicaProgress(-1, now_ms)
+        progress.last_fetch_ms = now_ms
+        self._newest[replica.node_id] = progress
+        return progress
 
     def _answer(self, reply_to: ReplyTo, fetch: Fetch) -> None:
         self.machine.emit(AnswerFetch(reply_to, self._result(), fetch.offset, fetch.max_bytes))
@@ -284,8 +292,7 @@ class Leader(RaftState):
         progress = self.progress.get(voter)
         if progress is not None or voter.directory_id != Uuid.ZERO:
             return progress
-        of_node = [each for key, each in self.progress.items() if key.node_id == voter.node_id]
-        return max(of_node, key=lambda each: each.last_fetch_ms, default=None)
+        return self._newest.get(voter.node_id)
 
     def _answer_who_knows_less(self, high_watermark: int) -> None:
         """A follower hears of a new high watermark at once (KIP-1166)."""
