@@ -517,8 +517,8 @@ class RaftMachine:
         old = self.state
         check_transition(old.role, new.role)
         self.state = new
-        old.leave()
         self._save()
+        old.leave()
         self.tell_leader()
         _log.debug("replica %s: %s -> %s in epoch %d", self.key, old.role.value, new.role.value, self.epoch)
         new.enter(now_ms)
