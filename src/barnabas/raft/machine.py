@@ -89,13 +89,15 @@ class RaftMachine:
         listeners: Mapping[str, Address],
         options: QuorumOptions,
         randomness: Random,
+        is_never_voter: bool = False,
     ) -> None:
         """`static_voters` are those of the settings, where the log names none; `bootstrap` are addresses at which a
-        leader may be asked for; `listeners` are this replica's own."""
+        leader may be asked for; `listeners` are this replica's own. `is_never_voter` spares an observer its syncs."""
         self.key = key
         self.cluster_id = cluster_id
         self.listeners = listeners
         self.options = options
+        self._is_never_voter = is_never_voter
         self._bootstrap = tuple(bootstrap)
         self._randomness = randomness
         self._effects: list[Effect] = []
@@ -382,8 +384,9 @@ class RaftMachine:
         self._effects.append(Send(to, request))
 
     def send_fetch(self, to: Address, fetch: Fetch) -> None:
-        """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere."""
-        self._effects.append(Send(to, fetch, fetch.offset if self.is_voter else 0))
+        """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere, unless
+        it becomes a voter: the leader counts it from then on, before the observer knows."""
+        self._effects.append(Send(to, fetch, 0 if self._is_never_voter and not self.is_voter else fetch.offset))
 
     def fetch_request(self, *, max_wait_ms: int) -> Fetch:
         return Fetch(
