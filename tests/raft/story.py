@@ -474,6 +474,8 @@ class Story:
                 self.send(replica, effect)
             else:
                 replica.waiting.append(effect)
+                if not replica.syncs_hang:
+                    self.sync(replica)
         elif isinstance(effect, Answer | AnswerFetch | AnswerFetchSnapshot):
             self.answer(replica, effect)
         elif isinstance(effect, Commit):
