@@ -143,6 +143,12 @@ class RaftMachine:
         return self.voters.is_voter(self.key)
 
     @property
+    def may_lead(self) -> bool:
+        """Whether to ask for votes: as a voter, or as one whose removal is not committed. Perhaps nobody else has the
+        record of that, and we do not vote for a shorter log; so we lead once more, and resign when it is committed."""
+        return self.is_voter or self.history.voter_sets.before(self.high_watermark).is_voter(self.key)
+
+    @property
     def leader(self) -> LeaderAndEpoch:
         return LeaderAndEpoch(self.state.leader_id, self.epoch)
 
