@@ -46,7 +46,7 @@ from functools import partial
 from random import Random
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError, known
+from barnabas.base.errors import BrokerError, InvariantError, known
 from barnabas.raft import voter_changes
 from barnabas.raft.batches import ControlRecord, build_batches, build_control, read_batch
 from barnabas.raft.effects import (
@@ -438,7 +438,12 @@ class Story:
     def change(self, replica: Replica, what: Callable[[RaftMachine], object]) -> None:
         """Do something to a machine, tell of new states, and do what it asks for."""
         machine = known(replica.machine, "it runs")
-        what(machine)
+        try:
+            what(machine)
+        except InvariantError as failure:
+            self.say(f"{replica.key.node_id} stops: {failure}")
+            self.gone(replica)
+            return
         self.tell_changes(replica, machine)
         for effect in machine.take_effects():
             if replica.machine is machine:
@@ -470,9 +475,12 @@ class Story:
                 self.send(replica, effect)
             else:
                 replica.waiting.append(effect)
+                if not replica.syncs_hang:
+                    self.sync(replica)
         elif isinstance(effect, Answer | AnswerFetch | AnswerFetchSnapshot):
             self.answer(replica, effect)
         elif isinstance(effect, Commit):
+            disk.committed_offset = effect.high_watermark
             self.say(f"{node_id} knows that all before {effect.high_watermark} is committed")
         elif isinstance(effect, TellLeader):
             if effect.leader.leader_id == node_id:

@@ -42,6 +42,8 @@ class Disk:
     batches: list[bytes] = field(default_factory=list)
     start_offset: int = 0
     synced_offset: int = 0
+    #: Noted without a sync, as a lower bound.
+    committed_offset: int = 0
     election: ElectionState | None = None
     snapshots: dict[SnapshotId, list[ControlRecord]] = field(default_factory=dict)
 
@@ -64,7 +66,15 @@ class Disk:
             if not epochs or epochs[-1][0] != batch.epoch:
                 epochs.append((batch.epoch, batch.base_offset))
             controls += [(batch.base_offset + place, record) for place, record in enumerate(batch.controls)]
-        return FoundReplica(self.election, self.start_offset, self.end_offset, epochs, sorted(self.snapshots), controls)
+        return FoundReplica(
+            self.election,
+            self.start_offset,
+            self.end_offset,
+            epochs,
+            sorted(self.snapshots),
+            controls,
+            min(self.committed_offset, self.end_offset),
+        )
 
     def copy(self) -> Disk:
         return replace(self, batches=list(self.batches), snapshots=dict(self.snapshots))

@@ -145,6 +145,12 @@ class RaftMachine:
         return self.voters.is_voter(self.key)
 
     @property
+    def may_lead(self) -> bool:
+        """Whether to ask for votes: as a voter, or as one whose removal is not committed. Perhaps nobody else has the
+        record of that, and we do not vote for a shorter log; so we lead once more, and resign when it is committed."""
+        return self.is_voter or self.history.voter_sets.before(self.high_watermark).is_voter(self.key)
+
+    @property
     def leader(self) -> LeaderAndEpoch:
         return LeaderAndEpoch(self.state.leader_id, self.epoch)
 
@@ -533,8 +539,8 @@ class RaftMachine:
         old = self.state
         check_transition(old.role, new.role)
         self.state = new
-        old.leave()
         self._save()
+        old.leave()
         self.tell_leader()
         _log.debug("replica %s: %s -> %s in epoch %d", self.key, old.role.value, new.role.value, self.epoch)
         new.enter(now_ms)

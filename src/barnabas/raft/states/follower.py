@@ -80,7 +80,7 @@ class Follower(RaftState):
 
     def _lose_leader(self, now_ms: int) -> None:
         machine = self.machine
-        if machine.is_voter:
+        if machine.may_lead:
             machine.become_prospective(now_ms)
         else:
             machine.become_unattached(machine.epoch, now_ms)

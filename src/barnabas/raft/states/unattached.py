@@ -31,7 +31,7 @@ class Unattached(RaftState):
 
     @property
     def deadline_ms(self) -> float:
-        return min(self._election_at_ms if self.machine.is_voter else inf, self._search_at_ms)
+        return min(self._election_at_ms if self.machine.may_lead else inf, self._search_at_ms)
 
     def grants(self, vote: Vote, *, is_up_to_date: bool) -> bool:
         if vote.pre_vote:
@@ -39,7 +39,7 @@ class Unattached(RaftState):
         return is_up_to_date and self.machine.voted in (None, vote.candidate)
 
     def tick(self, now_ms: int) -> None:
-        if self.machine.is_voter and now_ms >= self._election_at_ms:
+        if self.machine.may_lead and now_ms >= self._election_at_ms:
             self.machine.become_prospective(now_ms)
         elif now_ms >= self._search_at_ms:
             self._search(now_ms)
