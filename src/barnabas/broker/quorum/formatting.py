@@ -96,11 +96,12 @@ def node_directories(settings: BrokerSettings) -> list[str]:
 
 def refuse_larger_quorums(settings: BrokerSettings) -> None:
     """One node that is broker and controller is what is built."""
-    if not (settings.is_broker and settings.is_controller) or settings.voter_ids != {settings.node_id}:
-        raise SettingsError(
-            f"process.roles = {','.join(settings.process_roles)}, controller.quorum.voters = "
-            f"{','.join(settings.controller_quorum_voters)}: a quorum of more than one node is not built yet"
-        )
+    both = ["process.roles", "controller.quorum.voters"]
+    for name, is_fine in zip(both, (len(settings.process_roles) > 1, len(settings.voter_ids) == 1), strict=True):
+        if not is_fine:
+            raise SettingsError(
+                f"{name} = {','.join(settings.value_of(name))}: a quorum of more than one node is not built yet"
+            )
 
 
 # Formatting
