@@ -83,6 +83,7 @@ class RaftDriver:
 
     - `voters` are those of the settings, for a quorum whose log names none; `bootstrap` is where to look for a leader
       besides; `listeners` is where this replica itself is reached, by the names of its listeners.
+    - `is_never_voter`: an observer that nobody may add to the voters, such as a broker, need not sync what it fetches.
     - `on_failure` is told once when the replica cannot go on: its log failed, or something that must hold did not.
     """
 
@@ -100,6 +101,7 @@ class RaftDriver:
         bootstrap: Sequence[Address] = (),
         options: QuorumOptions | None = None,
         name: LogName | None = None,
+        is_never_voter: bool = False,
         on_failure: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         self.key = key
@@ -114,6 +116,7 @@ class RaftDriver:
         self._clock = runtime.clock
         self._options = options or QuorumOptions()
         self._name = name or LogName()
+        self._is_never_voter = is_never_voter
         self._on_failure = on_failure
         self._machine: RaftMachine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -173,8 +176,9 @@ class RaftDriver:
     def log_end_offset(self) -> int:
         return self.machine.log.end_offset
 
-    async def start(self) -> None:
-        """Open the log, tell the owner of the newest snapshot, listen, and begin."""
+    async def open(self) -> None:
+        """Open the log, and tell the owner of all in it that is known to be committed. Nothing is written yet that
+        anybody else could see."""
         self._loop = asyncio.get_running_loop()
         found = await self._runtime.offload(self._store.open)
         self._machine = machine = RaftMachine(
@@ -186,14 +190,21 @@ class RaftDriver:
             listeners=self._listeners,
             options=self._options,
             randomness=self._runtime.randomness,
+            is_never_voter=self._is_never_voter,
         )
         latest = machine.log.latest_snapshot
         if latest is not None and latest.end_offset:
             snapshot, _ = await self._runtime.offload(lambda: self._store.read_snapshot(latest))
             self._listener.on_snapshot(snapshot)
             self._told_offset = latest.end_offset
+        self._commit(Commit(machine.high_watermark))
+
+    async def start(self) -> None:
+        """Listen, and take part; opens the log if that was not done."""
+        if self._machine is None:
+            await self.open()
         await self._transport.start(self._receive, self._refused)
-        self._tell_machine(machine.start)
+        self._tell_machine(self.machine.start)
 
     def append(self, values: Sequence[bytes], epoch: int) -> int:
         """Write records, one batch if they fit into one; the offset of the last. Raises `BrokerError` unless this
