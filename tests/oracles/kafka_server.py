@@ -71,9 +71,7 @@ class KafkaServer:
 
     def start(self) -> None:
         """Format the folder if it is new, start, and wait until requests are answered."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        properties = self._folder / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+        properties = self.write_properties()
         if not (self._folder / "data" / "meta.properties").exists():
             self._run(
                 "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), *self._format_options
@@ -91,6 +89,13 @@ class KafkaServer:
         except BaseException:
             self.stop()
             raise
+
+    def write_properties(self) -> Path:
+        """Its server.properties, with which somebody else may format the folder before it starts."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+        return properties
 
     def stop(self) -> None:
         """Stop cleanly; a server that does not stop in time is killed."""
