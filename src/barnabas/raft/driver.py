@@ -348,8 +348,11 @@ class RaftDriver:
                 self._work()
             finally:
                 self._is_working = False
-        except Exception as failure:
+        except BaseException as failure:
+            # Whatever it is: half of what was decided may be done.
             self._fail(failure)
+            if not isinstance(failure, Exception):
+                raise
         if not self._is_over:
             self._set_timer()
             if self._stopped is not None:
@@ -397,7 +400,7 @@ class RaftDriver:
             try:
                 if failure is None and not done.cancelled() and not self._is_over:
                     then(done.result())
-            except Exception as problem:
+            except BaseException as problem:
                 failure = problem
             if failure is not None:
                 self._fail(failure)

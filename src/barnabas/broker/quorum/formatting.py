@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from barnabas.base.errors import BarnabasError, SettingsError, known
+from barnabas.base.errors import BarnabasError, known
 from barnabas.base.ids import Uuid
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.batches import decode_values
@@ -92,19 +92,6 @@ class NodeIdentity:
 def node_directories(settings: BrokerSettings) -> list[str]:
     """All directories of a node, each once, in the order of the settings; that of the metadata log may be one more."""
     return list(dict.fromkeys([*settings.data_dirs, settings.metadata_dir]))
-
-
-def refuse_larger_quorums(settings: BrokerSettings) -> None:
-    """One node that is broker and controller is what is built."""
-    both = ["process.roles", "controller.quorum.voters"]
-    for name, is_fine in zip(both, (len(settings.process_roles) > 1, len(settings.voter_ids) == 1), strict=True):
-        if not is_fine:
-            raise SettingsError(
-                f"{name} = {','.join(settings.value_of(name))}: a quorum of more than one node is not built yet"
-            )
-
-
-# Formatting
 
 
 def format_directories(
