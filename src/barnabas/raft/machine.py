@@ -390,8 +390,8 @@ class RaftMachine:
         self._effects.append(Send(to, request))
 
     def send_fetch(self, to: Address, fetch: Fetch) -> None:
-        """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere, unless
-        it becomes a voter: the leader counts it from then on, before the observer knows."""
+        """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere,
+        unless it becomes a voter: the leader counts it from then on, before the observer knows."""
         self._effects.append(Send(to, fetch, 0 if self._is_never_voter and not self.is_voter else fetch.offset))
 
     def fetch_request(self, *, max_wait_ms: int) -> Fetch:
