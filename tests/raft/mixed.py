@@ -6,7 +6,7 @@ Ours are drivers whose owner only remembers what it was told. All of them are in
 from __future__ import annotations
 
 import asyncio
-import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from barnabas.raft.log_options import RaftLogOptions
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.raft_log import RaftLog
 from barnabas.raft.socket_transport import SocketTransport
+from barnabas.raft.states.leader import Leader
 from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, CommittedBatch, LeaderAndEpoch, ReplicaKey, Snapshot, SnapshotId
 from barnabas.raft.voters import DEFAULT_LISTENER, VoterSet
@@ -39,7 +40,16 @@ FIRST_RECORDS = [encode_record(each) for each in bootstrap_records()]
 #: The records of a Kafka controller that come by themselves would make two logs hard to compare.
 QUIET = {"metadata.max.idle.interval.ms": "0"}
 
-_log = logging.getLogger("tests.raft.mixed")
+#: The levels that we know too.
+LEVELS = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
+PATIENT = QuorumOptions(election_timeout_ms=60_000, fetch_timeout_ms=60_000, retry_backoff_ms=1000)
+
+_COMPLAINT = re.compile(r" (WARN|ERROR) ")
+#: Peers that are not there yet or any more; and no controller is above our replicas to register with.
+_EXPECTED = re.compile(
+    "could not be established|Performing controller activation|Renouncing the leadership|ControllerRegistration|"
+    "already been closed"
+)
 
 
 @dataclass
@@ -74,22 +84,20 @@ class OurReplica:
         self,
         folder: Path,
         node_id: int,
-        port: int,
+        address: Address,
         voters: VoterSet | None,
         *,
         directory_id: Uuid,
         bootstrap: Sequence[Address] = (),
         quorum: QuorumOptions | None = None,
-        retention_bytes: int = 100 * 1024 * 1024,
     ) -> None:
         self.folder = folder
         self.node_id = node_id
-        self.address = Address(HOST, port)
+        self.address = address
         self.key = ReplicaKey(node_id, directory_id)
         self._voters = voters
         self._bootstrap = bootstrap
         self._quorum = quorum or QuorumOptions()
-        self._retention_bytes = retention_bytes
         self.told = Told()
         self._driver: RaftDriver | None = None
         self._runtime: SystemRuntime | None = None
@@ -103,6 +111,10 @@ class OurReplica:
     def driver(self) -> RaftDriver:
         assert self._driver is not None, "the replica was not started"
         return self._driver
+
+    @property
+    def start_offset(self) -> int:
+        return self.driver.machine.log.start_offset
 
     @property
     def is_leader(self) -> bool:
@@ -120,13 +132,18 @@ class OurReplica:
     def role(self) -> Role:
         return self.driver.machine.state.role
 
+    def acknowledged(self, node_id: int) -> int:
+        """As the leader: up to where a follower has told that it has everything."""
+        state = self.driver.machine.state
+        progress = state.progress if isinstance(state, Leader) else {}
+        return max((each.end_offset for key, each in progress.items() if key.node_id == node_id), default=-1)
+
     async def start(self) -> None:
         self.metadata_log.mkdir(parents=True, exist_ok=True)
         self.told = Told()
         self._runtime = SystemRuntime()
-        options = RaftLogOptions(
-            directory_id=self.key.directory_id, retention_bytes=self._retention_bytes, delete_delay_ms=0
-        )
+        # A snapshot makes all before the last one superfluous.
+        options = RaftLogOptions(directory_id=self.key.directory_id, retention_bytes=0, delete_delay_ms=0)
         self.store = RaftLog(FILES, str(self.metadata_log), options, self._runtime)
         self._driver = RaftDriver(
             self.key,
@@ -150,7 +167,7 @@ class OurReplica:
             self._runtime.close()
 
     async def append(self, values: Sequence[bytes]) -> int:
-        """As the leader; returns when it is committed."""
+        """As the leader, and wait until it is committed."""
         offset = self.driver.append(values, self.driver.leader.epoch)
         await until(lambda: self.driver.high_watermark > offset, f"{offset} is committed")
         return offset
@@ -163,42 +180,89 @@ class OurReplica:
 
 
 class MixedQuorum:
-    """Voters by their ids: 1, 2 … are Kafka's, then come ours."""
+    """Voters by their ids: 1, 2 … are Kafka's, then come ours.
 
-    def __init__(self, folder: Path, kafkas: int, ours: int, **settings: str) -> None:
+    With `in_log` the voters stand in the log (kraft.version 1): Kafka's own tool formats all of them, ours too.
+    `patient` are those of ours that leave it to others to lead.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kafkas: int,
+        ours: int,
+        *,
+        in_log: bool = False,
+        patient: Sequence[int] = (),
+        **settings: str,
+    ) -> None:
         ids = range(1, kafkas + ours + 1)
-        self.ports = dict(zip(ids, free_ports(len(ids)), strict=True))
+        self._in_log = in_log
+        self._addresses = {each: Address(HOST, port) for each, port in zip(ids, free_ports(len(ids)), strict=True)}
         randomness = Random(folder.name)
-        voters = VoterSet.of({each: Address(HOST, port) for each, port in self.ports.items()})
-        names = ",".join(f"{each}@{HOST}:{port}" for each, port in self.ports.items())
-        given = {"controller.quorum.voters": names, **QUIET}
-        given |= {name.replace("_", "."): value for name, value in settings.items()}
+        self._directory_ids = {each: Uuid.random(randomness) for each in ids}
+        given = self._quorum_settings() | QUIET | {name.replace("_", "."): value for name, value in settings.items()}
         self.kafkas = {
-            each: KafkaController(folder / f"kafka-{each}", each, self.ports[each], given) for each in ids[:kafkas]
+            each: KafkaController(folder / f"kafka-{each}", each, self._addresses[each].port, given)
+            for each in ids[:kafkas]
         }
         self.ours = {
             each: OurReplica(
-                folder / f"ours-{each}", each, self.ports[each], voters, directory_id=Uuid.random(randomness)
+                folder / f"ours-{each}",
+                each,
+                self._addresses[each],
+                None if in_log else VoterSet.of(self._addresses),
+                directory_id=self._directory_ids[each],
+                bootstrap=tuple(self._addresses.values()),
+                quorum=PATIENT if each in patient else None,
             )
             for each in ids[kafkas:]
         }
-        for kafka in self.kafkas.values():
-            format_for_kafka(kafka, Uuid.random(randomness))
+
+    def _quorum_settings(self) -> dict[str, str]:
+        addresses = self._addresses.items()
+        if self._in_log:
+            return {"controller.quorum.bootstrap.servers": ",".join(str(address) for _, address in addresses)}
+        return {"controller.quorum.voters": ",".join(f"{each}@{address}" for each, address in addresses)}
 
     async def __aenter__(self) -> MixedQuorum:
+        if self._in_log:
+            await self._format_all()
+        else:
+            for kafka in self.kafkas.values():
+                format_for_kafka(kafka, self._directory_ids[kafka.node_id])
         for kafka in self.kafkas.values():
             kafka.start()
         for ours in self.ours.values():
             await ours.start()
         return self
 
+    async def _format_all(self) -> None:
+        voters = ",".join(f"{each}@{address}:{self._directory_ids[each]}" for each, address in self._addresses.items())
+        settings = self._quorum_settings()
+        to_format = [
+            *self.kafkas.values(),
+            *(KafkaController(each.folder, each.node_id, each.address.port, settings) for each in self.ours.values()),
+        ]
+        options = (*LEVELS, "--initial-controllers", voters)
+        await asyncio.gather(*(asyncio.to_thread(each.format, CLUSTER_ID, *options) for each in to_format))
+
     async def __aexit__(self, *_: object) -> None:
         for ours in self.ours.values():
             await ours.stop()
         await asyncio.gather(*(asyncio.to_thread(kafka.stop) for kafka in self.kafkas.values()))
 
+    async def until_kafka_answers(self, node_id: int) -> None:
+        """A controller fetches some time before it listens."""
+        await asyncio.to_thread(self.kafkas[node_id].wait_until_it_answers)
+
     async def until(self, condition: Callable[[], object], what: str) -> None:
         await until(condition, what, self.kafkas.values(), self.ours.values())
+
+    def complaints(self) -> list[str]:
+        """What Kafka's controllers say of others that is not to be expected of a quorum with nothing above Raft."""
+        found = [line for kafka in self.kafkas.values() for line in kafka.log_path.read_text().splitlines()]
+        return [line for line in found if _COMPLAINT.search(line) and not _EXPECTED.search(line)]
 
 
 def format_for_kafka(kafka: KafkaController, directory_id: Uuid) -> None:

@@ -1,0 +1,117 @@
+"""Apache Kafka's controllers and replicas of ours in one quorum: each votes for, follows and leads the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.raft.types import SnapshotId
+from tests.oracles import needs_kafka
+from tests.raft.mixed import FIRST_RECORDS, NO_OP, MixedQuorum, OurReplica, log_bytes
+
+pytestmark = needs_kafka()
+
+
+def play(story: Coroutine[Any, Any, None], limit_s: float = 300) -> None:
+    asyncio.run(asyncio.wait_for(story, limit_s))
+
+
+def is_same(one: bytes, other: bytes) -> bool:
+    """Whether two logs end alike; the shorter may begin later, behind a snapshot."""
+    return bool(one) and bool(other) and (one.endswith(other) or other.endswith(one))
+
+
+def test_kafka_loads_our_snapshot_follows_us_leads_us_and_hands_over(tmp_path: Path) -> None:
+    play(take_turns(MixedQuorum(tmp_path, kafkas=1, ours=2, patient=[3])), 60)
+
+
+async def take_turns(quorum: MixedQuorum) -> None:
+    kafka, first, second = quorum.kafkas[1], quorum.ours[2], quorum.ours[3]
+    async with quorum:
+        # Two of three lead, commit and forget, before Kafka is there.
+        await quorum.until(lambda: first.is_leader, "ours leads")
+        await first.append(FIRST_RECORDS)
+        for count in (1, 2, 3):
+            await first.append([NO_OP] * count)
+        await first.take_snapshot()
+        await first.append([NO_OP])
+        snapshot_id = await first.take_snapshot()
+        await first.append([NO_OP])
+        assert first.start_offset == snapshot_id.end_offset
+
+        await quorum.until(lambda: log_of(kafka.metadata_log, snapshot_id), "Kafka loads our snapshot and follows")
+        await quorum.until(
+            lambda: is_same(log_bytes(kafka.metadata_log), log_bytes(second.metadata_log)), "Kafka's log is ours"
+        )
+
+        await quorum.until_kafka_answers(1)
+        await quorum.until(
+            lambda: first.acknowledged(1) == first.driver.log_end_offset, "Kafka has told that it has all"
+        )
+        epoch = first.epoch
+        await first.stop()
+        await quorum.until(lambda: second.leader_id == 1, "Kafka leads, with the vote of ours")
+        assert second.epoch > epoch
+        end_offset = second.driver.log_end_offset
+        await quorum.until(lambda: second.driver.high_watermark > end_offset, "Kafka's records are committed by ours")
+
+        await first.start()
+        await quorum.until(lambda: first.driver.high_watermark == second.driver.high_watermark, "all three are there")
+        assert first.leader_id == 1
+        await asyncio.to_thread(kafka.stop)
+        await quorum.until(lambda: first.is_leader or second.is_leader, "ours leads when Kafka has resigned")
+        leader = first if first.is_leader else second
+        await leader.append([NO_OP])
+        await quorum.until(lambda: first.driver.high_watermark == second.driver.high_watermark, "both know")
+    assert is_same(log_bytes(first.metadata_log), log_bytes(second.metadata_log))
+    assert log_bytes(second.metadata_log).count(log_bytes(kafka.metadata_log)) == 1
+    assert first.told.values == second.told.values
+    assert not quorum.complaints()
+
+
+def log_of(folder: Path, snapshot_id: SnapshotId) -> bool:
+    """Whether the log goes on behind a snapshot that is there."""
+    return (folder / snapshot_id.file_name).exists() and (folder / f"{snapshot_id.end_offset:020d}.log").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_log", [False, True], ids=["static voters", "voters in the log"])
+def test_two_kafkas_lead_by_turns_with_our_vote(tmp_path: Path, in_log: bool) -> None:
+    # Records come by themselves here, so that the high watermark moves whenever there is a majority.
+    settings = {"metadata_max_idle_interval_ms": "100"}
+    play(move_between_kafkas(MixedQuorum(tmp_path, kafkas=2, ours=1, in_log=in_log, patient=[3], **settings)))
+
+
+async def move_between_kafkas(quorum: MixedQuorum) -> None:
+    ours = quorum.ours[3]
+    async with quorum:
+        await quorum.until(lambda: ours.leader_id in quorum.kafkas and ours.driver.high_watermark > 10, "Kafka leads")
+        for way in ("kill", "stop", "pause", "kill", "stop"):
+            leader_id, epoch = ours.leader_id, ours.epoch
+            leader, other = quorum.kafkas[leader_id], quorum.kafkas[3 - leader_id]
+            await quorum.until_kafka_answers(other.node_id)
+            await quorum.until(lambda other=other: is_near(ours, other.metadata_log), "the other Kafka has caught up")
+            await asyncio.to_thread(getattr(leader, way))
+            await quorum.until(lambda other=other: ours.leader_id == other.node_id, f"the other leads after {way}")
+            assert ours.epoch > epoch
+            end_offset = ours.driver.high_watermark
+            await quorum.until(lambda at=end_offset: ours.driver.high_watermark > at + 5, "our word makes the majority")
+            if way == "pause":
+                leader.go_on()
+            else:
+                leader.start()
+    logs = [log_bytes(each.metadata_log) for each in (*quorum.kafkas.values(), ours)]
+    shortest = min(logs, key=len)
+    assert len(shortest) > 5000
+    assert all(each.startswith(shortest) for each in logs)
+    assert not quorum.complaints()
+
+
+def is_near(ours: OurReplica, folder: Path) -> bool:
+    """Whether a log has all that was committed a moment ago, byte for byte."""
+    one, other = log_bytes(folder), log_bytes(ours.metadata_log)
+    return len(one) > len(other) - 1000 and (one.startswith(other) or other.startswith(one))
