@@ -39,7 +39,7 @@ class LogName(NamedTuple):
 
 PARTITION: Final = 0
 #: From which version on an answer can say where the leader listens.
-_ENDPOINTS_SINCE: Final = {52: 1, 53: 1, 54: 1, 1: 16, 59: 1}
+_ENDPOINTS_SINCE: Final = {52: 1, 53: 1, 54: 1, 1: 17, 59: 1}
 #: What answers say of topics, which is nothing if the request was not understood.
 _PER_TOPIC: Final = ("responses", "topics")
 #: Errors that concern the request as a whole, not the partition.
