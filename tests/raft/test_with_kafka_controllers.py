@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,11 @@ def is_same(one: bytes, other: bytes) -> bool:
 
 def test_kafka_loads_our_snapshot_follows_us_leads_us_and_hands_over(tmp_path: Path) -> None:
     play(take_turns(MixedQuorum(tmp_path, kafkas=1, ours=2, patient=[3])), 60)
+
+
+@pytest.mark.slow
+def test_the_same_where_the_voters_are_in_the_log(tmp_path: Path) -> None:
+    play(take_turns(MixedQuorum(tmp_path, kafkas=1, ours=2, in_log=True, patient=[3])))
 
 
 async def take_turns(quorum: MixedQuorum) -> None:
@@ -83,20 +88,21 @@ def log_of(folder: Path, snapshot_id: SnapshotId) -> bool:
 def test_two_kafkas_lead_by_turns_with_our_vote(tmp_path: Path, in_log: bool) -> None:
     # Records come by themselves here, so that the high watermark moves whenever there is a majority.
     settings = {"metadata_max_idle_interval_ms": "100"}
-    play(move_between_kafkas(MixedQuorum(tmp_path, kafkas=2, ours=1, in_log=in_log, patient=[3], **settings)))
+    play(move_between_kafkas(MixedQuorum(tmp_path, kafkas=2, ours=1, in_log=in_log, **settings)))
 
 
 async def move_between_kafkas(quorum: MixedQuorum) -> None:
     ours = quorum.ours[3]
     async with quorum:
-        await quorum.until(lambda: ours.leader_id in quorum.kafkas and ours.driver.high_watermark > 10, "Kafka leads")
+        await leave_it_to(quorum, ours, quorum.kafkas)
+        await quorum.until(lambda: ours.driver.high_watermark > 10, "something is committed")
         for way in ("kill", "stop", "pause", "kill", "stop"):
             leader_id, epoch = ours.leader_id, ours.epoch
             leader, other = quorum.kafkas[leader_id], quorum.kafkas[3 - leader_id]
             await quorum.until_kafka_answers(other.node_id)
             await quorum.until(lambda other=other: is_near(ours, other.metadata_log), "the other Kafka has caught up")
             await asyncio.to_thread(getattr(leader, way))
-            await quorum.until(lambda other=other: ours.leader_id == other.node_id, f"the other leads after {way}")
+            await leave_it_to(quorum, ours, [other.node_id])
             assert ours.epoch > epoch
             end_offset = ours.driver.high_watermark
             await quorum.until(lambda at=end_offset: ours.driver.high_watermark > at + 5, "our word makes the majority")
@@ -109,6 +115,72 @@ async def move_between_kafkas(quorum: MixedQuorum) -> None:
     assert len(shortest) > 5000
     assert all(each.startswith(shortest) for each in logs)
     assert not quorum.complaints()
+
+
+@pytest.mark.slow
+def test_a_history_that_was_not_committed_is_forgotten_by_both(tmp_path: Path) -> None:
+    play(diverge(MixedQuorum(tmp_path, kafkas=1, ours=2, metadata_max_idle_interval_ms="100")))
+
+
+async def diverge(quorum: MixedQuorum) -> None:
+    kafka, first, second = quorum.kafkas[1], quorum.ours[2], quorum.ours[3]
+    async with quorum:
+        await quorum.until_kafka_answers(1)
+        for ours in (first, second):
+            await leave_it_to(quorum, ours, [1])
+        await quorum.until(lambda: first.driver.high_watermark > 10, "Kafka commits")
+        # Kafka writes on alone, which is committed nowhere.
+        await first.stop()
+        await second.stop()
+        common = max(log_bytes(each.metadata_log) for each in (first, second))
+        await quorum.until(lambda: len(log_bytes(kafka.metadata_log)) > len(common), "Kafka writes alone")
+        kafka.kill()
+        lost = log_bytes(kafka.metadata_log)
+        assert lost.startswith(common)
+        await first.start()
+        await second.start()
+        await quorum.until(lambda: first.is_leader or second.is_leader, "ours lead without Kafka")
+        leader, other = (first, second) if first.is_leader else (second, first)
+        await leader.append([NO_OP] * 5)
+        kafka.start()
+        await quorum.until(lambda: leader.acknowledged(1) == leader.driver.log_end_offset, "Kafka follows")
+        assert log_bytes(kafka.metadata_log) == log_bytes(leader.metadata_log)
+        assert not log_bytes(kafka.metadata_log).startswith(lost)
+
+        # Now ours does the same.
+        await quorum.until_kafka_answers(1)
+        kafka.pause()
+        await other.stop()
+        committed = leader.driver.high_watermark
+        for _ in range(3):
+            leader.driver.append([NO_OP], leader.epoch)
+        await asyncio.sleep(0)
+        await quorum.until(lambda: not leader.is_leader, "ours resigns when it hears from no majority")
+        assert leader.driver.high_watermark == committed
+        await leader.stop()
+        lost = log_bytes(leader.metadata_log)
+        kafka.go_on()
+        await other.start()
+        await leave_it_to(quorum, other, [1])
+        await quorum.until(lambda: other.driver.high_watermark > committed + 3, "Kafka and the other go on")
+        await leader.start()
+        await quorum.until(lambda: leader.driver.high_watermark > committed + 5, "ours has forgotten, and follows")
+        assert not log_bytes(leader.metadata_log).startswith(lost)
+    shortest, longest = sorted((log_bytes(each.metadata_log) for each in (kafka, leader)), key=len)
+    assert longest.startswith(shortest)
+    assert not quorum.complaints()
+
+
+async def leave_it_to(quorum: MixedQuorum, ours: OurReplica, node_ids: Collection[int]) -> None:
+    """Wait until one of these leads; if it happens to be one of ours, it resigns."""
+
+    def leads() -> bool:
+        for each in quorum.ours.values():
+            if each.is_leader:
+                each.driver.resign(each.epoch)
+        return ours.leader_id in node_ids
+
+    await quorum.until(leads, f"one of {sorted(node_ids)} leads")
 
 
 def is_near(ours: OurReplica, folder: Path) -> bool:
