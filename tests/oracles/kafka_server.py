@@ -52,6 +52,10 @@ class KafkaServer:
         return f"127.0.0.1:{self._port}"
 
     @property
+    def controller(self) -> str:
+        return f"127.0.0.1:{self._controller_port}"
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "the server was not started"
         return self._process.pid

@@ -53,8 +53,9 @@ def default_answer(request: Request) -> Response:
         return fetch.FetchResponse(responses=[])
     if isinstance(request, fetch_snapshot.FetchSnapshotRequest):
         return snapshot_response(b"")
-    response = api(request.API_KEY).response
-    return response(topics=[]) if any(each.name == "topics" for each in response.FIELDS) else response()
+    response: type[Any] = api(request.API_KEY).response
+    answer: Response = response(topics=[]) if any(each.name == "topics" for each in response.FIELDS) else response()
+    return answer
 
 
 class Replica:

@@ -24,6 +24,8 @@ from barnabas.raft.types import Address
 from barnabas.wire import ApiKey, api, decode_request_header, encode_response, frame_parts
 from barnabas.wire.headers import decode_response
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from barnabas.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
 from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from barnabas.wire.messages.vote import VoteRequest
@@ -140,8 +142,8 @@ async def test_what_the_peer_cannot_be_asked_is_not_sent() -> None:
     asked = [
         replica.ask(address, vote_request(pre_vote=True)),
         replica.ask(address, vote_request()),
-        replica.ask(address, api(ApiKey.BEGIN_QUORUM_EPOCH).request(topics=[])),
-        replica.ask(address, api(ApiKey.END_QUORUM_EPOCH).request(topics=[])),
+        replica.ask(address, BeginQuorumEpochRequest(topics=[])),
+        replica.ask(address, EndQuorumEpochRequest(topics=[])),
     ]
     assert [each is None for each in await asyncio.gather(*asked)] == [True, False, True, True]
     # The connection is none the worse for it.

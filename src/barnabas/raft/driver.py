@@ -173,8 +173,9 @@ class RaftDriver:
     def log_end_offset(self) -> int:
         return self.machine.log.end_offset
 
-    async def start(self) -> None:
-        """Open the log, tell the owner of the newest snapshot, listen, and begin."""
+    async def open(self) -> None:
+        """Open the log, and tell the owner of all in it that is known to be committed. Nothing is written yet that
+        anybody else could see."""
         self._loop = asyncio.get_running_loop()
         found = await self._runtime.offload(self._store.open)
         self._machine = machine = RaftMachine(
@@ -192,8 +193,14 @@ class RaftDriver:
             snapshot, _ = await self._runtime.offload(lambda: self._store.read_snapshot(latest))
             self._listener.on_snapshot(snapshot)
             self._told_offset = latest.end_offset
+        self._commit(Commit(machine.high_watermark))
+
+    async def start(self) -> None:
+        """Listen, and take part; opens the log if that was not done."""
+        if self._machine is None:
+            await self.open()
         await self._transport.start(self._receive, self._refused)
-        self._tell_machine(machine.start)
+        self._tell_machine(self.machine.start)
 
     def append(self, values: Sequence[bytes], epoch: int) -> int:
         """Write records, one batch if they fit into one; the offset of the last. Raises `BrokerError` unless this

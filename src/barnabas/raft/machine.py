@@ -107,9 +107,8 @@ class RaftMachine:
         self.history = QuorumHistory(static_voters)
         for offset, record in found.controls:
             self.history.replay(offset, record)
-        latest = self.log.latest_snapshot
         #: All before it is committed, as far as this replica knows.
-        self.high_watermark = latest.end_offset if latest is not None else 0
+        self.high_watermark = self._committed_when(found)
         election = found.election or ElectionState(0)
         self.epoch = max(election.epoch, self.log.last_epoch)
         #: Whom this replica voted for in this epoch.
@@ -119,6 +118,13 @@ class RaftMachine:
         self._leader_before = election.leader_id if election.epoch == self.epoch else NO_LEADER_ID
         self.is_stopping = False
         self.state: RaftState = Unattached(self, 0)
+
+    def _committed_when(self, found: FoundReplica) -> int:
+        """What is committed of a log that was found: all of it, where nobody else has a say."""
+        if self.is_voter and len(self.voters) == 1:
+            return found.end_offset
+        latest = self.log.latest_snapshot
+        return max(found.committed_offset, latest.end_offset if latest is not None else 0)
 
     # What is known
 

@@ -74,6 +74,8 @@ class FoundReplica:
     epochs: Sequence[tuple[int, int]]
     snapshots: Sequence[SnapshotId]
     controls: Sequence[tuple[int, ControlRecord]]
+    #: All before it is committed for certain. More may be.
+    committed_offset: int = 0
 
 
 class SyncJob(Protocol):

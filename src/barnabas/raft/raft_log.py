@@ -118,6 +118,7 @@ class RaftLog:
             tuple((each.epoch, each.start_offset) for each in log.epochs.entries),
             tuple(snapshots.ids),
             tuple(self._voter_records(log, snapshots)),
+            committed,
         )
 
     def _take_lock(self) -> None:

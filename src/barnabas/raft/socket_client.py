@@ -21,7 +21,7 @@ from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
 from barnabas.raft.socket_parts import FrameWriter, SocketSurroundings
 from barnabas.raft.types import Address
 from barnabas.wire.apis import ApiKey, api
-from barnabas.wire.frames import FrameSplitter
+from barnabas.wire.frames import SIZE_BYTES, FrameSplitter
 from barnabas.wire.headers import ResponseHeader
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -32,7 +32,6 @@ OnResponse = Callable[[Response | None], None]
 WAITING_APIS: Final = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
 #: The size of the frame, the api's key and version, the correlation id.
 _HEAD: Final = Struct(">ihhi")
-_SIZE_BYTES: Final = 4
 _CORRELATION_ID_BYTES: Final = 4
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
@@ -117,7 +116,7 @@ class OpenedConnection(asyncio.Protocol):
         """Raises `LocalProtocolError` if the request does not go into that version."""
         request, version = asked.request, form.version
         parts = request.encode_parts(version)
-        size_bytes = _HEAD.size - _SIZE_BYTES + len(form.tail) + sum(map(len, parts))
+        size_bytes = _HEAD.size - SIZE_BYTES + len(form.tail) + sum(map(len, parts))
         asked.format = form
         asked.correlation_id = self._next_id = (self._next_id + 1) & _MAX_CORRELATION_ID
         self.in_flight.append(asked)

@@ -16,7 +16,7 @@ from barnabas.raft.ports import RequestReceiver
 from barnabas.raft.socket_parts import RAFT_APIS, FrameWriter, SocketSurroundings
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.compiler import Buffer
-from barnabas.wire.frames import FrameSplitter
+from barnabas.wire.frames import SIZE_BYTES, FrameSplitter
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.api_versions import (
@@ -40,7 +40,7 @@ _FEATURES_FROM_ZERO: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-class Route(NamedTuple):
+class _Route(NamedTuple):
     """How one version of a request is read and answered."""
 
     request: type[Request]
@@ -50,15 +50,15 @@ class Route(NamedTuple):
 
 
 @cache
-def routes() -> dict[tuple[int, int], Route]:
+def routes() -> dict[tuple[int, int], _Route]:
     """What is understood, by key and version."""
-    found: dict[tuple[int, int], Route] = {}
+    found: dict[tuple[int, int], _Route] = {}
     for key in (*RAFT_APIS, ApiKey.API_VERSIONS):
         known = api(key)
         for version in known.served:
             has_tags = known.request_header_version(version) > 1
             has_tagged_answer = known.response_header_version(version) > 0
-            found[key, version] = Route(known.request, version, has_tags, has_tagged_answer)
+            found[key, version] = _Route(known.request, version, has_tags, has_tagged_answer)
     return found
 
 
@@ -87,7 +87,7 @@ class _Unanswered:
 
     __slots__ = ("correlation_id", "parts", "route")
 
-    def __init__(self, correlation_id: int, route: Route) -> None:
+    def __init__(self, correlation_id: int, route: _Route) -> None:
         self.correlation_id = correlation_id
         self.route = route
         self.parts: list[Buffer] | None = None
@@ -201,7 +201,7 @@ class AcceptedConnection(asyncio.Protocol):
         else:
             self._receive(request, version, partial(self._answer, asked))
 
-    def _add(self, correlation_id: int, route: Route) -> _Unanswered:
+    def _add(self, correlation_id: int, route: _Route) -> _Unanswered:
         asked = _Unanswered(correlation_id, route)
         self._unanswered.append(asked)
         return asked
@@ -226,7 +226,7 @@ class AcceptedConnection(asyncio.Protocol):
             self.close()
             return
         tags = _NO_TAGS if route.has_tagged_answer else b""
-        size_bytes = _RESPONSE_HEAD.size - 4 + len(tags) + sum(map(len, parts))
+        size_bytes = _RESPONSE_HEAD.size - SIZE_BYTES + len(tags) + sum(map(len, parts))
         asked.parts = [_RESPONSE_HEAD.pack(size_bytes, asked.correlation_id) + tags, *parts]
         unanswered = self._unanswered
         while unanswered and (first := unanswered[0].parts) is not None:

@@ -143,6 +143,11 @@ class _Peer:
         self._is_gone = False
 
     def _refused(self) -> None:
-        if not self._is_gone and not self._around.is_stopped:
+        if not self._is_gone:
             self._is_gone = True
+            # After those who wait were told that there is no answer.
+            self._around.loop.call_soon(self._tell_refused)
+
+    def _tell_refused(self) -> None:
+        if not self._around.is_stopped:
             self._on_refused()
