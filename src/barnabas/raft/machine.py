@@ -116,6 +116,8 @@ class RaftMachine:
         self._saved = found.election
         self._told = LeaderAndEpoch(NO_LEADER_ID, self.epoch)
         self._leader_before = election.leader_id if election.epoch == self.epoch else NO_LEADER_ID
+        #: Who told last that it does not lead any more, and in which epoch.
+        self._gone: LeaderAndEpoch | None = None
         self.is_stopping = False
         self.state: RaftState = Unattached(self, 0)
 
@@ -322,8 +324,11 @@ class RaftMachine:
     def _on_end_epoch(self, request: EndQuorumEpoch, now_ms: int) -> EpochResult:
         error = self._error_of(request.cluster_id, request.epoch, request.leader_id)
         if error is ErrorCode.NONE:
-            self.hear_of(LeaderAndEpoch(request.leader_id, request.epoch), None, now_ms)
-            if self.state.leader_id == request.leader_id and isinstance(self.state, Follower | Prospective):
+            gone = LeaderAndEpoch(request.leader_id, request.epoch)
+            self.hear_of(gone, None, now_ms)
+            is_ours = self.state.leader_id == request.leader_id and isinstance(self.state, Follower | Prospective)
+            if is_ours or (self._gone == gone and isinstance(self.state, Unattached)):
+                self._gone = gone
                 self.become_unattached(request.epoch, now_ms, election_in_ms=self._turn_of(request.successors))
         return EpochResult(error, self.leader, self.state.leader_address)
 
@@ -349,6 +354,11 @@ class RaftMachine:
             state.on_fetch(fetch, reply_to, now_ms)
         else:
             self.emit(Answer(reply_to, FetchResult(error, self.leader, self.state.leader_address)))
+
+    def leader_is_gone(self, now_ms: int) -> None:
+        """The leader that is followed said that it leads no more."""
+        self._gone = self.leader
+        self.become_unattached(self.epoch, now_ms)
 
     def not_leader(self) -> FetchResult:
         return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.leader, self.state.leader_address)
@@ -453,6 +463,9 @@ class RaftMachine:
         if leader.epoch < self.epoch:
             return
         is_newer = leader.epoch > self.epoch
+        if leader == self._gone and not is_newer:
+            # Whoever says so has not heard of it yet; to believe it would cost the time of a timeout.
+            return
         if leader.leader_id < 0 or leader.leader_id == self.key.node_id:
             # Of an epoch in which we led before a restart nothing is left but its number.
             if is_newer:

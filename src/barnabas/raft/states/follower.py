@@ -146,7 +146,7 @@ class Follower(RaftState):
         machine = self.machine
         has_resigned = result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and result.leader.leader_id < 0
         if has_resigned and result.leader.epoch == machine.epoch:
-            machine.become_unattached(machine.epoch, now_ms)
+            machine.leader_is_gone(now_ms)
             return
         machine.complain(fetch, result.error)
         self._ask_later(now_ms)
