@@ -126,7 +126,10 @@ async def diverge(quorum: MixedQuorum) -> None:
     kafka, first, second = quorum.kafkas[1], quorum.ours[2], quorum.ours[3]
     async with quorum:
         await quorum.until_kafka_answers(1)
+        await quorum.until(lambda: first.leader_id > 0, "somebody leads")
         for ours in (first, second):
+            if ours.is_leader:
+                await ours.append(FIRST_RECORDS)
             await leave_it_to(quorum, ours, [1])
         await quorum.until(lambda: first.driver.high_watermark > 10, "Kafka commits")
         # Kafka writes on alone, which is committed nowhere.
@@ -154,7 +157,6 @@ async def diverge(quorum: MixedQuorum) -> None:
         committed = leader.driver.high_watermark
         for _ in range(3):
             leader.driver.append([NO_OP], leader.epoch)
-        await asyncio.sleep(0)
         await quorum.until(lambda: not leader.is_leader, "ours resigns when it hears from no majority")
         assert leader.driver.high_watermark == committed
         await leader.stop()
