@@ -117,7 +117,7 @@ class RaftMachine:
         self._told = LeaderAndEpoch(NO_LEADER_ID, self.epoch)
         self._leader_before = election.leader_id if election.epoch == self.epoch else NO_LEADER_ID
         #: Who told last that it does not lead any more, and in which epoch.
-        self._gone: LeaderAndEpoch | None = None
+        self._resigned: LeaderAndEpoch | None = None
         self.is_stopping = False
         self.state: RaftState = Unattached(self, 0)
 
@@ -327,8 +327,8 @@ class RaftMachine:
             gone = LeaderAndEpoch(request.leader_id, request.epoch)
             self.hear_of(gone, None, now_ms)
             is_ours = self.state.leader_id == request.leader_id and isinstance(self.state, Follower | Prospective)
-            if is_ours or (self._gone == gone and isinstance(self.state, Unattached)):
-                self._gone = gone
+            if is_ours or (self._resigned == gone and isinstance(self.state, Unattached)):
+                self._resigned = gone
                 self.become_unattached(request.epoch, now_ms, election_in_ms=self._turn_of(request.successors))
         return EpochResult(error, self.leader, self.state.leader_address)
 
@@ -357,7 +357,7 @@ class RaftMachine:
 
     def leader_is_gone(self, now_ms: int) -> None:
         """The leader that is followed said that it leads no more."""
-        self._gone = self.leader
+        self._resigned = self.leader
         self.become_unattached(self.epoch, now_ms)
 
     def not_leader(self) -> FetchResult:
@@ -463,7 +463,7 @@ class RaftMachine:
         if leader.epoch < self.epoch:
             return
         is_newer = leader.epoch > self.epoch
-        if leader == self._gone and not is_newer:
+        if leader == self._resigned and not is_newer:
             # Whoever says so has not heard of it yet; to believe it would cost the time of a timeout.
             return
         if leader.leader_id < 0 or leader.leader_id == self.key.node_id:
