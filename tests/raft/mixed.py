@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -39,6 +39,7 @@ NO_OP = NoOpRecord().encode_framed(0)
 FIRST_RECORDS = [encode_record(each) for each in bootstrap_records()]
 #: The records of a Kafka controller that come by themselves would make two logs hard to compare.
 QUIET = {"metadata.max.idle.interval.ms": "0"}
+BUSY = {"metadata.max.idle.interval.ms": "100"}
 
 #: The levels that we know too.
 LEVELS = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
@@ -194,14 +195,14 @@ class MixedQuorum:
         *,
         in_log: bool = False,
         patient: Sequence[int] = (),
-        **settings: str,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         ids = range(1, kafkas + ours + 1)
         self._in_log = in_log
         self._addresses = {each: Address(HOST, port) for each, port in zip(ids, free_ports(len(ids)), strict=True)}
         randomness = Random(folder.name)
         self._directory_ids = {each: Uuid.random(randomness) for each in ids}
-        given = self._quorum_settings() | QUIET | {name.replace("_", "."): value for name, value in settings.items()}
+        given = self._quorum_settings() | QUIET | dict(settings or {})
         self.kafkas = {
             each: KafkaController(folder / f"kafka-{each}", each, self._addresses[each].port, given)
             for each in ids[:kafkas]

@@ -61,7 +61,7 @@ def test_its_word_comes_after_its_refusal() -> None:
     asked = [each.request for each in machine.take_effects() if isinstance(each, Send)][-1]
     machine.receive_result(asked, FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, LeaderAndEpoch(-1, 5)), 10)
     machine.receive_result(a_fetch(), stale(), 11)
-    assert machine.state.role is Role.UNATTACHED
+    assert machine.leader == LeaderAndEpoch(-1, 5)
     machine.receive(EndQuorumEpoch(CLUSTER, 5, 1, (ReplicaKey(3), ReplicaKey(2))), "end", 12)
     machine.tick(12)
     assert machine.state.role is Role.PROSPECTIVE

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.raft.types import SnapshotId
 from tests.oracles import needs_kafka
-from tests.raft.mixed import FIRST_RECORDS, NO_OP, MixedQuorum, OurReplica, log_bytes
+from tests.raft.mixed import BUSY, FIRST_RECORDS, NO_OP, MixedQuorum, OurReplica, log_bytes
 
 pytestmark = needs_kafka()
 
@@ -87,8 +87,7 @@ def log_of(folder: Path, snapshot_id: SnapshotId) -> bool:
 @pytest.mark.parametrize("in_log", [False, True], ids=["static voters", "voters in the log"])
 def test_two_kafkas_lead_by_turns_with_our_vote(tmp_path: Path, in_log: bool) -> None:
     # Records come by themselves here, so that the high watermark moves whenever there is a majority.
-    settings = {"metadata_max_idle_interval_ms": "100"}
-    play(move_between_kafkas(MixedQuorum(tmp_path, kafkas=2, ours=1, in_log=in_log, **settings)))
+    play(move_between_kafkas(MixedQuorum(tmp_path, kafkas=2, ours=1, in_log=in_log, settings=BUSY)))
 
 
 async def move_between_kafkas(quorum: MixedQuorum) -> None:
@@ -97,20 +96,8 @@ async def move_between_kafkas(quorum: MixedQuorum) -> None:
         await leave_it_to(quorum, ours, quorum.kafkas)
         await quorum.until(lambda: ours.driver.high_watermark > 10, "something is committed")
         for way in ("kill", "stop", "pause", "kill", "stop"):
-            leader_id, epoch = ours.leader_id, ours.epoch
-            leader, other = quorum.kafkas[leader_id], quorum.kafkas[3 - leader_id]
-            await quorum.until_kafka_answers(other.node_id)
-            await quorum.until(lambda other=other: is_near(ours, other.metadata_log), "the other Kafka has caught up")
-            await asyncio.to_thread(getattr(leader, way))
-            await leave_it_to(quorum, ours, [other.node_id])
-            assert ours.epoch > epoch
-            end_offset = ours.driver.high_watermark
-            await quorum.until(lambda at=end_offset: ours.driver.high_watermark > at + 5, "our word makes the majority")
-            if way == "pause":
-                leader.go_on()
-            else:
-                leader.start()
-    logs = [log_bytes(each.metadata_log) for each in (*quorum.kafkas.values(), ours)]
+            await replace_leader(quorum, ours, way)
+    logs = [log_bytes(each) for each in (*(kafka.metadata_log for kafka in quorum.kafkas.values()), ours.metadata_log)]
     shortest = min(logs, key=len)
     assert len(shortest) > 5000
     assert all(each.startswith(shortest) for each in logs)
@@ -119,7 +106,7 @@ async def move_between_kafkas(quorum: MixedQuorum) -> None:
 
 @pytest.mark.slow
 def test_a_history_that_was_not_committed_is_forgotten_by_both(tmp_path: Path) -> None:
-    play(diverge(MixedQuorum(tmp_path, kafkas=1, ours=2, metadata_max_idle_interval_ms="100")))
+    play(diverge(MixedQuorum(tmp_path, kafkas=1, ours=2, settings=BUSY)))
 
 
 async def diverge(quorum: MixedQuorum) -> None:
@@ -183,6 +170,22 @@ async def leave_it_to(quorum: MixedQuorum, ours: OurReplica, node_ids: Collectio
         return ours.leader_id in node_ids
 
     await quorum.until(leads, f"one of {sorted(node_ids)} leads")
+
+
+async def replace_leader(quorum: MixedQuorum, ours: OurReplica, way: str) -> None:
+    """The Kafka that leads goes in some way, and comes back when the other leads."""
+    epoch, leader, other = ours.epoch, quorum.kafkas[ours.leader_id], quorum.kafkas[3 - ours.leader_id]
+    await quorum.until_kafka_answers(other.node_id)
+    await quorum.until(lambda: is_near(ours, other.metadata_log), "the other Kafka has caught up")
+    await asyncio.to_thread(getattr(leader, way))
+    await leave_it_to(quorum, ours, [other.node_id])
+    assert ours.epoch > epoch
+    end_offset = ours.driver.high_watermark
+    await quorum.until(lambda: ours.driver.high_watermark > end_offset + 5, "our word makes the majority")
+    if way == "pause":
+        leader.go_on()
+    else:
+        leader.start()
 
 
 def is_near(ours: OurReplica, folder: Path) -> bool:
