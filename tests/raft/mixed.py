@@ -202,7 +202,7 @@ class MixedQuorum:
         self._addresses = {each: Address(HOST, port) for each, port in zip(ids, free_ports(len(ids)), strict=True)}
         randomness = Random(folder.name)
         self._directory_ids = {each: Uuid.random(randomness) for each in ids}
-        given = self._quorum_settings() | QUIET | dict(settings or {})
+        self._settings = given = self._quorum_settings() | QUIET | dict(settings or {})
         self.kafkas = {
             each: KafkaController(folder / f"kafka-{each}", each, self._addresses[each].port, given)
             for each in ids[:kafkas]
@@ -252,6 +252,10 @@ class MixedQuorum:
         for ours in self.ours.values():
             await ours.stop()
         await asyncio.gather(*(asyncio.to_thread(kafka.stop) for kafka in self.kafkas.values()))
+
+    def move_kafka(self, node_id: int, port: int) -> None:
+        """From its next start on it listens at another port."""
+        self.kafkas[node_id] = KafkaController(self.kafkas[node_id].folder, node_id, port, self._settings)
 
     async def until_kafka_answers(self, node_id: int) -> None:
         """A controller fetches some time before it listens."""

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.raft.types import SnapshotId
+from barnabas.raft.types import Address, SnapshotId
+from barnabas.raft.voters import DEFAULT_LISTENER
 from tests.oracles import needs_kafka
-from tests.raft.mixed import BUSY, FIRST_RECORDS, NO_OP, MixedQuorum, OurReplica, log_bytes
+from tests.oracles.kafka_server import free_ports
+from tests.raft.mixed import BUSY, FIRST_RECORDS, HOST, NO_OP, MixedQuorum, OurReplica, log_bytes
 
 pytestmark = needs_kafka()
 
@@ -157,6 +159,42 @@ async def diverge(quorum: MixedQuorum) -> None:
         assert not log_bytes(leader.metadata_log).startswith(lost)
     shortest, longest = sorted((log_bytes(each.metadata_log) for each in (kafka, leader)), key=len)
     assert longest.startswith(shortest)
+    assert not quorum.complaints()
+
+
+@pytest.mark.slow
+def test_a_voter_that_moved_says_so_to_the_leader(tmp_path: Path) -> None:
+    play(move_house(MixedQuorum(tmp_path, kafkas=1, ours=2, in_log=True, patient=[3])))
+
+
+async def move_house(quorum: MixedQuorum) -> None:
+    first, second = quorum.ours[2], quorum.ours[3]
+    new = dict(zip((1, 2), free_ports(2), strict=True))
+
+    def is_known(node_id: int) -> bool:
+        """Whether a record of the voters with the new address is committed."""
+        machine = second.driver.machine
+        voter = machine.voters.get(node_id)
+        is_there = voter is not None and voter.listeners == {DEFAULT_LISTENER: Address(HOST, new[node_id])}
+        return is_there and machine.history.voter_sets.newest_offset < machine.high_watermark
+
+    async with quorum:
+        await quorum.until(lambda: first.is_leader, "ours leads")
+        await first.append(FIRST_RECORDS)
+        await quorum.until_kafka_answers(1)
+        await asyncio.to_thread(quorum.kafkas[1].stop)
+        quorum.move_kafka(1, new[1])
+        quorum.kafkas[1].start()
+        await quorum.until(lambda: is_known(1), "Kafka has told us where it is")
+        await quorum.until(lambda: first.acknowledged(1) == first.driver.log_end_offset, "Kafka has all")
+
+        await quorum.until_kafka_answers(1)
+        await first.stop()
+        await quorum.until(lambda: second.leader_id == 1, "Kafka leads, from where it is now")
+        first.address = Address(HOST, new[2])
+        await first.start()
+        await quorum.until(lambda: is_known(2), "ours has told Kafka where it is")
+        await quorum.until(lambda: first.driver.machine.voters == second.driver.machine.voters, "both know")
     assert not quorum.complaints()
 
 

@@ -69,7 +69,7 @@ from barnabas.raft.types import (
     SnapshotId,
 )
 from barnabas.raft.voter_changes import update_voter
-from barnabas.raft.voters import QuorumHistory, Voter, VoterSet
+from barnabas.raft.voters import STATIC_VOTERS, QuorumHistory, Voter, VoterSet
 from barnabas.records.batch import BatchView
 
 _log = logging.getLogger("barnabas.raft")
@@ -206,6 +206,8 @@ class RaftMachine:
             self.state.on_vote_result(request, result, now_ms)
         elif isinstance(result, EpochResult) and isinstance(request, BeginQuorumEpoch | EndQuorumEpoch):
             self.state.on_epoch_result(request, result, now_ms)
+        elif isinstance(result, EpochResult) and isinstance(request, UpdateVoter):
+            self.state.on_update_result(request, result, now_ms)
         elif isinstance(result, FetchSnapshotResult) and isinstance(request, FetchSnapshot):
             self.state.on_fetch_snapshot_result(request, result, now_ms)
 
@@ -412,6 +414,21 @@ class RaftMachine:
             self.high_watermark,
             max_wait_ms,
             self.options.fetch_max_bytes,
+        )
+
+    @property
+    def must_be_updated(self) -> bool:
+        """Whether the leader has to be told where this voter listens: the log says something else, or, where voters
+        stand in the settings, nothing. Then it needs that to bring the voters into the log one day."""
+        if not self.is_voter or self.key.directory_id == Uuid.ZERO:
+            return False
+        own = Voter(self.key, self.listeners)
+        return self.kraft_version == STATIC_VOTERS or self.voters.get(self.key.node_id) != own
+
+    def update_request(self) -> UpdateVoter:
+        own = Voter(self.key, self.listeners)
+        return UpdateVoter(
+            self.cluster_id, self.epoch, self.key, self.listeners, own.min_kraft_version, own.max_kraft_version
         )
 
     def next_search_address(self) -> Address | None:

@@ -11,16 +11,19 @@ from barnabas.base.errors import RemoteProtocolError, check
 from barnabas.raft.effects import AbandonSnapshot, AppendFetched, ReceiveSnapshot, Sync, Truncate
 from barnabas.raft.fetched_batches import check_fetched
 from barnabas.raft.messages import (
+    EpochResult,
     Fetch,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
     RaftRequest,
+    UpdateVoter,
     Vote,
 )
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, OffsetAndEpoch, SnapshotId
+from barnabas.raft.voters import STATIC_VOTERS
 
 if TYPE_CHECKING:
     from barnabas.raft.machine import RaftMachine
@@ -50,6 +53,8 @@ class Follower(RaftState):
         self._has_fetched = False
         self._is_leader_gone = False
         self.download: SnapshotDownload | None = None
+        # When to tell the leader where we listen, if it has to know: it may have other things to do at first.
+        self._tell_at_ms: float = now_ms + machine.options.fetch_timeout_ms
 
     def enter(self, now_ms: int) -> None:
         self._ask(now_ms)
@@ -91,7 +96,10 @@ class Follower(RaftState):
     def _ask(self, now_ms: int) -> None:
         machine, download = self.machine, self.download
         self._ask_at_ms = inf
-        if download is None:
+        if download is None and now_ms >= self._tell_at_ms and machine.must_be_updated:
+            self._asked = machine.update_request()
+            machine.send(self.leader_address, self._asked)
+        elif download is None:
             self._asked = machine.fetch_request(max_wait_ms=machine.options.fetch_max_wait_ms)
             machine.send_fetch(self.leader_address, self._asked)
         elif not download.is_complete:
@@ -111,7 +119,24 @@ class Follower(RaftState):
 
     def on_no_result(self, request: RaftRequest, now_ms: int) -> None:
         if request is self._asked:
+            self._tell_again_later(now_ms)
             self._ask_later(now_ms)
+
+    def on_update_result(self, request: UpdateVoter, result: EpochResult, now_ms: int) -> None:
+        if request is not self._asked:
+            return
+        self._asked = None
+        if result.error is ErrorCode.NONE:
+            self._heard(now_ms)
+            # Where voters stand in the settings, each leader is told once; else the log says whether it has to be.
+            self._tell_at_ms = inf if self.machine.kraft_version == STATIC_VOTERS else now_ms
+        else:
+            self.machine.complain(request, result.error)
+        self._tell_again_later(now_ms)
+        self._ask(now_ms)
+
+    def _tell_again_later(self, now_ms: int) -> None:
+        self._tell_at_ms = max(self._tell_at_ms, now_ms + self.machine.options.fetch_timeout_ms)
 
     def _heard(self, now_ms: int) -> None:
         self._has_fetched = True
