@@ -29,7 +29,7 @@ def text_of(name: str) -> str:
     "document",
     [
         *("README.md", "docs/clients.md", "docs/library.md", "docs/moving-over.md"),
-        *("docs/pipelines.md", "docs/testing.md"),
+        *("docs/pipelines.md", "docs/raft.md", "docs/testing.md"),
     ],
 )
 def test_examples_run(document: str) -> None:
@@ -213,6 +213,7 @@ def test_the_map_has_the_classes_that_people_know() -> None:
         SocketServer Acceptor Processor RequestChannel KafkaRequestHandler KafkaApis ReplicaManager Partition
         UnifiedLog LogSegment LogManager LogCleaner ProducerStateManager DelayedOperationPurgatory TimingWheel
         GroupCoordinator TransactionCoordinator KafkaController QuorumController KafkaRaftClient MetadataCache
+        QuorumState LeaderState VoterSet RaftLog RaftMessageQueue
         MetadataLoader BrokerLifecycleManager FetchSession ClientQuotaManager KafkaConfig ConfigDef Metrics
     """
     assert not set(known.split()) - named

@@ -15,9 +15,8 @@ import barnabas
 ROOT = Path(barnabas.__file__).parent
 
 CORES = (
-    *("base", "wire", "records", "storage", "raft", "metadata", "replication", "coordinator", "client/core"),
-    "spark/core",
-    "testing",
+    *("base", "wire", "records", "storage", "raft", "metadata", "replication", "coordinator"),
+    *("client/core", "spark/core", "testing"),
 )
 SHELLS = ("net", "broker", "client/producer", "client/consumer", "client/admin")
 

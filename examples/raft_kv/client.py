@@ -13,11 +13,12 @@ from barnabas.raft import parse_voters
 class Client:
     """Keeps its connection to whoever led last."""
 
-    def __init__(self, hosts: str, patience_s: float = 10.0) -> None:
+    def __init__(self, hosts: str, patience_s: float = 10.0, attempt_s: float = 3.0) -> None:
         self._hosts = parse_voters(hosts)
         self._ids = sorted(self._hosts)
         self._leader_id = self._ids[0]
         self._patience_s = patience_s
+        self._attempt_s = attempt_s
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def set(self, key: str, value: Any) -> dict[str, Any]:
@@ -30,7 +31,7 @@ class Client:
         async with asyncio.timeout(self._patience_s):
             while True:
                 try:
-                    response = await asyncio.wait_for(self._ask_once(request), 3)
+                    response = await asyncio.wait_for(self._ask_once(request), self._attempt_s)
                 except (OSError, TimeoutError, ValueError):
                     response = {"leader": None}
                 if "leader" not in response:

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterable, Sequence
-from random import Random
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.base.errors import BarnabasError, RemoteProtocolError
-from barnabas.broker.quorum.metadata_log import metadata_log_options
+from barnabas.base.errors import RemoteProtocolError
 from barnabas.metadata.batches import decode_values, encode_change
 from barnabas.metadata.features import encode_record
 from barnabas.metadata.image import ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
-from barnabas.raft.batches import ControlRecord, LogBatch, build_batches, build_control, build_snapshot, read_batch
-from barnabas.raft.quorum_state import read_quorum_state, write_quorum_state
-from barnabas.raft.raft_log import RaftLog
-from barnabas.raft.snapshots import find_snapshots, read_snapshot_file, write_snapshot_file
-from barnabas.raft.types import CommittedBatch, ElectionState, LeaderAndEpoch, SnapshotId
-from barnabas.records.batch import BatchView, iter_batches
-from barnabas.records.control import ControlType
-from barnabas.testing.sim.disk import SimulatedDisk
+from barnabas.raft.batches import LogBatch, build_batches, read_batch
+from barnabas.raft.snapshots import write_snapshot_file
+from barnabas.raft.types import CommittedBatch, LeaderAndEpoch, SnapshotId
+from barnabas.records.batch import BatchView
 from barnabas.wire.stored.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -33,9 +26,7 @@ from barnabas.wire.stored.cluster_metadata import (
     FeatureLevelRecord,
     MetadataRecord,
 )
-from barnabas.wire.stored.control_records import LeaderChangeMessage, Voter
-from tests.broker.metadata_files import LOG_DIRECTORY, config, formatted_disk, node_settings, started
-from tests.storage.runtime import InlineRuntime
+from tests.broker.metadata_files import LOG_DIRECTORY, config, formatted_disk, started
 
 NOW_MS = 1_700_000_000_000
 
@@ -140,72 +131,12 @@ def test_who_comes_within_a_transaction_is_told_of_what_it_brings_alone() -> Non
     assert update.image.pending is None
 
 
-def test_control_records_are_read_back() -> None:
-    message = LeaderChangeMessage(
-        version=0, leader_id=1, voters=[Voter(voter_id=1)], granting_voters=[Voter(voter_id=1)]
-    )
-    record = ControlRecord(ControlType.LEADER_CHANGE, message)
-    (told,) = read([build_control([record], base_offset=0, epoch=1, timestamp_ms=NOW_MS)])
-    assert told.controls == (record,)
-    assert told.values == ()
-
-
-def test_a_damaged_or_unknown_record_says_where_it_is() -> None:
-    (data,) = build_batches(encoded([config("a")]), base_offset=42, epoch=1, timestamp_ms=NOW_MS)
-    damaged = bytearray(data)
-    damaged[-1] ^= 1
-    with pytest.raises(RemoteProtocolError, match="offset 42"):
-        read_batch(BatchView(damaged))
+def test_an_unknown_record_says_where_it_is() -> None:
     with pytest.raises(RemoteProtocolError, match="offset 42"):
         MetadataLoader().on_commit(CommittedBatch(42, 42, 1, NOW_MS, 50, [b"\x01\x7f\x00"]))
 
 
 # Snapshots
-
-
-def snapshot_bytes(records: Sequence[MetadataRecord], limit_bytes: int = 500) -> bytes:
-    return b"".join(
-        build_snapshot(
-            encoded(records), epoch=4, timestamp_ms=NOW_MS, last_contained_ms=NOW_MS - 1, limit_bytes=limit_bytes
-        )
-    )
-
-
-def test_a_snapshot_counts_its_offsets_from_zero_and_carries_its_epoch() -> None:
-    batches = list(iter_batches(snapshot_bytes([config(f"setting {number}") for number in range(50)])))
-    assert [batch.base_offset for batch in batches[1:]] == [batch.next_offset for batch in batches[:-1]]
-    assert {batch.leader_epoch for batch in batches} == {4}
-    assert batches[0].is_control
-    assert batches[-1].is_control
-    assert len(batches) > 3
-
-
-def plain_disk() -> SimulatedDisk:
-    disk = SimulatedDisk(Random(1))
-    disk.make_directory("/data")
-    return disk
-
-
-def test_a_snapshot_file_is_read_back_and_leaves_no_other_name() -> None:
-    disk = plain_disk()
-    records = [config("a"), config("b")]
-    path = f"/data/{SnapshotId(12, 4).file_name}"
-    assert path == "/data/00000000000000000012-0000000004.checkpoint"
-    write_snapshot_file(disk, path, encoded(records), epoch=4, timestamp_ms=NOW_MS, last_contained_ms=99)
-    loaded = read_snapshot_file(disk, path)
-    assert (list(decode_values(loaded.values)), loaded.last_contained_ms) == (records, 99)
-    assert disk.names("/data") == [SnapshotId(12, 4).file_name]
-    assert find_snapshots(disk, "/data") == [SnapshotId(12, 4)]
-
-
-@pytest.mark.parametrize("share", [0, 0.2, 0.5, 0.9, 0.99])
-def test_a_snapshot_that_was_cut_is_not_used(share: float) -> None:
-    disk = plain_disk()
-    whole = snapshot_bytes([config(f"setting {number}") for number in range(50)])
-    file = disk.open("/data/cut", create=True)
-    file.write_at(0, whole[: int(len(whole) * share)])
-    with pytest.raises(BarnabasError, match="the snapshot /data/cut cannot be used"):
-        read_snapshot_file(disk, "/data/cut")
 
 
 def test_what_a_stop_left_of_snapshots_is_removed_and_strangers_stay() -> None:
@@ -245,26 +176,3 @@ def test_a_snapshot_beyond_the_log_replaces_it() -> None:
         await again.stop()
 
     asyncio.run(story())
-
-
-# quorum-state
-
-
-def test_the_quorum_state_is_the_line_that_kafka_writes() -> None:
-    disk = plain_disk()
-    assert read_quorum_state(disk, "/data") is None
-    write_quorum_state(disk, "/data", ElectionState(7, 1), kraft_version=0, voter_ids=[1])
-    assert disk.contents()["data/quorum-state"] == (
-        b'{"clusterId":"","leaderId":1,"leaderEpoch":7,"votedId":-1,"appliedOffset":0,'
-        b'"currentVoters":[{"voterId":1}],"data_version":0}'
-    )
-    assert read_quorum_state(disk, "/data") == ElectionState(7, 1)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", "null", json.dumps({"data_version": 9})])
-def test_a_quorum_state_that_makes_no_sense_stops_the_start(content: str) -> None:
-    disk = formatted_disk()
-    disk.make_directory(LOG_DIRECTORY)
-    disk.open(f"{LOG_DIRECTORY}/quorum-state", create=True).write_at(0, content.encode())
-    with pytest.raises(BarnabasError, match="quorum-state cannot be read"):
-        RaftLog(disk, LOG_DIRECTORY, metadata_log_options(node_settings(), None), InlineRuntime()).open()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.raft.stores import MakeStore, OnSimulatedDisk
 from tests.virtual_time import play
 
 Story = Callable[[], Coroutine[Any, Any, None]]
@@ -39,3 +40,10 @@ def run(request: pytest.FixtureRequest) -> Run:
 def run_real(request: pytest.FixtureRequest) -> Run:
     runner: Run = request.param
     return runner
+
+
+@pytest.fixture(params=[OnSimulatedDisk])
+def make_store(request: pytest.FixtureRequest) -> MakeStore:
+    """Every implementation of `LogStore` in turn."""
+    store: MakeStore = request.param()
+    return store

@@ -63,6 +63,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "verifiable-consumer": Tool(
         "barnabas.cli.verifiable_consumer:verifiable_consumer", "Read in a group, and tell of all events as JSON."
     ),
+    "sim": Tool("barnabas.cli.sim:sim", "Run clusters in a simulated world, with faults drawn from a seed."),
     "pipeline": Tool("barnabas.cli.pipeline:pipeline", "Write, check and run pipelines on Spark."),
 }
 

@@ -59,9 +59,16 @@ class LogBatch:
 
 
 def build_batches(
-    values: Iterable[bytes], *, base_offset: int, epoch: int, timestamp_ms: int, limit_bytes: int = MAX_BATCH_BYTES
+    values: Iterable[bytes],
+    *,
+    base_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    limit_bytes: int = MAX_BATCH_BYTES,
+    allow_oversized: bool = False,
 ) -> Iterator[bytearray]:
-    """Values in as few batches as they fit into."""
+    """Values in as few batches as they fit into. One that is larger than the limit raises `LocalProtocolError`, or has
+    a batch for itself with `allow_oversized`."""
     builder: BatchBuilder | None = None
     for value in values:
         if builder is not None and builder.append(value, None, timestamp_ms) is None:
@@ -69,7 +76,9 @@ def build_batches(
             yield builder.build()
             builder = None
         if builder is None:
-            builder = BatchBuilder(limit_bytes, base_offset=base_offset, leader_epoch=epoch)
+            builder = BatchBuilder(
+                limit_bytes, base_offset=base_offset, leader_epoch=epoch, allow_oversized=allow_oversized
+            )
             builder.append(value, None, timestamp_ms)
     if builder is not None:
         yield builder.build()
@@ -95,7 +104,13 @@ def build_snapshot(
     next_offset = BatchView(batch).next_offset
     yield batch
     for batch in build_batches(
-        values, base_offset=next_offset, epoch=epoch, timestamp_ms=timestamp_ms, limit_bytes=limit_bytes
+        values,
+        base_offset=next_offset,
+        epoch=epoch,
+        timestamp_ms=timestamp_ms,
+        limit_bytes=limit_bytes,
+        # A snapshot travels in pieces, however large its batches are.
+        allow_oversized=True,
     ):
         next_offset = BatchView(batch).next_offset
         yield batch

@@ -73,24 +73,15 @@ class RaftLogVerdict:
 
 
 def judge(found: FoundLog, committed: int | None, snapshot: SnapshotId | None) -> RaftLogVerdict:
-    """`committed`: the lower bound that was noted, None where nobody noted one. `snapshot`: the newest.
-
-    What a snapshot holds was committed, and need not be in the log: one that came from the leader may lie beside a log
-    that it will replace, torn or left behind by the quorum. One that was taken here lies beside a log that was synced
-    up to it, so whatever follows it there, in its epoch or a later one, follows a hole if there is one below it.
-    """
+    """`committed`: the lower bound that was noted, None where nobody noted one. `snapshot`: the newest."""
     bad = found.bad
     snapshot_end = 0 if snapshot is None else snapshot.end_offset
     if bad is not None:
         where = f"{bad.path}, byte {bad.position}: offset {bad.offset} should begin there, but {bad.reason}"
-        bound = committed or 0
-        if snapshot is not None and any(
-            epoch >= snapshot.epoch and end > snapshot_end for epoch, end in bad.epochs.items()
-        ):
-            bound = max(bound, snapshot_end)
+        bound = _must_reach(bad, committed or 0, snapshot)
         if bad.offset < bound:
             return RaftLogVerdict(Condition.DAMAGED, f"{where}; everything below offset {bound} was committed")
-        if committed is None and len(bad.epochs) > 1:
+        if committed is None and bad.offset >= snapshot_end and len(bad.epochs) > 1:
             # Whoever leads later has checked what earlier leaders wrote, so it was whole then.
             epochs = " and ".join(map(str, sorted(bad.epochs)))
             return RaftLogVerdict(
@@ -101,9 +92,25 @@ def judge(found: FoundLog, committed: int | None, snapshot: SnapshotId | None) -
         return RaftLogVerdict(Condition.DAMAGED, text)
     if bad is None:
         return RaftLogVerdict(Condition.WHOLE)
-    return RaftLogVerdict(
-        Condition.TORN, f"{where}; from there on it is cut, {bad.lost_bytes} bytes that were never committed"
+    why = (
+        "that were never committed"
+        if bad.offset >= snapshot_end
+        else f"of what a snapshot up to offset {snapshot_end} holds"
     )
+    return RaftLogVerdict(Condition.TORN, f"{where}; from there on it is cut, {bad.lost_bytes} bytes {why}")
+
+
+def _must_reach(bad: BadPlace, committed: int, snapshot: SnapshotId | None) -> int:
+    """Up to which offset the log must be whole.
+
+    What a snapshot holds need not be in the log. If the leader sent it, it lies beside a log that it replaces: one that
+    was torn, that the quorum left behind, or of which a crash has left a segment here and there. If it was taken here,
+    the log was whole up to it; and if anything follows it there, in its epoch or a later one, that is not to be cut.
+    """
+    if snapshot is None or snapshot.end_offset < committed:
+        return committed
+    follows = any(epoch >= snapshot.epoch and end > snapshot.end_offset for epoch, end in bad.epochs.items())
+    return snapshot.end_offset if follows else 0
 
 
 # Looking

@@ -83,6 +83,7 @@ class RaftDriver:
 
     - `voters` are those of the settings, for a quorum whose log names none; `bootstrap` is where to look for a leader
       besides; `listeners` is where this replica itself is reached, by the names of its listeners.
+    - `is_never_voter`: an observer that nobody may add to the voters, such as a broker, need not sync what it fetches.
     - `on_failure` is told once when the replica cannot go on: its log failed, or something that must hold did not.
     """
 
@@ -100,6 +101,7 @@ class RaftDriver:
         bootstrap: Sequence[Address] = (),
         options: QuorumOptions | None = None,
         name: LogName | None = None,
+        is_never_voter: bool = False,
         on_failure: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         self.key = key
@@ -114,6 +116,7 @@ class RaftDriver:
         self._clock = runtime.clock
         self._options = options or QuorumOptions()
         self._name = name or LogName()
+        self._is_never_voter = is_never_voter
         self._on_failure = on_failure
         self._machine: RaftMachine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -187,6 +190,7 @@ class RaftDriver:
             listeners=self._listeners,
             options=self._options,
             randomness=self._runtime.randomness,
+            is_never_voter=self._is_never_voter,
         )
         latest = machine.log.latest_snapshot
         if latest is not None and latest.end_offset:

@@ -92,13 +92,15 @@ class RaftMachine:
         listeners: Mapping[str, Address],
         options: QuorumOptions,
         randomness: Random,
+        is_never_voter: bool = False,
     ) -> None:
         """`static_voters` are those of the settings, where the log names none; `bootstrap` are addresses at which a
-        leader may be asked for; `listeners` are this replica's own."""
+        leader may be asked for; `listeners` are this replica's own. `is_never_voter` spares an observer its syncs."""
         self.key = key
         self.cluster_id = cluster_id
         self.listeners = listeners
         self.options = options
+        self._is_never_voter = is_never_voter
         self._bootstrap = tuple(bootstrap)
         self._randomness = randomness
         self._effects: list[Effect] = []
@@ -116,8 +118,8 @@ class RaftMachine:
         self._saved = found.election
         self._told = LeaderAndEpoch(NO_LEADER_ID, self.epoch)
         self._leader_before = election.leader_id if election.epoch == self.epoch else NO_LEADER_ID
-        #: Who told last that it does not lead any more, and in which epoch.
-        self._resigned: LeaderAndEpoch | None = None
+        # Whoever led in this epoch does not any more, by its own word; others may still tell of it.
+        self._ended_epoch = -1
         self.is_stopping = False
         self.state: RaftState = Unattached(self, 0)
 
@@ -199,7 +201,8 @@ class RaftMachine:
         if result is None:
             self.state.on_no_result(request, now_ms)
             return
-        self.hear_of(result.leader, result.leader_address, now_ms)
+        is_from_leader = isinstance(result, FetchResult | FetchSnapshotResult) and result.error is ErrorCode.NONE
+        self.hear_of(result.leader, result.leader_address, now_ms, is_first_hand=is_from_leader)
         if isinstance(result, FetchResult) and isinstance(request, Fetch):
             self.state.on_fetch_result(request, result, now_ms)
         elif isinstance(result, VoteResult) and isinstance(request, Vote):
@@ -228,6 +231,8 @@ class RaftMachine:
         state = self.state
         if not isinstance(state, Leader) or epoch != self.epoch or not state.is_ready:
             why = f"replica {self.key.node_id} does not lead in epoch {epoch}; {_leader_text(self.leader)}"
+            if isinstance(state, Leader) and epoch == self.epoch:
+                why = f"replica {self.key.node_id} leads in epoch {epoch}, but has not committed anything in it yet"
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
         return state.append(values)
 
@@ -320,18 +325,19 @@ class RaftMachine:
                 if address is not None:
                     self.become_follower(request.leader_id, request.epoch, address, now_ms)
             else:
-                self.hear_of(LeaderAndEpoch(request.leader_id, request.epoch), address, now_ms)
+                leader = LeaderAndEpoch(request.leader_id, request.epoch)
+                self.hear_of(leader, address, now_ms, is_first_hand=True)
         return EpochResult(error, self.leader, self.state.leader_address)
 
     def _on_end_epoch(self, request: EndQuorumEpoch, now_ms: int) -> EpochResult:
         error = self._error_of(request.cluster_id, request.epoch, request.leader_id)
         if error is ErrorCode.NONE:
-            gone = LeaderAndEpoch(request.leader_id, request.epoch)
-            self.hear_of(gone, None, now_ms)
-            is_ours = self.state.leader_id == request.leader_id and isinstance(self.state, Follower | Prospective)
-            if is_ours or (self._resigned == gone and isinstance(self.state, Unattached)):
-                self._resigned = gone
-                self.become_unattached(request.epoch, now_ms, election_in_ms=self._turn_of(request.successors))
+            is_newer = request.epoch > self.epoch
+            if not is_newer and self.state.leader_id >= 0:
+                self._check_same_leader(LeaderAndEpoch(request.leader_id, request.epoch))
+            is_ours = self.state.leader_id in (request.leader_id, NO_LEADER_ID)
+            if is_newer or (is_ours and not isinstance(self.state, Leader | Resigned)):
+                self.leader_ended(request.epoch, now_ms, election_in_ms=self._turn_of(request.successors))
         return EpochResult(error, self.leader, self.state.leader_address)
 
     def _turn_of(self, successors: Sequence[ReplicaKey]) -> float:
@@ -356,11 +362,6 @@ class RaftMachine:
             state.on_fetch(fetch, reply_to, now_ms)
         else:
             self.emit(Answer(reply_to, FetchResult(error, self.leader, self.state.leader_address)))
-
-    def leader_is_gone(self, now_ms: int) -> None:
-        """The leader that is followed said that it leads no more."""
-        self._resigned = self.leader
-        self.become_unattached(self.epoch, now_ms)
 
     def not_leader(self) -> FetchResult:
         return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.leader, self.state.leader_address)
@@ -401,8 +402,9 @@ class RaftMachine:
         self._effects.append(Send(to, request))
 
     def send_fetch(self, to: Address, fetch: Fetch) -> None:
-        """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere."""
-        self._effects.append(Send(to, fetch, fetch.offset if self.is_voter else 0))
+        """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere, unless
+        it becomes a voter: the leader counts it from then on, before the observer knows."""
+        self._effects.append(Send(to, fetch, 0 if self._is_never_voter and not self.is_voter else fetch.offset))
 
     def fetch_request(self, *, max_wait_ms: int) -> Fetch:
         return Fetch(
@@ -418,12 +420,10 @@ class RaftMachine:
 
     @property
     def must_be_updated(self) -> bool:
-        """Whether the leader has to be told where this voter listens: the log says something else, or, where voters
-        stand in the settings, nothing. Then it needs that to bring the voters into the log one day."""
-        if not self.is_voter or self.key.directory_id == Uuid.ZERO:
+        """Whether the leader has to be told where this voter listens: the log says something else."""
+        if self.kraft_version == STATIC_VOTERS or not self.is_voter:
             return False
-        own = Voter(self.key, self.listeners)
-        return self.kraft_version == STATIC_VOTERS or self.voters.get(self.key.node_id) != own
+        return self.voters.get(self.key.node_id) != Voter(self.key, self.listeners)
 
     def update_request(self) -> UpdateVoter:
         own = Voter(self.key, self.listeners)
@@ -475,14 +475,14 @@ class RaftMachine:
 
     # Transitions
 
-    def hear_of(self, leader: LeaderAndEpoch, address: Address | None, now_ms: int) -> None:
-        """Somebody says who leads, or that an epoch has begun. What is older than what is known is passed over."""
+    def hear_of(
+        self, leader: LeaderAndEpoch, address: Address | None, now_ms: int, *, is_first_hand: bool = False
+    ) -> None:
+        """Somebody says who leads, or that an epoch has begun. What is older than what is known is passed over, and so
+        is what others say of a leader that has resigned."""
         if leader.epoch < self.epoch:
             return
         is_newer = leader.epoch > self.epoch
-        if leader == self._resigned and not is_newer:
-            # Whoever says so has not heard of it yet; to believe it would cost the time of a timeout.
-            return
         if leader.leader_id < 0 or leader.leader_id == self.key.node_id:
             # Of an epoch in which we led before a restart nothing is left but its number.
             if is_newer:
@@ -491,7 +491,8 @@ class RaftMachine:
         if not is_newer and self.state.leader_id >= 0:
             self._check_same_leader(leader)
             return
-        if not is_newer and isinstance(self.state, Resigned):
+        is_over = isinstance(self.state, Resigned) or (leader.epoch == self._ended_epoch and not is_first_hand)
+        if not is_newer and is_over:
             return
         voter = self.voters.get(leader.leader_id)
         where = address or (voter.address if voter is not None else None)
@@ -514,6 +515,11 @@ class RaftMachine:
     def become_unattached(self, epoch: int, now_ms: int, *, election_in_ms: float | None = None) -> None:
         self._begin_epoch(epoch)
         self._change(Unattached(self, now_ms, election_in_ms=election_in_ms), now_ms)
+
+    def leader_ended(self, epoch: int, now_ms: int, *, election_in_ms: float | None = None) -> None:
+        """The leader of an epoch says that it is that no more."""
+        self.become_unattached(epoch, now_ms, election_in_ms=election_in_ms)
+        self._ended_epoch = epoch
 
     def become_prospective(self, now_ms: int) -> None:
         old = self.state

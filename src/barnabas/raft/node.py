@@ -34,6 +34,7 @@ from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
 from barnabas.base.ids import Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.base.system_runtime import SystemRuntime
+from barnabas.raft.batches import MAX_BATCH_BYTES
 from barnabas.raft.driver import RaftDriver
 from barnabas.raft.log_options import RaftLogOptions
 from barnabas.raft.options import QuorumOptions
@@ -54,6 +55,9 @@ from barnabas.storage.meta_properties import MetaProperties, read_meta_propertie
 from barnabas.storage.real_files import RealFileSystem
 
 _log = logging.getLogger("barnabas.raft")
+
+#: The largest command: what a batch of the log holds, less what surrounds a record in it.
+MAX_COMMAND_BYTES: Final = MAX_BATCH_BYTES - 1024
 
 #: A record without content: it stands for no command, and its commit shows that this node still leads.
 _BARRIER: Final = b""
@@ -118,6 +122,10 @@ def parse_voters(text: str) -> dict[int, Address]:
     for part in text.split(","):
         host, _, rest = part.strip().rpartition(":")
         host, _, port = host.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]  # as addresses of IPv6 are written before a port
+        elif ":" in host:
+            host = ""
         if not host or not port.isdecimal() or not rest.isdecimal() or not 0 < int(port) < 65536:
             raise SettingsError(f"{part.strip()!r} is not a voter: host:port:id is expected, such as localhost:16010:1")
         if int(rest) in voters:
@@ -150,6 +158,7 @@ class RaftNode:
         self.options = options
         self._tell_leader = on_leader_change
         self._runtime = runtime or SystemRuntime()
+        self._is_own_runtime = runtime is None
         self._files = files or RealFileSystem()
         self._transport = transport
         self._store = store
@@ -185,7 +194,12 @@ class RaftNode:
             options=self.options.quorum,
             on_failure=self._fail,
         )
-        await self._driver.start()
+        try:
+            await self._driver.start()
+        except BaseException:
+            # Nothing that was opened stays behind: the directory is free, and nobody listens.
+            await self.stop()
+            raise
         self._set_snapshot_timer()
 
     def _directory_id(self) -> Uuid:
@@ -226,8 +240,8 @@ class RaftNode:
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.stop()
-        self._give_up_waiting()
-        if isinstance(self._runtime, SystemRuntime):
+        self._end(BarnabasError(f"node {self.node_id} was stopped"))
+        if self._is_own_runtime and isinstance(self._runtime, SystemRuntime):
             self._runtime.close()
 
     async def __aenter__(self) -> Self:
@@ -245,10 +259,20 @@ class RaftNode:
             await asyncio.shield(self._failed)
 
     def _fail(self, failure: BaseException) -> None:
-        self._give_up_waiting()
+        self._end(failure)
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(failure)
             self._failed.exception()  # whoever does not wait for it was told by the log
+
+    def _end(self, reason: BaseException) -> None:
+        """It hears of no leader any more, and leads no more."""
+        news, self._leader_news = self._leader_news, []
+        for each in news:
+            if not each.done():
+                each.set_exception(reason)
+        if self.leader_id is not None:
+            self._on_leader_change(LeaderAndEpoch(-1, self._leader.epoch))
+        self._give_up_waiting()
 
     # Who leads
 
@@ -261,8 +285,10 @@ class RaftNode:
         return self._leader.leader_id == self.node_id
 
     async def leader_known(self) -> int:
-        """Wait until somebody leads; who."""
+        """Wait until somebody leads; who. Raises why, if the node cannot go on or is stopped."""
         while self.leader_id is None:
+            if self._failed is not None and self._failed.done():
+                self._failed.result()
             news = asyncio.get_running_loop().create_future()
             self._leader_news.append(news)
             await news
@@ -284,8 +310,8 @@ class RaftNode:
 
         Raises `NotLeaderError`, and nothing was done, or `OutcomeUnknownError`.
         """
-        if not command:
-            raise ValueError("a command has at least one byte")
+        if not 0 < len(command) <= MAX_COMMAND_BYTES:
+            raise ValueError(f"a command has from 1 to {MAX_COMMAND_BYTES:,} bytes, not {len(command):,}")
         return await self._enqueue(command)
 
     async def read_barrier(self) -> None:
@@ -357,7 +383,7 @@ class RaftNode:
         self._bytes_since_snapshot = 0
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        was_leader = self.is_leader
+        was_leader, told_id = self.is_leader, self.leader_id
         self._leader = leader
         if was_leader and not self.is_leader:
             self._give_up_waiting()
@@ -366,7 +392,8 @@ class RaftNode:
             for each in news:
                 if not each.done():
                     each.set_result(None)
-        self._tell_leader(self.leader_id)
+        if self.leader_id != told_id:
+            self._tell_leader(self.leader_id)
 
     # Snapshots
 

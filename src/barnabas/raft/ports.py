@@ -167,8 +167,8 @@ class LogStore(Protocol):
         ...
 
     def set_high_watermark(self, offset: int) -> None:
-        """All before `offset` is committed, also if the log is not there yet. What of it is synced here is noted, so
-        that damage to it can be recognised later."""
+        """All before `offset` is committed, as far as the log reaches. What of it is synced here is noted, so that
+        damage to it can be recognised later."""
         ...
 
     # The election
@@ -180,7 +180,7 @@ class LogStore(Protocol):
     # Snapshots
 
     def begin_snapshot(self, snapshot: Snapshot, voters: Sequence[ControlRecord]) -> Callable[[], int]:
-        """What writes a snapshot and returns its size; `voters` go into its header. It blocks."""
+        """What writes a snapshot of what is committed and returns its size; `voters` go into its header. It blocks."""
         ...
 
     def add_snapshot(self, snapshot: SnapshotId, size_bytes: int, last_contained_ms: int) -> None:

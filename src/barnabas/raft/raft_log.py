@@ -41,7 +41,7 @@ from barnabas.raft.types import ElectionState, Snapshot, SnapshotId, WrittenBatc
 from barnabas.records.batch import iter_batches
 from barnabas.records.control import ControlType
 from barnabas.storage.checkpoints import read_topic_id, write_topic_id
-from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError
+from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, PassingError
 from barnabas.storage.files import FileSystem, Lock, directory_of, join
 from barnabas.storage.log import FlushJob, PartitionLog
 from barnabas.storage.passing_trouble import PassingTrouble
@@ -85,7 +85,7 @@ class RaftLog:
         files, directory, options = self._files, self.directory, self._options
         note_path = options.note_path or join(directory_of(directory), NOTE_FILE)
         self._note = note = CommittedOffsetNote(files, note_path, options.directory_id)
-        self._refuse_damage(note)
+        end_offset = self._refuse_damage(note)
         election = read_quorum_state(files, directory)
         if not files.exists(directory):
             files.make_directory(directory)
@@ -102,9 +102,14 @@ class RaftLog:
             now_ms=self._now_ms(),
             randomness=self._runtime.randomness,
         )
+        # Recovery of any log passes over what looks compacted; this one has no gaps.
+        log.truncate_to(end_offset, self._now_ms())
         log.trouble = PassingTrouble(directory, self._runtime.clock.monotonic_ms)
         self._snapshot_files = snapshots = SnapshotFiles(files, directory, options.delete_delay_ms)
         self._meet_snapshots(log, snapshots, note)
+        if log.log_start_offset == log.log_end_offset:
+            # A crash may come between a new beginning of the log and that of its file of epochs.
+            log.epochs.clear()
         # A crash of the process alone leaves what no sync has covered.
         log.flush()
         # The note is there before anything is written: a log without one is judged by other signs.
@@ -130,14 +135,17 @@ class RaftLog:
         except BlockingIOError:
             raise DirectoryInUseError(directory_of(path), "another process is using it") from None
 
-    def _refuse_damage(self, note: CommittedOffsetNote) -> None:
-        """Before anything is changed: what is torn is cut when the log is loaded, what is damaged must not be."""
+    def _refuse_damage(self, note: CommittedOffsetNote) -> int:
+        """Before anything is changed: what is torn is cut when the log is loaded, what is damaged must not be. Returns
+        where the log ends that is whole."""
         snapshots = find_snapshots(self._files, self.directory) if self._files.exists(self.directory) else []
-        verdict = judge(look_at(self._files, self.directory), note.offset, snapshots[-1] if snapshots else None)
+        found = look_at(self._files, self.directory)
+        verdict = judge(found, note.offset, snapshots[-1] if snapshots else None)
         if verdict.condition is Condition.DAMAGED:
             raise self._damaged(verdict.text)
         if verdict.condition is Condition.TORN:
             _log.warning("the log of %s was not written to its end: %s", self._options.partition, verdict.text)
+        return found.end_offset
 
     def _damaged(self, text: str) -> RaftLogDamagedError:
         return RaftLogDamagedError(
@@ -209,6 +217,12 @@ class RaftLog:
     @property
     def _snapshots(self) -> SnapshotFiles:
         return known(self._snapshot_files, f"the log in {self.directory} is open")
+
+    @property
+    def _last_epoch(self) -> int:
+        """That of the last record, wherever it is."""
+        latest = self._snapshots.latest
+        return max(self._partition_log.epochs.latest_epoch, -1 if latest is None else latest.epoch)
 
     def _now_ms(self) -> int:
         return self._runtime.clock.now_ms()
@@ -291,12 +305,11 @@ class RaftLog:
 
     def _write_as_leader(self, batches: list[bytearray], epoch: int, now_ms: int) -> WrittenBatch:
         log = self._partition_log
-        last_epoch = log.epochs.latest_epoch
-        check(epoch >= last_epoch, f"epoch {epoch} writes to {self.directory} after epoch {last_epoch}")
+        check(epoch >= self._last_epoch, f"epoch {epoch} writes to {self.directory} after epoch {self._last_epoch}")
         # One write for all: if it fails, the log takes back what landed of it.
         data = memoryview(batches[0] if len(batches) == 1 else bytearray().join(batches))
         first_offset = log.log_end_offset
-        log.append_as_follower(PreparedAppend(data, list(iter_batches(data)), now_ms), now_ms=now_ms)
+        self._write(PreparedAppend(data, list(iter_batches(data)), now_ms))
         return WrittenBatch(first_offset, log.log_end_offset - 1, now_ms, len(data))
 
     def append_fetched(self, batches: bytes | bytearray | memoryview) -> None:
@@ -306,9 +319,18 @@ class RaftLog:
         what is there, or are damaged.
         """
         log = self._partition_log
-        data, views = check_fetched(batches, log.log_end_offset, log.epochs.latest_epoch)
+        data, views = check_fetched(batches, log.log_end_offset, self._last_epoch)
         max_timestamp_ms = max(each.max_timestamp_ms for each in views)
-        log.append_as_follower(PreparedAppend(data, views, max_timestamp_ms), now_ms=self._now_ms())
+        self._write(PreparedAppend(data, views, max_timestamp_ms))
+
+    def _write(self, prepared: PreparedAppend) -> None:
+        log = self._partition_log
+        try:
+            log.append_as_follower(prepared, now_ms=self._now_ms())
+        except PassingError:
+            # The log noted the epochs of what it then could not write: what comes next may be of another leader.
+            log.epochs.truncate_from_end(log.log_end_offset)
+            raise
 
     def truncate(self, offset: int) -> None:
         """Forget everything from `offset` on, and no crash brings it back; it is a boundary of batches.
@@ -360,6 +382,10 @@ class RaftLog:
         """What writes the file of a snapshot and returns its size. It blocks, may run anywhere, and changes nothing
         else: once it is done, `add_snapshot` takes note."""
         snapshot_id = snapshot.snapshot_id
+        check(
+            snapshot_id.end_offset <= self.high_watermark,
+            f"{self.directory}: a snapshot up to {snapshot_id.end_offset} holds what is not committed",
+        )
         # The log is safe up to where a snapshot ends before that is there: `damage` goes by it.
         sync = self.begin_sync() if snapshot_id.end_offset > self.synced_offset else None
         write = partial(

@@ -118,13 +118,13 @@ class QuorumOfOne:
         directory_id = self._identity.directory_ids[self._settings.metadata_dir]
         options = metadata_log_options(self._settings, directory_id)
         log = RaftLog(self._files, metadata_log_directory(self._settings), options, self._runtime)
-        found = await self._runtime.offload(log.open)
-        self._log = log
         try:
-            self._last_epoch = _last_epoch(found)
+            self._last_epoch = _last_epoch(await self._runtime.offload(log.open))
+            self._log = log
             self._tell_all(log)
         except BaseException:
-            self._abandon()
+            self._log = None
+            log.abandon()
             raise
 
     def _tell_all(self, log: RaftLog) -> None:

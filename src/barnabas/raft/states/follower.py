@@ -23,7 +23,6 @@ from barnabas.raft.messages import (
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, OffsetAndEpoch, SnapshotId
-from barnabas.raft.voters import STATIC_VOTERS
 
 if TYPE_CHECKING:
     from barnabas.raft.machine import RaftMachine
@@ -128,15 +127,13 @@ class Follower(RaftState):
         self._asked = None
         if result.error is ErrorCode.NONE:
             self._heard(now_ms)
-            # Where voters stand in the settings, each leader is told once; else the log says whether it has to be.
-            self._tell_at_ms = inf if self.machine.kraft_version == STATIC_VOTERS else now_ms
         else:
             self.machine.complain(request, result.error)
         self._tell_again_later(now_ms)
         self._ask(now_ms)
 
     def _tell_again_later(self, now_ms: int) -> None:
-        self._tell_at_ms = max(self._tell_at_ms, now_ms + self.machine.options.fetch_timeout_ms)
+        self._tell_at_ms = now_ms + self.machine.options.fetch_timeout_ms
 
     def _heard(self, now_ms: int) -> None:
         self._has_fetched = True
@@ -171,7 +168,7 @@ class Follower(RaftState):
         machine = self.machine
         has_resigned = result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and result.leader.leader_id < 0
         if has_resigned and result.leader.epoch == machine.epoch:
-            machine.leader_is_gone(now_ms)
+            machine.leader_ended(machine.epoch, now_ms, election_in_ms=machine.random_moment_ms())
             return
         machine.complain(fetch, result.error)
         self._ask_later(now_ms)

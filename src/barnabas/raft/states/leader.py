@@ -19,6 +19,7 @@ from barnabas.raft.messages import (
     Fetch,
     FetchResult,
     RaftRequest,
+    Vote,
 )
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
@@ -106,6 +107,10 @@ class Leader(RaftState):
         if self.pending_change is not None:
             # It may still be committed by the next leader: its fate is unknown.
             self._end_change(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost before the change was committed")
+
+    def grants(self, vote: Vote, *, is_up_to_date: bool) -> bool:
+        """It lives, and knows it: a follower that missed it for a while must not end its epoch."""
+        return False
 
     @property
     def deadline_ms(self) -> float:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import errno
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import NoReturn
 
@@ -99,6 +99,21 @@ class SimulatedDisk(DiskFaults):
             if isinstance(node, Directory):
                 todo += [(f"{path}/{name}", below) for name, below in node.entries.items()]
         return dict(sorted(found.items()))
+
+    def restore(self, contents: Mapping[str, bytes | None]) -> None:
+        """Hold what `contents` told of a disk, this one earlier or another, and nothing else, all of it safe."""
+        self.crash(power=False)
+        self._root = Directory(None, "")
+        self._name_changes.clear()
+        for path, content in sorted(contents.items()):
+            directory, name = self._place(path)
+            node: Node = Directory(directory, name) if content is None else Inode(directory, name)
+            if isinstance(node, Inode):
+                node.linked = True
+                node.write(0, content or b"")
+                node.sync()
+            directory.entries[name] = directory.durable[name] = node
+        self.used_bytes = sum(len(content) for content in contents.values() if content is not None)
 
     # The protocol
 

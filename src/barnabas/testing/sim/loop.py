@@ -10,6 +10,9 @@ Tasks and futures have their serial numbers as hashes, so that even sets of them
 walked through in the same order in every process. The loop holds its tasks: none is lost to the garbage collector,
 whose moments no seed decides.
 
+What runs in a process sees the time of its host, whose clock may be fast or slow: `time`, `call_at` and `call_later`
+are in that time, `world_time` and `call_in_world` in the world's.
+
 An exception that nobody caught ends the run. So do a world that waits for nothing (`DeadlockError`) and one that does
 not let time pass (`LivelockError`).
 """
@@ -126,6 +129,9 @@ class VirtualTimeLoop(AbstractEventLoop):
 
     def __init__(self, random: Random | None = None, *, max_idle_turns: int = 100_000) -> None:
         self.network: NetworkBehind | None = None
+        #: Called after each callback of a process, with the process; what it raises ends the run.
+        self.after_event: Callable[[Process], None] | None = None
+        self.event_count = 0
         self._random = random
         self._max_idle_turns = max_idle_turns
         self._now_s = START_S
@@ -214,6 +220,9 @@ class VirtualTimeLoop(AbstractEventLoop):
                     process.held.append(handle)
                 continue
             handle._run()
+            self.event_count += 1
+            if process is not None and self.after_event is not None:
+                self.after_event(process)
         self._raise_failure()
         return True
 
@@ -255,6 +264,13 @@ class VirtualTimeLoop(AbstractEventLoop):
     # Callbacks
 
     def time(self) -> float:
+        process = current_process.get()
+        if process is None or process.clock is None:
+            return self._now_s
+        return process.clock.local_s(self._now_s)
+
+    def world_time(self) -> float:
+        """The time that no clock shows."""
         return self._now_s
 
     def call_soon(  # type: ignore[override]
@@ -271,13 +287,35 @@ class VirtualTimeLoop(AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> TimerHandle:
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        process = _process_of(context)
+        if process is not None and process.clock is not None:
+            delay /= process.clock.rate
+        return self._set_timer(self._now_s + delay, process, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> TimerHandle:
+        process = _process_of(context)
+        if process is not None and process.clock is not None:
+            when = process.clock.world_s(when)
+        return self._set_timer(when, process, callback, args, context)
+
+    def call_in_world(
+        self, when_s: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimerHandle:
+        """As `call_at`, in the world's time: for what happens to a process and not by it."""
+        return self._set_timer(when_s, _process_of(context), callback, args, context)
+
+    def _set_timer(
+        self,
+        when: float,
+        process: Process | None,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> TimerHandle:
         timer = _TimerHandle(when, callback, args, self, context)
-        timer.process = _process_of(context)
+        timer.process = process
         if not self._closed:
             heappush(self._timers, (when, self.next_number(), timer))
         return timer

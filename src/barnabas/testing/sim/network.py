@@ -28,17 +28,25 @@ LOOPBACK = "127.0.0.1"
 ANY = "0.0.0.0"  # not bound: a name in a table
 FIRST_EPHEMERAL_PORT = 32_768
 SYN_RETRIES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+FIRST_RETRANSMISSION_S = 0.2
+MAX_RETRANSMISSION_S = 6.4
 MAX_SEGMENT_BITS = 17
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way from one host to another. A delay is drawn for everything sent; `bytes_per_s` adds to it by size."""
+    """The way from one host to another. A delay is drawn for everything sent; `bytes_per_s` adds to it by size.
+
+    `loss` is the chance that something sent gets lost. A kernel sends it again, so that it comes late and whatever
+    follows on its connection with it; `reset_chance` is that of breaking the connection at the same time.
+    """
 
     min_delay_s: float = 0.0001
     max_delay_s: float = 0.002
     bytes_per_s: float | None = None
     window_bytes: int = 256 * 1024
+    loss: float = 0.0
+    reset_chance: float = 0.0
 
 
 class _Address(NamedTuple):
@@ -178,6 +186,13 @@ class Network:
                 self.cut(one, other)
                 self.cut(other, one)
 
+    def mend(self, source: str, target: str) -> None:
+        """Undo one cut."""
+        if (source, target) in self._cut:
+            self._cut.remove((source, target))
+            self.trace("mend", source, target)
+            self._wake_all()
+
     def heal(self) -> None:
         """Undo all cuts. What was sent meanwhile arrives, where nobody has lost patience."""
         self._cut.clear()
@@ -189,10 +204,19 @@ class Network:
         for pair in self._connection_pairs():
             hosts = [pair[0].outgoing.source, pair[0].outgoing.target]
             if one in (None, *hosts) and other in (None, *hosts):
-                self.trace("reset", pair[0].outgoing.name)
-                for end in pair:
-                    end.outgoing.drop()
-                    self._fail_soon(end)
+                self._break(pair)
+
+    def break_connection(self, pipe: Pipe) -> None:
+        """Break the connection that a pipe belongs to, at both ends."""
+        for pair in self._connection_pairs():
+            if pipe in (pair[0].outgoing, pair[1].outgoing):
+                self._break(pair)
+
+    def _break(self, pair: tuple[SimulatedTransport, SimulatedTransport]) -> None:
+        self.trace("reset", pair[0].outgoing.name)
+        for end in pair:
+            end.outgoing.drop()
+            self._fail_soon(end)
 
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self._cut or source in self._down or target in self._down
@@ -248,7 +272,22 @@ class Network:
     def draw_delay_s(self, source: str, target: str, size_bytes: int) -> float:
         link = self.link(source, target)
         delay_s = self._random.uniform(link.min_delay_s, link.max_delay_s)
+        if link.loss:
+            delay_s += self._draw_retransmissions_s(link.loss)
         return delay_s if link.bytes_per_s is None else delay_s + size_bytes / link.bytes_per_s
+
+    def _draw_retransmissions_s(self, loss: float) -> float:
+        """How much later something arrives that was lost any number of times."""
+        total_s, pause_s = 0.0, FIRST_RETRANSMISSION_S
+        while self._random.random() < loss and pause_s <= MAX_RETRANSMISSION_S:
+            total_s += pause_s
+            pause_s *= 2
+        return total_s
+
+    def is_reset_drawn(self, source: str, target: str) -> bool:
+        """Whether what is being sent breaks its connection."""
+        chance = self.link(source, target).reset_chance
+        return chance > 0 and self._random.random() < chance
 
     def draw_segment_bytes(self) -> int:
         """Sizes of all orders of magnitude are equally likely, so that every boundary is hit and streams still flow."""

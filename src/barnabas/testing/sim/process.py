@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from enum import Enum
 from typing import Final
 
-__all__ = ["Process", "ProcessState", "current_process"]
+__all__ = ["HostClock", "Process", "ProcessState", "current_process"]
 
 
 class ProcessState(Enum):
@@ -23,14 +23,40 @@ class ProcessState(Enum):
     DEAD = "dead"
 
 
+class HostClock:
+    """How fast time passes on one host: `rate` seconds there for each second of the world.
+
+    A change of the rate bends the line and does not break it, so readings never jump. Timers that are set already stay
+    where they are in the world's time, as if the kernel had computed them before.
+    """
+
+    __slots__ = ("_local_s", "_world_s", "rate")
+
+    def __init__(self, world_s: float) -> None:
+        self.rate = 1.0
+        self._world_s = self._local_s = world_s
+
+    def set_rate(self, world_s: float, rate: float) -> None:
+        self._local_s = self.local_s(world_s)
+        self._world_s = world_s
+        self.rate = rate
+
+    def local_s(self, world_s: float) -> float:
+        return self._local_s + (world_s - self._world_s) * self.rate
+
+    def world_s(self, local_s: float) -> float:
+        return self._world_s + (local_s - self._local_s) / self.rate
+
+
 class Process:
-    """One run of a program on a simulated host."""
+    """One run of a program on a simulated host. Without a `clock` its time is the world's."""
 
-    __slots__ = ("address", "held", "name", "state")
+    __slots__ = ("address", "clock", "held", "name", "state")
 
-    def __init__(self, name: str, address: str) -> None:
+    def __init__(self, name: str, address: str, clock: HostClock | None = None) -> None:
         self.name = name
         self.address = address
+        self.clock = clock
         self.state = ProcessState.RUNNING
         #: Callbacks that became due during a pause.
         self.held: list[Handle] = []

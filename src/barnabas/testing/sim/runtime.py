@@ -18,8 +18,8 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class SimulatedClock:
-    """A clock that follows the loop's time. `skew_ms` is how far it is off, and may change at any time; the monotonic
-    reading does not care."""
+    """A clock that follows the time of the host on which it is read. `skew_ms` is how far it is off, and may change at
+    any time; the monotonic reading does not care."""
 
     def __init__(self, loop: VirtualTimeLoop, skew_ms: int = 0) -> None:
         self._loop = loop
@@ -34,7 +34,8 @@ class SimulatedClock:
 
 class SimulatedRuntime:
     """A `Runtime`. Offloaded work is done at one drawn moment and its result seen at a later one, as with a thread that
-    finishes while the loop is busy. Work that was handed over one after the other may be done in another order."""
+    finishes while the loop is busy. Work that was handed over one after the other may be done in another order.
+    `max_offload_delay_s` is the longest that each of the two takes; it may change at any time, as with a slow disk."""
 
     def __init__(
         self, loop: VirtualTimeLoop, random: Random, *, skew_ms: int = 0, max_offload_delay_s: float = 0.005
@@ -42,7 +43,7 @@ class SimulatedRuntime:
         self._loop = loop
         self._random = random
         self._delays = Random(random.getrandbits(64))
-        self._max_delay_s = max_offload_delay_s
+        self.max_offload_delay_s = max_offload_delay_s
         self._clock = SimulatedClock(loop, skew_ms)
 
     @property
@@ -55,7 +56,7 @@ class SimulatedRuntime:
 
     def offload(self, work: Callable[[], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self._loop.create_future()
-        self._loop.call_later(self._delays.uniform(0, self._max_delay_s), self._work, work, future)
+        self._loop.call_later(self._delays.uniform(0, self.max_offload_delay_s), self._work, work, future)
         return future
 
     def _work(self, work: Callable[[], T], future: asyncio.Future[T]) -> None:
@@ -67,7 +68,7 @@ class SimulatedRuntime:
             tell = lambda future: future.set_exception(error)  # noqa: E731
         else:
             tell = lambda future: future.set_result(result)  # noqa: E731
-        self._loop.call_later(self._delays.uniform(0, self._max_delay_s), _unless_cancelled, tell, future)
+        self._loop.call_later(self._delays.uniform(0, self.max_offload_delay_s), _unless_cancelled, tell, future)
 
 
 def _unless_cancelled(tell: Callable[[asyncio.Future[T]], None], future: asyncio.Future[T]) -> None:

@@ -57,6 +57,8 @@ class Pipe:
             self.size_bytes += len(taken)
             self.network.trace("send", self.name, len(taken), digest(taken))
             self._schedule()
+            if self.network.is_reset_drawn(self.source, self.target):
+                self.network.break_connection(self)
         return len(taken)
 
     def finish(self) -> None:
@@ -77,7 +79,7 @@ class Pipe:
 
     def _arrival_s(self, size_bytes: int) -> float:
         delay_s = self.network.draw_delay_s(self.source, self.target, size_bytes)
-        self._last_arrival_s = max(self._last_arrival_s, self.network.loop.time() + delay_s)
+        self._last_arrival_s = max(self._last_arrival_s, self.network.loop.world_time() + delay_s)
         return self._last_arrival_s
 
     # The receiving end
@@ -85,7 +87,7 @@ class Pipe:
     @property
     def unread_bytes(self) -> int:
         """What has arrived and was not read."""
-        now_s = self.network.loop.time()
+        now_s = self.network.loop.world_time()
         return sum(len(data) for arrival_s, data in self._segments if arrival_s <= now_s)
 
     def segment_count(self) -> int:
@@ -106,9 +108,9 @@ class Pipe:
             return
         if not self.is_detached and not self.receiver.wants_data:
             return
-        now_s = self.network.loop.time()
+        now_s = self.network.loop.world_time()
         context = None if self.is_detached else self.receiver.context
-        self._timer = self.network.loop.call_at(max(when_s, now_s + STEP_S), self._step, context=context)
+        self._timer = self.network.loop.call_in_world(max(when_s, now_s + STEP_S), self._step, context=context)
 
     def detach(self) -> None:
         """The receiving socket is gone. Its timer ran in a process that may be dead, so another takes its place."""
@@ -138,7 +140,7 @@ class Pipe:
         if self._segments:
             self.receiver.receive(self)
             self.sender.room_is_there()
-        elif self._end_s is not None and self._end_s <= network.loop.time():
+        elif self._end_s is not None and self._end_s <= network.loop.world_time():
             self._end_s = None
             network.trace("end", self.name)
             self.receiver.receive_end()
@@ -159,7 +161,7 @@ class Pipe:
 
     def take(self, limit_bytes: int) -> bytes:
         """Up to so many bytes of what has arrived, also from several writes: borders between those are not kept."""
-        now_s = self.network.loop.time()
+        now_s = self.network.loop.world_time()
         pieces: list[bytes] = []
         while self._segments and self._segments[0][0] <= now_s and limit_bytes:
             arrival_s, piece = self._segments.popleft()

@@ -28,7 +28,7 @@ from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.testing.sim.loop import SimulationError, VirtualTimeLoop
 from barnabas.testing.sim.network import Link, Network
-from barnabas.testing.sim.process import Process, ProcessState
+from barnabas.testing.sim.process import HostClock, Process, ProcessState
 from barnabas.testing.sim.runtime import SimulatedClock, SimulatedRuntime
 from barnabas.testing.sim.trace import Trace
 
@@ -44,6 +44,7 @@ CLIENT_ADDRESS = "10.0.1.1"
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 DATA_DIRECTORY = "/data"
+MAX_OFFLOAD_DELAY_S = 0.005
 COLD_READS = 0.2
 """How many reads find their data not in memory."""
 
@@ -70,7 +71,7 @@ class World:
     ) -> None:
         self.seed = seed
         self.loop = VirtualTimeLoop(self.random("scheduling"))
-        self.trace = Trace(self.loop.time, keep_all=keep_trace)
+        self.trace = Trace(self.loop.world_time, keep_all=keep_trace)
         self.network = Network(self.loop, self.random("network"), link=link, trace=self.trace.record)
         self._hosts: dict[str, Host] = {}
         self._log = _LogWatch(self, raises=not tolerates_logged_errors)
@@ -93,7 +94,7 @@ class World:
             return self.loop.run_until_complete(story, limit_s=limit_s)
         except BaseException as failure:
             lines = "\n".join(self.trace.tail)
-            failure.add_note(f"seed {self.seed}, at {self.loop.time():.6f} s; the last events:\n{lines}")
+            failure.add_note(f"seed {self.seed}, at {self.loop.world_time():.6f} s; the last events:\n{lines}")
             raise
 
     async def start_node(
@@ -125,12 +126,15 @@ class World:
 
 
 class Host:
-    """A machine: an address, a disk that outlives processes, a clock that may be wrong, and at most one process."""
+    """A machine: an address, a disk that outlives processes, a clock that may be wrong and run at a rate of its own,
+    and at most one process."""
 
     def __init__(self, world: World, address: str) -> None:
         self.world = world
         self.address = address
         self.skew_ms = 0
+        self.clock = HostClock(world.loop.world_time())
+        self.max_offload_delay_s = MAX_OFFLOAD_DELAY_S
         self.process: Process | None = None
         self.is_powered = True
         self.disk = SimulatedDisk(
@@ -143,6 +147,8 @@ class Host:
         self._start_count = 0
         self._dies_by_power = False
         self._died: asyncio.Future[None] | None = None
+        self._runtime: SimulatedRuntime | None = None
+        self._image: dict[str, bytes | None] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -156,7 +162,7 @@ class Host:
             self.is_powered = True
             self.world.network.power_on(self.address)
         self._start_count += 1
-        self.process = Process(f"{name}.{self._start_count}", self.address)
+        self.process = Process(f"{name}.{self._start_count}", self.address, self.clock)
         self._died = self.world.loop.create_future()
         self.world.trace.record("start", self.process.name, self.address)
         return self.process
@@ -164,7 +170,10 @@ class Host:
     def runtime(self) -> SimulatedRuntime:
         """Clock and randomness for the present process: another run draws other numbers."""
         random = self.world.random(f"{self.address}/{self._start_count}")
-        return SimulatedRuntime(self.world.loop, random, skew_ms=self.skew_ms)
+        self._runtime = SimulatedRuntime(
+            self.world.loop, random, skew_ms=self.skew_ms, max_offload_delay_s=self.max_offload_delay_s
+        )
+        return self._runtime
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Let the process do something and wait for it; `ProcessDiedError` if it dies over it."""
@@ -212,6 +221,40 @@ class Host:
         if self.process is not None:
             self.world.trace.record("resume", self.process.name)
             self.world.loop.resume(self.process)
+
+    def set_clock_rate(self, rate: float) -> None:
+        """Let the clock and all timers of this host run faster or slower than the world's."""
+        self.clock.set_rate(self.world.loop.world_time(), rate)
+        self.world.trace.record("clock rate", self.address, rate)
+
+    def jump_clock(self, by_ms: int) -> None:
+        """Set the wall clock to another time. Timers and the monotonic reading do not care."""
+        self.skew_ms += by_ms
+        if self._runtime is not None:
+            self._runtime.clock.skew_ms = self.skew_ms
+        self.world.trace.record("clock jump", self.address, by_ms)
+
+    def slow_disk(self, max_delay_s: float | None) -> None:
+        """Let work that blocks, syncs above all, take up to this long; None for as long as usual."""
+        self.max_offload_delay_s = MAX_OFFLOAD_DELAY_S if max_delay_s is None else max_delay_s
+        if self._runtime is not None:
+            self._runtime.max_offload_delay_s = self.max_offload_delay_s
+
+    def set_disk_full(self, is_full: bool) -> None:
+        """Leave no room for another byte, or all room."""
+        self.disk.capacity_bytes = self.disk.used_bytes if is_full else None
+
+    def keep_image(self) -> None:
+        """Remember what the disk holds now, as a backup does."""
+        self._image = self.disk.contents()
+
+    def restore_image(self) -> None:
+        """Come back with the disk as it was at `keep_image`; not while a process runs."""
+        if self.is_running:
+            raise SimulationError(f"{self.address} runs {self.process}: its disk cannot be changed under it")
+        if self._image is not None:
+            self.disk.restore(self._image)
+            self.world.trace.record("old disk", self.address)
 
     def end(self) -> None:
         """The world is over: nothing reaches this disk any more."""
