@@ -44,7 +44,7 @@ class KafkaServer:
         self._overrides = dict(overrides or {})
         self._format_options = format_options
         self._process: subprocess.Popen[bytes] | None = None
-        self._port, self._controller_port = _free_ports(2)
+        self._port, self._controller_port = free_ports(2)
         self.log_path = folder / "kafka.log"
 
     @property
@@ -167,7 +167,7 @@ def answers(address: str) -> bool:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago, all different: none is given back before the last was drawn."""
     taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports: list[int] = [each.getsockname()[1] for each in taken]

@@ -39,7 +39,7 @@ from barnabas.raft.effects import (
     VotersChanged,
 )
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import RaftRequest
+from barnabas.raft.messages import EpochResult, RaftRequest
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.ports import LogStore, RaftListener, Reply, SnapshotReceiver, SyncJob, Transport
 from barnabas.raft.types import (
@@ -627,6 +627,10 @@ class RaftDriver:
         self._hold_up(lambda: self._store.read_snapshot(effect.snapshot_id), loaded)
 
     def _voters_changed(self, effect: VotersChanged) -> None:
+        if isinstance(effect.token, _Asked):
+            machine = self.machine
+            self._answer(Answer(effect.token, EpochResult(effect.error, machine.leader, machine.state.leader_address)))
+            return
         future = self._voter_changes.pop(effect.token, None)
         if future is None or future.done():
             return

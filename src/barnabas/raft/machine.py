@@ -21,6 +21,7 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, check
+from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord, read_batch
 from barnabas.raft.effects import (
     Answer,
@@ -44,6 +45,7 @@ from barnabas.raft.messages import (
     FetchSnapshotResult,
     RaftRequest,
     RaftResult,
+    UpdateVoter,
     Vote,
     VoteResult,
 )
@@ -66,7 +68,8 @@ from barnabas.raft.types import (
     ReplicaKey,
     SnapshotId,
 )
-from barnabas.raft.voters import QuorumHistory, VoterSet
+from barnabas.raft.voter_changes import update_voter
+from barnabas.raft.voters import STATIC_VOTERS, QuorumHistory, Voter, VoterSet
 from barnabas.records.batch import BatchView
 
 _log = logging.getLogger("barnabas.raft")
@@ -196,6 +199,8 @@ class RaftMachine:
             self.emit(Answer(reply_to, self._on_begin_epoch(request, now_ms)))
         elif isinstance(request, EndQuorumEpoch):
             self.emit(Answer(reply_to, self._on_end_epoch(request, now_ms)))
+        elif isinstance(request, UpdateVoter):
+            self._on_update_voter(request, reply_to, now_ms)
         else:
             self._on_fetch_snapshot(request, reply_to, now_ms)
 
@@ -212,6 +217,8 @@ class RaftMachine:
             self.state.on_vote_result(request, result, now_ms)
         elif isinstance(result, EpochResult) and isinstance(request, BeginQuorumEpoch | EndQuorumEpoch):
             self.state.on_epoch_result(request, result, now_ms)
+        elif isinstance(result, EpochResult) and isinstance(request, UpdateVoter):
+            self.state.on_update_result(request, result, now_ms)
         elif isinstance(result, FetchSnapshotResult) and isinstance(request, FetchSnapshot):
             self.state.on_fetch_snapshot_result(request, result, now_ms)
 
@@ -393,6 +400,17 @@ class RaftMachine:
         else:
             self.emit(Answer(reply_to, result))
 
+    def _on_update_voter(self, request: UpdateVoter, reply_to: ReplyTo, now_ms: int) -> None:
+        """Voters tell each new leader where they listen and what they know, so that it can be in the log."""
+        error = self._leader_only_error(request.cluster_id, request.epoch)
+        if error is ErrorCode.NONE and (request.voter.directory_id == Uuid.ZERO or not request.listeners):
+            error = ErrorCode.INVALID_REQUEST
+        if error is ErrorCode.NONE:
+            voter = Voter(request.voter, request.listeners, request.min_kraft_version, request.max_kraft_version)
+            update_voter(self, reply_to, voter, now_ms)
+        else:
+            self.emit(Answer(reply_to, EpochResult(error, self.leader, self.state.leader_address)))
+
     # What states ask for
 
     def emit(self, effect: Effect) -> None:
@@ -416,6 +434,19 @@ class RaftMachine:
             self.high_watermark,
             max_wait_ms,
             self.options.fetch_max_bytes,
+        )
+
+    @property
+    def must_be_updated(self) -> bool:
+        """Whether the leader has to be told where this voter listens: the log says something else."""
+        if self.kraft_version == STATIC_VOTERS or not self.is_voter:
+            return False
+        return self.voters.get(self.key.node_id) != Voter(self.key, self.listeners)
+
+    def update_request(self) -> UpdateVoter:
+        own = Voter(self.key, self.listeners)
+        return UpdateVoter(
+            self.cluster_id, self.epoch, self.key, self.listeners, own.min_kraft_version, own.max_kraft_version
         )
 
     def next_search_address(self) -> Address | None:

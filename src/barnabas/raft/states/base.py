@@ -15,6 +15,7 @@ from barnabas.raft.messages import (
     FetchSnapshot,
     FetchSnapshotResult,
     RaftRequest,
+    UpdateVoter,
     Vote,
     VoteResult,
 )
@@ -60,6 +61,8 @@ class RaftState:
     def on_vote_result(self, vote: Vote, result: VoteResult, now_ms: int) -> None: ...
 
     def on_epoch_result(self, request: BeginQuorumEpoch | EndQuorumEpoch, result: EpochResult, now_ms: int) -> None: ...
+
+    def on_update_result(self, request: UpdateVoter, result: EpochResult, now_ms: int) -> None: ...
 
     def on_fetch_result(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None: ...
 

@@ -87,12 +87,12 @@ class Leader(RaftState):
 
     def enter(self, now_ms: int) -> None:
         machine = self.machine
-        version = min(1, machine.kraft_version)
+        # Version 1 would name directories too, but an Apache Kafka 4 reads every such record as version 0, and dies.
         message = LeaderChangeMessage(
-            version=version,
+            version=0,
             leader_id=machine.key.node_id,
-            voters=[_in_record(each.key, version) for each in machine.voters],
-            granting_voters=[_in_record(each, version) for each in self._granting],
+            voters=[VoterInRecord(voter_id=each) for each in machine.voters.ids],
+            granting_voters=[VoterInRecord(voter_id=each.node_id) for each in self._granting],
         )
         records = [ControlRecord(ControlType.LEADER_CHANGE, message)]
         if machine.kraft_version != STATIC_VOTERS and machine.log.end_offset == 0:
@@ -325,7 +325,3 @@ class Leader(RaftState):
             return (-progress.end_offset if progress is not None else 1, key.node_id)
 
         return tuple(sorted(keys, key=behind))
-
-
-def _in_record(key: ReplicaKey, version: int) -> VoterInRecord:
-    return VoterInRecord(voter_id=key.node_id, **({"voter_directory_id": key.directory_id} if version else {}))
