@@ -62,12 +62,12 @@ class Broker:
         #: What it was asked, with the version.
         self.log: list[tuple[ApiKey, int, Request]] = []
         self.connection_count = 0
-        self.server = Server(self._dispatch, lambda frame: False)
+        self.server = Server(lambda frame: False)
         self.port = 0
 
     async def start(self) -> None:
-        self.server = Server(self._dispatch, lambda frame: False)
-        await self.server.start([ListenerSpec("A", "127.0.0.1", self.port)])
+        self.server = Server(lambda frame: False)
+        await self.server.start([ListenerSpec("A", "127.0.0.1", self.port)], self._dispatch)
         self.port = self.server.endpoints["A"][1]
 
     async def stop(self) -> None:
