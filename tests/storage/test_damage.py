@@ -351,6 +351,26 @@ def test_offsets_of_the_next_segment_are_cut_from_the_recovery_point_on(caplog: 
     assert "it holds offset 10, but the next segment begins at 10" in cut
 
 
+@pytest.mark.parametrize(("recovery_point", "left_batches"), [(7, 0), (9, 2)])
+def test_a_compacted_segment_that_is_shorter_than_its_index_says_is_damage_after_a_kill(
+    recovery_point: int, left_batches: int
+) -> None:
+    disk = filled(is_clean=False, cleanup_policy=("compact",), index_interval_bytes=1)
+    disk[segment_path(5)] = disk[segment_path(5)][: left_batches * len(disk[segment_path(5)]) // 5]
+    disk[f"/one/{RECOVERY_POINT_FILE}"] = f"0\n1\nclicks 0 {recovery_point}\n".encode()
+    told = refusal(started(disk_of(disk), cleanup_policy=("compact",)))
+    assert f"5.log, byte {len(disk[segment_path(5)])}: offsets {5 + left_batches} to 9 are not there" in told
+    assert "the file is shorter than its index says" in told
+
+
+def test_what_a_compacted_segment_lost_from_the_recovery_point_on_is_a_hole(caplog: pytest.LogCaptureFixture) -> None:
+    disk = filled(is_clean=False, cleanup_policy=("compact",), index_interval_bytes=1)
+    disk[segment_path(5)] = disk[segment_path(5)][: 2 * len(disk[segment_path(5)]) // 5]
+    disk[f"/one/{RECOVERY_POINT_FILE}"] = b"0\n1\nclicks 0 7\n"
+    assert started(disk_of(disk), cleanup_policy=("compact",)).create(CLICKS, TOPIC_ID).log_end_offset == 7
+    assert "1 segments behind offset 7, where records are missing, are dropped" in caplog.text
+
+
 def test_no_whole_segment_is_read_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     files = disk_of(filled(is_clean=True))
     read: dict[str, int] = {}

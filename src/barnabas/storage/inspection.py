@@ -134,7 +134,12 @@ def _examine(
         if is_recovered:
             start = _Walk(base_offset, 0, "")
             walk = _follow(segment, start, wanted, bound, may_have_gaps=may_have_gaps, check_crc=True)
-            return SegmentFacts(base_offset, path, size_bytes, *walk)
+            indexed_offset = -1
+            if walk.end_offset < min(bound, wanted) and not walk.problem:
+                indexed_offset = _indexed_below(segment, wanted)
+            return SegmentFacts(
+                base_offset, path, size_bytes, *walk, indexed_offset if indexed_offset >= walk.end_offset else -1
+            )
         entry = None if size_bytes <= _SMALL_BYTES else _last_entry(segment)
         walk = _walk(segment, entry, wanted, bound, may_have_gaps=may_have_gaps)
         is_index_wrong = bool(walk.problem) and entry is not None
@@ -158,6 +163,16 @@ def _last_entry(segment: Segment) -> OffsetEntry | None:
     except (FileNotFoundError, CorruptLogError):
         return None
     return entry if entry is not None and entry.position else None
+
+
+def _indexed_below(segment: Segment, end_offset: int) -> int:
+    """The highest offset below another that the index says lies behind the end of the data; -1 if there is none. What
+    it says of offsets that were not flushed may be ahead of the data."""
+    try:
+        entry = segment.offset_index.lookup(end_offset - 1)
+    except (FileNotFoundError, CorruptLogError):
+        return -1
+    return entry.offset if entry.position and entry.position >= segment.size_bytes else -1
 
 
 def _indexed_offset(segment: Segment) -> int:
