@@ -63,7 +63,7 @@ from barnabas.raft.effects import (
     SaveElection,
     Send,
     StartAnew,
-    Sync,
+    SyncLog,
     TellLeader,
     Truncate,
     VotersChanged,
@@ -73,7 +73,7 @@ from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
@@ -363,7 +363,7 @@ class Story:
             request = Vote(cluster_id, epoch, candidate, voter, last, says.pop("pre", "no") == "yes")
         elif kind == "fetch":
             replica = key_of(int(says.pop("replica")))
-            request = Fetch(cluster_id, epoch, replica, int(offset), int(last_epoch), 0, 0, 1_000_000)
+            request = FetchLog(cluster_id, epoch, replica, int(offset), int(last_epoch), 0, 0, 1_000_000)
         else:
             leader_id = int(says.pop("leader"))
             listeners = {"CONTROLLER": address_of(leader_id)}
@@ -467,7 +467,7 @@ class Story:
         elif isinstance(effect, Truncate):
             disk.truncate(effect.offset)
             self.say(f"{node_id} cuts its log off at {effect.offset}")
-        elif isinstance(effect, Sync):
+        elif isinstance(effect, SyncLog):
             if not replica.syncs_hang:
                 self.sync(replica)
         elif isinstance(effect, Send):
@@ -595,7 +595,7 @@ class Story:
         elif isinstance(request, FetchSnapshot):
             what = f"the snapshot up to {request.snapshot_id.end_offset}"
             self.say(f"{says} send me {what}, from byte {request.position} on")
-        elif isinstance(request, Fetch) and self.tells_fetches:
+        elif isinstance(request, FetchLog) and self.tells_fetches:
             end = f"{request.offset}@{request.last_fetched_epoch}"
             self.say(f"{says} my log ends at {end}, what comes next?")
 

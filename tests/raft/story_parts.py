@@ -9,7 +9,7 @@ from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord, read_batch
 from barnabas.raft.effects import Send
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, RaftRequest, Vote
+from barnabas.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, RaftRequest, UpdateVoter, Vote
 from barnabas.raft.ports import FoundReplica
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
@@ -32,6 +32,8 @@ def key_of(node_id: int) -> ReplicaKey:
 def request_source(request: RaftRequest) -> int:
     if isinstance(request, Vote):
         return request.candidate.node_id
+    if isinstance(request, UpdateVoter):
+        return request.voter.node_id
     return request.leader_id if isinstance(request, BeginQuorumEpoch | EndQuorumEpoch) else request.replica.node_id
 
 

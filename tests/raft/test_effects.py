@@ -6,7 +6,7 @@ from random import Random
 
 from barnabas.raft.effects import Answer, Append, AppendControl, Effect, SaveElection, Send
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import Fetch, Vote, VoteResult
+from barnabas.raft.messages import FetchLog, Vote, VoteResult
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.ports import FoundReplica
 from barnabas.raft.types import ElectionState, OffsetAndEpoch
@@ -88,7 +88,7 @@ def test_a_leader_that_hears_of_a_higher_epoch_saves_it_before_it_turns_fetchers
     machine.become_prospective(0)
     machine.become_candidate(0)
     machine.become_leader(0, [])
-    machine.receive(Fetch(None, 1, key_of(2), 1, 1, 0, 500, 1000), "parked", 0)
+    machine.receive(FetchLog(None, 1, key_of(2), 1, 1, 0, 500, 1000), "parked", 0)
     machine.take_effects()
     machine.receive(Vote(None, 7, key_of(3), key_of(1), OffsetAndEpoch(0, 0)), "asked", 1)
     effects = machine.take_effects()

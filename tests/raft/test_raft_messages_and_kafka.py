@@ -13,7 +13,7 @@ from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
@@ -41,7 +41,7 @@ NAME = LogName()
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 ONE, TWO, THREE = (ReplicaKey(each, Uuid(bytes([each]) * 16)) for each in (1, 2, 3))
 #: From where on each message says all that ours can.
-COMPLETE = {Vote: 2, BeginQuorumEpoch: 1, EndQuorumEpoch: 1, Fetch: 18, FetchSnapshot: 1, UpdateVoter: 0}
+COMPLETE = {Vote: 2, BeginQuorumEpoch: 1, EndQuorumEpoch: 1, FetchLog: 18, FetchSnapshot: 1, UpdateVoter: 0}
 #: From here on a Fetch says which replica asks as ours do.
 OLDEST_FETCH = 15
 
@@ -52,8 +52,8 @@ REQUESTS: list[RaftRequest] = [
     BeginQuorumEpoch(CLUSTER, 7, 1, TWO, {"CONTROLLER": Address("h1", 9093), "SSL": Address("::1", 65535)}),
     EndQuorumEpoch(CLUSTER, 7, 1, (THREE, TWO)),
     EndQuorumEpoch(CLUSTER, 7, 1, ()),
-    Fetch(CLUSTER, 7, TWO, 4321, 6, 4000, 500, 8 * 1024 * 1024),
-    Fetch(None, 0, ReplicaKey(2), 0, 0, -1, 0, 1),
+    FetchLog(CLUSTER, 7, TWO, 4321, 6, 4000, 500, 8 * 1024 * 1024),
+    FetchLog(None, 0, ReplicaKey(2), 0, 0, -1, 0, 1),
     FetchSnapshot(CLUSTER, 7, TWO, SnapshotId(1000, 5), 17, 1024),
     UpdateVoter(CLUSTER, 7, TWO, {"CONTROLLER": Address("h2", 9093)}, 0, 1),
 ]
@@ -67,12 +67,12 @@ RESULTS: list[tuple[type[RaftRequest], RaftResult]] = [
     (BeginQuorumEpoch, EpochResult(ErrorCode.INVALID_VOTER_KEY, NOBODY)),
     (EndQuorumEpoch, EpochResult(ErrorCode.NONE, NOBODY)),
     (EndQuorumEpoch, EpochResult(ErrorCode.FENCED_LEADER_EPOCH, LEADER, ADDRESS)),
-    (Fetch, FetchResult(ErrorCode.NONE, LEADER, ADDRESS, 100, 10, None, None, b"abc")),
-    (Fetch, FetchResult(ErrorCode.NONE, LEADER, ADDRESS, -1, 0)),
-    (Fetch, FetchResult(ErrorCode.NONE, LEADER, ADDRESS, 100, 10, OffsetAndEpoch(55, 6))),
-    (Fetch, FetchResult(ErrorCode.NONE, LEADER, ADDRESS, 100, 10, None, SnapshotId(90, 6))),
-    (Fetch, FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, LEADER, ADDRESS)),
-    (Fetch, FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH, NOBODY)),
+    (FetchLog, FetchResult(ErrorCode.NONE, LEADER, ADDRESS, 100, 10, None, None, b"abc")),
+    (FetchLog, FetchResult(ErrorCode.NONE, LEADER, ADDRESS, -1, 0)),
+    (FetchLog, FetchResult(ErrorCode.NONE, LEADER, ADDRESS, 100, 10, OffsetAndEpoch(55, 6))),
+    (FetchLog, FetchResult(ErrorCode.NONE, LEADER, ADDRESS, 100, 10, None, SnapshotId(90, 6))),
+    (FetchLog, FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, LEADER, ADDRESS)),
+    (FetchLog, FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH, NOBODY)),
     (FetchSnapshot, FetchSnapshotResult(ErrorCode.NONE, LEADER, ADDRESS, SnapshotId(90, 6), 500, 17, b"\0\1piece")),
     (FetchSnapshot, FetchSnapshotResult(ErrorCode.SNAPSHOT_NOT_FOUND, LEADER, ADDRESS, SnapshotId(90, 6))),
     (FetchSnapshot, FetchSnapshotResult(ErrorCode.POSITION_OUT_OF_RANGE, NOBODY, None, SnapshotId(90, 6))),

@@ -7,7 +7,7 @@ from random import Random
 from barnabas.base.error_codes import ErrorCode
 from barnabas.raft.effects import Send
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchResult
+from barnabas.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, FetchLog, FetchResult
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.ports import FoundReplica
 from barnabas.raft.transitions import Role
@@ -41,8 +41,8 @@ def stale() -> FetchResult:
     return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, LeaderAndEpoch(1, 5), ADDRESSES[1])
 
 
-def a_fetch() -> Fetch:
-    return Fetch(CLUSTER, 5, ReplicaKey(3), 0, 0, 0, 0, 1)
+def a_fetch() -> FetchLog:
+    return FetchLog(CLUSTER, 5, ReplicaKey(3), 0, 0, 0, 0, 1)
 
 
 def test_its_successor_keeps_to_its_turn() -> None:

@@ -33,7 +33,7 @@ from barnabas.raft.effects import (
     SaveElection,
     Send,
     StartAnew,
-    Sync,
+    SyncLog,
     TellLeader,
     Truncate,
     VotersChanged,
@@ -156,7 +156,7 @@ class RaftDriver:
             AppendControl: self._append_control,
             AppendFetched: self._append_fetched,
             Truncate: self._truncate,
-            Sync: self._begin_sync,
+            SyncLog: self._begin_sync,
             Send: self._send,
             Answer: self._answer,
             AnswerFetch: self._answer_fetch,
@@ -463,7 +463,7 @@ class RaftDriver:
         # They claim to have what is gone now.
         self._after_sync = [each for each in self._after_sync if each.after_sync <= effect.offset]
 
-    def _begin_sync(self, _: Sync | None = None) -> None:
+    def _begin_sync(self, _: SyncLog | None = None) -> None:
         if self._syncing is not None:
             return
         job = self._store.begin_sync()
@@ -482,7 +482,7 @@ class RaftDriver:
             return
         self._synced()
         if self._store.synced_offset < self._store.end_offset:
-            self._effects.append(Sync())
+            self._effects.append(SyncLog())
         self._run()
 
     def _synced(self) -> None:

@@ -39,7 +39,7 @@ from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
@@ -191,7 +191,7 @@ class RaftMachine:
 
     def receive(self, request: RaftRequest, reply_to: ReplyTo, now_ms: int) -> None:
         """A request of a peer; it is answered now or later."""
-        if isinstance(request, Fetch):
+        if isinstance(request, FetchLog):
             self._on_fetch(request, reply_to, now_ms)
         elif isinstance(request, Vote):
             self.emit(Answer(reply_to, self._on_vote(request, now_ms)))
@@ -211,7 +211,7 @@ class RaftMachine:
             return
         is_from_leader = isinstance(result, FetchResult | FetchSnapshotResult) and result.error is ErrorCode.NONE
         self.hear_of(result.leader, result.leader_address, now_ms, is_first_hand=is_from_leader)
-        if isinstance(result, FetchResult) and isinstance(request, Fetch):
+        if isinstance(result, FetchResult) and isinstance(request, FetchLog):
             self.state.on_fetch_result(request, result, now_ms)
         elif isinstance(result, VoteResult) and isinstance(request, Vote):
             self.state.on_vote_result(request, result, now_ms)
@@ -372,7 +372,7 @@ class RaftMachine:
             return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if isinstance(self.state, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def _on_fetch(self, fetch: Fetch, reply_to: ReplyTo, now_ms: int) -> None:
+    def _on_fetch(self, fetch: FetchLog, reply_to: ReplyTo, now_ms: int) -> None:
         state, error = self.state, self._leader_only_error(fetch.cluster_id, fetch.epoch)
         if error is ErrorCode.NONE and (fetch.offset < 0 or fetch.last_fetched_epoch < 0):
             error = ErrorCode.INVALID_REQUEST
@@ -419,13 +419,13 @@ class RaftMachine:
     def send(self, to: Address, request: RaftRequest) -> None:
         self._effects.append(Send(to, request))
 
-    def send_fetch(self, to: Address, fetch: Fetch) -> None:
+    def send_fetch(self, to: Address, fetch: FetchLog) -> None:
         """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere,
         unless it becomes a voter: the leader counts it from then on, before the observer knows."""
         self._effects.append(Send(to, fetch, 0 if self._is_never_voter and not self.is_voter else fetch.offset))
 
-    def fetch_request(self, *, max_wait_ms: int) -> Fetch:
-        return Fetch(
+    def fetch_request(self, *, max_wait_ms: int) -> FetchLog:
+        return FetchLog(
             self.cluster_id,
             self.epoch,
             self.key,

@@ -50,7 +50,7 @@ class EndQuorumEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchLog:
     """Send me what follows `offset`; my last record is of `last_fetched_epoch`, and all before `offset` is synced."""
 
     cluster_id: str | None
@@ -133,5 +133,5 @@ class FetchSnapshotResult:
     data: bytes | bytearray | memoryview = b""
 
 
-RaftRequest: TypeAlias = Vote | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot | UpdateVoter
+RaftRequest: TypeAlias = Vote | BeginQuorumEpoch | EndQuorumEpoch | FetchLog | FetchSnapshot | UpdateVoter
 RaftResult: TypeAlias = VoteResult | EpochResult | FetchResult | FetchSnapshotResult

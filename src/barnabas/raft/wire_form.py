@@ -12,7 +12,7 @@ from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
@@ -50,7 +50,7 @@ _TOP_LEVEL: Final = (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUES
 
 
 def request_to_wire(request: RaftRequest, name: LogName) -> Request:
-    if isinstance(request, Fetch):
+    if isinstance(request, FetchLog):
         return _fetch_to_wire(request, name)
     if isinstance(request, Vote):
         return _vote_to_wire(request, name)
@@ -129,7 +129,7 @@ def _update_to_wire(request: UpdateVoter) -> Request:
     )
 
 
-def _fetch_to_wire(request: Fetch, name: LogName) -> Request:
+def _fetch_to_wire(request: FetchLog, name: LogName) -> Request:
     partition = fetch.FetchPartition(
         partition=PARTITION,
         current_leader_epoch=request.epoch,
@@ -217,13 +217,13 @@ def request_from_wire(request: Request, name: LogName) -> RaftRequest:
     raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"a replica does not answer {type(request).__name__}")
 
 
-def _fetch_from_wire(request: fetch.FetchRequest, name: LogName) -> Fetch:
+def _fetch_from_wire(request: fetch.FetchRequest, name: LogName) -> FetchLog:
     def named(topic: fetch.FetchTopic) -> str:
         return name.topic if topic.topic_id == name.topic_id else topic.topic
 
     one = _only(request.topics, name, named, lambda partition: partition.partition)
     state = request.replica_state
-    return Fetch(
+    return FetchLog(
         request.cluster_id,
         one.current_leader_epoch,
         ReplicaKey(request.replica_id if state is None else state.replica_id, one.replica_directory_id),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError, check
-from barnabas.raft.effects import AbandonSnapshot, AppendFetched, ReceiveSnapshot, Sync, Truncate
+from barnabas.raft.effects import AbandonSnapshot, AppendFetched, ReceiveSnapshot, SyncLog, Truncate
 from barnabas.raft.fetched_batches import check_fetched
 from barnabas.raft.messages import (
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
@@ -150,7 +150,7 @@ class Follower(RaftState):
 
     # The log
 
-    def on_fetch_result(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None:
+    def on_fetch_result(self, fetch: FetchLog, result: FetchResult, now_ms: int) -> None:
         if fetch is not self._asked:
             return
         if result.error is not ErrorCode.NONE:
@@ -171,7 +171,7 @@ class Follower(RaftState):
             return
         self._ask(now_ms)
 
-    def _refused_by_leader(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None:
+    def _refused_by_leader(self, fetch: FetchLog, result: FetchResult, now_ms: int) -> None:
         """Whoever leads now was followed already if it was told; an epoch without a leader means that ours resigned."""
         machine = self.machine
         has_resigned = result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and result.leader.leader_id < 0
@@ -206,7 +206,7 @@ class Follower(RaftState):
                 machine.replay_controls(batch)
             machine.emit(AppendFetched(batches[0].base_offset, data))
             if machine.is_voter:
-                machine.emit(Sync())
+                machine.emit(SyncLog())
         self._leader_high_watermark = result.high_watermark
         machine.advance_high_watermark(min(result.high_watermark, log.end_offset))
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord
-from barnabas.raft.effects import Answer, AnswerFetch, Append, AppendControl, Effect, ReplyTo, Sync, VotersChanged
+from barnabas.raft.effects import Answer, AnswerFetch, Append, AppendControl, Effect, ReplyTo, SyncLog, VotersChanged
 from barnabas.raft.log_view import Divergence, SnapshotNeeded
 from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     RaftRequest,
     Vote,
@@ -50,7 +50,7 @@ class ParkedFetch:
     """A fetch of somebody who has everything, kept until there is more."""
 
     reply_to: ReplyTo
-    fetch: Fetch
+    fetch: FetchLog
     deadline_ms: int
 
 
@@ -202,7 +202,7 @@ class Leader(RaftState):
 
     def _appended(self, effect: Effect) -> None:
         self.machine.emit(effect)
-        self.machine.emit(Sync())
+        self.machine.emit(SyncLog())
         if self._parked:
             parked, self._parked = self._parked, {}
             for each in parked.values():
@@ -210,7 +210,7 @@ class Leader(RaftState):
 
     # Fetches
 
-    def on_fetch(self, fetch: Fetch, reply_to: ReplyTo, now_ms: int) -> None:
+    def on_fetch(self, fetch: FetchLog, reply_to: ReplyTo, now_ms: int) -> None:
         machine = self.machine
         progress = self.heard_of(fetch.replica, now_ms)
         superseded = self._parked.pop(fetch.replica, None)
@@ -245,7 +245,7 @@ class Leader(RaftState):
         self._newest[replica.node_id] = progress
         return progress
 
-    def _answer(self, reply_to: ReplyTo, fetch: Fetch) -> None:
+    def _answer(self, reply_to: ReplyTo, fetch: FetchLog) -> None:
         self.machine.emit(AnswerFetch(reply_to, self._result(), fetch.offset, fetch.max_bytes))
 
     def _result(self, diverging: Divergence | None = None, snapshot: SnapshotNeeded | None = None) -> FetchResult:

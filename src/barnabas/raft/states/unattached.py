@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from barnabas.raft.messages import Fetch, FetchResult, RaftRequest, Vote
+from barnabas.raft.messages import FetchLog, FetchResult, RaftRequest, Vote
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
 
@@ -53,7 +53,7 @@ class Unattached(RaftState):
         self._search_at_ms = inf
         self.machine.send_fetch(address, self._asked)
 
-    def on_fetch_result(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None:
+    def on_fetch_result(self, fetch: FetchLog, result: FetchResult, now_ms: int) -> None:
         # If it told of a leader we would not be here any more.
         self._ask_another(fetch, now_ms)
 
