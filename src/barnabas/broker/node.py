@@ -15,7 +15,13 @@ from typing import Final
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_server import BrokerServer
-from barnabas.broker.configs.part_options import channel_limits, listener_specs, server_limits
+from barnabas.broker.configs.part_options import (
+    channel_limits,
+    forwarding_limits,
+    heartbeat_limits,
+    listener_specs,
+    server_limits,
+)
 from barnabas.broker.controller.controller_channel import NodeToControllerChannel
 from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
@@ -187,7 +193,7 @@ class Node:
             if quorum.is_alone:
                 await controller.controller.until_active()
         if broker is not None:
-            await self._start_broker(broker, quorum, controller)
+            await self._start_broker(broker, quorum, controller, loader)
         if self.failure is not None:
             raise self.failure
         # When the node stops: who waits for a group or for records is answered first, so that nobody waits for them.
@@ -227,7 +233,7 @@ class Node:
         )
 
     async def _start_broker(
-        self, broker: BrokerServer, quorum: RaftQuorum, controller: ControllerServer | None
+        self, broker: BrokerServer, quorum: RaftQuorum, controller: ControllerServer | None, loader: MetadataLoader
     ) -> None:
         """Join the cluster, once this node knows what the cluster knows."""
         await self._catch_up(quorum)
@@ -237,10 +243,12 @@ class Node:
             broker.until_applied,
             is_visible=broker.is_visible,
             randomness=self._runtime.randomness,
-            limits=channel_limits(self._static_settings),
+            limits=forwarding_limits(self._static_settings),
+            own_limits=heartbeat_limits(self._static_settings),
             is_alone=quorum.is_alone,
         )
         channel.on_lost = broker.nudge
+        loader.publish_to(channel)
         self._started.push_async_callback(channel.close)
         self._started.push_async_callback(broker.stop)
         await broker.start(channel, self.endpoints)

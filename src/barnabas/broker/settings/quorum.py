@@ -22,22 +22,16 @@ class QuorumSettings(Settings, title="Quorum", importance=HIGH):
         "How long a candidate waits for votes before it tries again.",
         default=1000,
         allowed=at_least(0),
-        state=NOT_BUILT,
-        refused=False,
     )
     controller_quorum_fetch_timeout_ms: Int = setting(
         "How long a follower goes without its leader before it calls an election.",
         default=2000,
         allowed=at_least(0),
-        state=NOT_BUILT,
-        refused=False,
     )
     controller_quorum_election_backoff_max_ms: Int = setting(
         "The longest pause between elections that found no winner.",
         default=1000,
         allowed=at_least(0),
-        state=NOT_BUILT,
-        refused=False,
     )
     controller_quorum_append_linger_ms: Int = setting(
         "How long the leader gathers records before it writes them.",
@@ -52,16 +46,12 @@ class QuorumSettings(Settings, title="Quorum", importance=HIGH):
         default=2000,
         allowed=at_least(0),
         importance=MEDIUM,
-        state=NOT_BUILT,
-        refused=False,
     )
     controller_quorum_retry_backoff_ms: Int = setting(
         "How long a controller waits before it asks again.",
         default=20,
         allowed=at_least(0),
         importance=LOW,
-        state=NOT_BUILT,
-        refused=False,
     )
     controller_quorum_auto_join_enable: bool = setting(
         "Whether a new controller joins the voters by itself.",
@@ -75,16 +65,12 @@ class QuorumSettings(Settings, title="Quorum", importance=HIGH):
         default=MIB,
         allowed=at_least(1),
         importance=LOW,
-        state=NOT_BUILT,
-        refused=False,
     )
     controller_quorum_fetch_max_bytes: Int = setting(
         "How many bytes of the metadata log one request fetches.",
         default=MIB,
         allowed=at_least(1),
         importance=LOW,
-        state=NOT_BUILT,
-        refused=False,
     )
 
 
