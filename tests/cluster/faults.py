@@ -109,8 +109,8 @@ def one_round(faulty: Faulty, fault: str, target: str, number: int) -> Seen:
     if fault != "kill" or target == "broker":
         # Who comes back must not disturb who leads.
         assert (after.node_id, last_epoch) == (now.node_id, new_epoch), "the leader moved when the fault was healed"
+    expected = {f"{when}-{number}" for when in ("before", "during")}
     for each in cluster.brokers:
-        expected = {f"{when}-{number}" for when in ("before", "during")}
         until(f"node {each.node_id} knows what was acknowledged", lambda each=each: expected <= topics(each))  # type: ignore[misc]
     return Seen(fault, target, change_s, fenced_s, now is not leader)
 
@@ -144,15 +144,13 @@ def summary(seen: Sequence[Seen]) -> Iterator[str]:
 
 
 def main(given: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.cluster.faults", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.faults", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20, help="of each fault of each target (default %(default)s)")
     parser.add_argument("--fault", choices=FAULTS, help="only this one")
     parser.add_argument("--target", choices=TARGETS, help="only this one")
     asked = parser.parse_args(given)
     stories = [
-        (fault, target)
-        for fault, target in STORIES
-        if asked.fault in (None, fault) and asked.target in (None, target)
+        (fault, target) for fault, target in STORIES if asked.fault in (None, fault) and asked.target in (None, target)
     ]
     seen: list[Seen] = []
     with tempfile.TemporaryDirectory() as folder, faulty_cluster(Path(folder)) as faulty:

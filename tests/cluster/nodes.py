@@ -1,4 +1,4 @@
-"""Nodes of a cluster as processes of their own, from properties on free ports, to be killed, paused and started again."""
+"""Nodes of a cluster as processes of their own, on free ports, to be killed, paused and started again."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ class Node:
 
     def until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         process = self.process
-        assert process is not None and process.stdout is not None
+        assert process is not None
+        assert process.stdout is not None
         deadline_s = time.monotonic() + timeout_s
         while select.select([process.stdout], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
             line = process.stdout.readline()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import uuid
 
 from barnabas import Admin, AlterConfig, ConfigResource, ConfigResourceType, Consumer, Producer
-from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from tests.cluster.asking import active, ask, brokers, created, leaders, quorum, topics, until
 from tests.cluster.nodes import Cluster
 
@@ -37,7 +41,9 @@ def test_records_go_to_whoever_leads_and_come_from_there(three: Cluster) -> None
     with Producer(bootstrap_servers=three[1].bootstrap) as producer:
         sent = [producer.send(topic, b"%d" % each, partition=each % 3) for each in range(30)]
         assert {each.result(30).partition for each in sent} == {0, 1, 2}
-    with Consumer(topic, bootstrap_servers=three[3].bootstrap, auto_offset_reset="earliest", group_id=topic) as consumer:
+    with Consumer(
+        topic, bootstrap_servers=three[3].bootstrap, auto_offset_reset="earliest", group_id=topic
+    ) as consumer:
         values: list[bytes] = []
         while len(values) < 30:
             values += [each.value for each in consumer.poll(30)]
@@ -54,11 +60,13 @@ def test_settings_that_are_altered_at_one_node_hold_at_all(three: Cluster) -> No
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     with Admin(bootstrap_servers=three[3].bootstrap) as admin:
         admin.alter_configs({resource: [AlterConfig("retention.ms", 12345)]})
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=["retention.ms"])]
+    )
     for node in three.brokers:
-        request = DescribeConfigsRequest(
-            resources=[DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=["retention.ms"])]
-        )
-        until(
-            "the setting is known",
-            lambda node=node, request=request: ask(node.bootstrap, request).results[0].configs[0].value == "12345",
-        )
+        address = node.bootstrap
+        until("it is known", lambda address=address: _value(ask(address, request)) == "12345")  # type: ignore[misc]
+
+
+def _value(response: DescribeConfigsResponse) -> str | None:
+    return response.results[0].configs[0].value

@@ -104,9 +104,9 @@ class Wires:
             pass
         finally:
             self._pumps.discard(task)
-            for each in (writer, there):
-                if each is not None:
-                    each.close()
+            writer.close()
+            if there is not None:
+                there.close()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ends: set[int]) -> None:
         with contextlib.suppress(OSError):

@@ -68,9 +68,7 @@ def forwarding_limits(settings: BrokerSettings) -> ChannelLimits:
 def heartbeat_limits(settings: BrokerSettings) -> ChannelLimits:
     """How long a broker waits until it asks again for itself: once more before its session ends."""
     limits = channel_limits(settings)
-    return replace(
-        limits, request_timeout_ms=max(limits.request_timeout_ms, settings.broker_session_timeout_ms // 2)
-    )
+    return replace(limits, request_timeout_ms=max(limits.request_timeout_ms, settings.broker_session_timeout_ms // 2))
 
 
 def log_options(settings: BrokerSettings) -> LogManagerOptions:
