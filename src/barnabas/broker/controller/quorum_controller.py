@@ -99,6 +99,7 @@ class QuorumController:
         was_active, self._leader = self._is_active, leader
         if was_active:
             self._resigned()
+        self._tell(leader, was_active=was_active)
         if self._is_active:
             try:
                 self._activate(leader.epoch)
@@ -113,6 +114,16 @@ class QuorumController:
             _, waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(None)
+
+    def _tell(self, leader: LeaderAndEpoch, *, was_active: bool) -> None:
+        """Who has nobody beside it leads as a matter of course."""
+        if not self._quorum.is_alone:
+            if self._is_active:
+                _log.info("Node %d is the active controller now, in epoch %d", leader.leader_id, leader.epoch)
+            elif leader.leader_id >= 0:
+                _log.info("Controller %d is the active one now, in epoch %d", leader.leader_id, leader.epoch)
+            elif was_active:
+                _log.info("Node %d is no longer the active controller", self._quorum.node_id)
 
     # Leading
 
@@ -179,8 +190,12 @@ class QuorumController:
             outcome = self._controller.fence_expired_brokers(self._clock.monotonic_ms())
             if outcome.response is None:
                 return
+            try:
+                written = self._write(outcome.records)
+            except BrokerError:
+                return  # it does not lead any more, and will be told; who leads knows better
             _log.info("Fencing broker %d, whose session has expired", outcome.response)
-            await self._write(outcome.records)
+            await written
 
     def _activated(self, written: asyncio.Future[None]) -> None:
         failure = None if written.cancelled() else written.exception()
