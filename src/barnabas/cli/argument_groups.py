@@ -1,4 +1,4 @@
-"""Tools whose actions are words, as Kafka makes them with argparse4j: `kafka-features --bootstrap-server … describe`."""
+"""Tools whose actions are words, as Kafka makes them with argparse4j: `kafka-features --bootstrap-server A describe`."""
 
 from __future__ import annotations
 

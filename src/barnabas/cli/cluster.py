@@ -124,19 +124,20 @@ def list_endpoints(
         raise click.UsageError(f"--include-fenced-brokers goes only with {_SERVER}")
     found = reached.run(lambda admin: admin.describe_cluster(include_fenced_brokers=include_fenced_brokers))
     kind = "broker" if bootstrap_controller is None else "controller"
-    headings = ["ID", "HOST", "PORT", "RACK", *(["STATE"] if include_fenced_brokers else []), "ENDPOINT_TYPE"]
+    is_of_brokers = bootstrap_controller is None
+    headings = ["ID", "HOST", "PORT", "RACK", *(["STATE"] if is_of_brokers else []), "ENDPOINT_TYPE"]
     rows = []
     for node in sorted(found.nodes, key=lambda each: each.node_id):
-        state = ["fenced" if node.node_id in found.fenced else "unfenced"] if include_fenced_brokers else []
+        state = ["fenced" if node.node_id in found.fenced else "unfenced"] if is_of_brokers else []
         rows.append([str(node.node_id), shown(node.host), str(node.port), shown(node.rack or "null"), *state, kind])
     if as_json:
         print_json([dict(zip(headings, row, strict=True)) for row in rows])
         return 0
-    # Widths as those of Kafka's tool: of hosts and racks as wide as the widest, at least 10.
+    # Widths are those of Kafka's tool: hosts and racks as wide as the widest.
     widths = [10] * len(headings)
+    widths[1] = max((len(row[1]) for row in rows), default=10)
+    widths[3] = max((len(node.rack) for node in found.nodes if node.rack), default=10)
     widths[-1] = 15
-    for place in (1, 3):
-        widths[place] = max(10, *(len(row[place]) for row in rows)) if rows else 10
     for row in (headings, *rows):
         say(" ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)))
     return 0

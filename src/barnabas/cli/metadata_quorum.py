@@ -27,8 +27,8 @@ _HEADINGS: Final = (
     "Status",
 )
 _NOT_BUILT: Final = (
-    "is not built yet: the voters of a running quorum cannot be changed; format the quorum with the voters that it shall "
-    "have ('barnabas storage format --initial-controllers')"
+    "is not built yet: the voters of a running quorum cannot be changed; format it with the voters that it shall have "
+    "('barnabas storage format --initial-controllers')"
 )
 
 
