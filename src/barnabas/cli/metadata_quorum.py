@@ -176,7 +176,7 @@ def _show_replication(quorum: QuorumInfo, human_readable: bool, as_json: bool) -
 def _row(leader: QuorumReplica, replica: QuorumReplica, status: str, human_readable: bool) -> tuple[object, ...]:
     return (
         replica.replica_id,
-        replica.directory_id,
+        str(replica.directory_id),
         replica.log_end_offset,
         leader.log_end_offset - replica.log_end_offset,
         _when(replica.last_fetch_ms, human_readable),
