@@ -195,6 +195,7 @@ class Node:
         watch = None if quorum.is_alone else self._watch(quorum, identity)
         if controller is not None:
             controller.open()
+            self._register(controller, quorum)
             if quorum.is_alone:
                 await controller.controller.until_active()
         if broker is not None:
@@ -239,6 +240,7 @@ class Node:
             response_room=self._server.room_for_responses,
             on_settings=lambda changed: self._server.set_limits(server_limits(changed)),
             on_failure=self._fail,
+            kraft_version=lambda: self.quorum.kraft_version,
         )
 
     def _make_controller(
@@ -256,6 +258,21 @@ class Node:
             transport=transport,
             local_broker=identity.node_id if self._static_settings.is_broker else None,
         )
+
+    def _register(self, controller: ControllerServer, quorum: RaftQuorum) -> None:
+        """A way of its own to the active controller: that of the broker waits for what was applied."""
+        channel = NodeToControllerChannel(
+            quorum,
+            controller.controller,
+            _at_once,
+            is_visible=lambda request, response: True,
+            randomness=self._runtime.randomness,
+            limits=channel_limits(self._static_settings),
+            own_limits=heartbeat_limits(self._static_settings),
+            is_alone=quorum.is_alone,
+        )
+        self._started.push_async_callback(channel.close)
+        controller.register(channel)
 
     async def _start_broker(
         self, broker: BrokerServer, quorum: RaftQuorum, controller: ControllerServer | None, loader: MetadataLoader
@@ -275,6 +292,7 @@ class Node:
         )
         channel.on_lost = broker.nudge
         loader.publish_to(channel)
+        broker.controller_versions = lambda: channel.controller_versions
         self._started.push_async_callback(channel.close)
         self._started.push_async_callback(broker.stop)
         await broker.start(channel, self.endpoints)
