@@ -137,10 +137,12 @@ class NodeToControllerChannel:
     @property
     def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
         """What the active controller understands, if that is another node and was asked; the one here is as we are."""
-        channel, leader_id = self._channel, self._quorum.leader.leader_id
-        if channel is None or leader_id == self._quorum.node_id or channel.node_id != leader_id:
-            return None
-        return channel.offered or None
+        leader_id = self._quorum.leader.leader_id
+        if leader_id != self._quorum.node_id:
+            for channel in self._channels.values():
+                if channel.node_id == leader_id and channel.offered:
+                    return channel.offered
+        return None
 
     async def _ask(
         self, request: Request, version: int, caller: AuthorizableRequestContext, *, is_own: bool
