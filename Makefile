@@ -1,7 +1,7 @@
 # make run     install into .venv and start a node at 127.0.0.1:9092, data in barnabas-data; Ctrl-C stops it
 # make demo    the same with Spark: a click stream and a pipeline at work, to look at
 # make test    everything that must hold: lint, types, layers, tests; make test-slow: what takes longer
-# make bench   speed, as ratios against peers in the same run; make bench-quick: roughly, in two minutes
+# make bench   speed, as ratios against peers in the same run; make bench raft: a part; make bench-quick: in two minutes
 # make install install into .venv, and start nothing
 # make wheel   a wheel in dist, for projects and machines of yours: see docs/installing.md
 # make docs    the tables of settings, from their declarations
@@ -96,8 +96,15 @@ test-slow: $(VENV)/installed-for-tests $(VENV)/kernel oracles
 oracles:
 	@sh scripts/oracles
 
+# What follows `bench` names parts of it, and is nothing to be made.
+ifeq (bench,$(firstword $(MAKECMDGOALS)))
+PARTS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+.PHONY: $(PARTS)
+$(PARTS): ; @:
+endif
+
 bench: $(VENV)/installed-for-tests $(VENV)/kernel
-	$(SPARK) $(PYTHON) -m bench
+	$(SPARK) $(PYTHON) -m bench $(PARTS)
 
 bench-quick: $(VENV)/installed-for-tests $(VENV)/kernel
 	$(SPARK) $(PYTHON) -m bench --quick

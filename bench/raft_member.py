@@ -4,7 +4,8 @@
 
 Each client proposes a command, waits until it is committed and applied, and proposes the next. That happens in the
 leader's process, so that what is measured is the replication and not a way to it. The leader prints a line of JSON for
-each number of clients. Both replicate the same store, that of `examples.raft_kv`, by the same commands.
+each number of clients. With syncs the store of `examples.raft_kv` is replicated; without them a plain table, the same
+in both, since there the time that JSON takes would be most of what is compared.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
+import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pysyncobj
@@ -29,7 +32,30 @@ KEYS = 1000
 WARM_UP_S = 0.5
 
 
-def command_of(number: int) -> bytes:
+class Table:
+    """Keys and values, with next to nothing to do."""
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes] = {}
+
+    def apply(self, command: bytes) -> None:
+        key, _, value = command.partition(b"=")
+        self.values[key] = value
+
+    def snapshot(self) -> Iterable[bytes]:
+        return [key + b"=" + value for key, value in self.values.items()]
+
+    def restore(self, values: Iterable[bytes]) -> None:
+        self.values.clear()
+        for each in values:
+            self.apply(each)
+
+
+def table_command(number: int) -> bytes:
+    return b"key-%d=%020d" % (number % KEYS, number)
+
+
+def kv_command(number: int) -> bytes:
     """As the server of the example makes it of a client's request."""
     request = {"id": f"{number:032x}", "key": f"key-{number % KEYS}", "value": "v" * 20}
     return json.dumps(request).encode()
@@ -47,20 +73,21 @@ def tell(clients: int, seconds: float, latencies_s: list[float]) -> None:
 
 async def ours(asked: argparse.Namespace) -> None:
     voters = {node_id: Address(HOST, port) for node_id, port in enumerate(asked.ports, 1)}
-    node = RaftNode(asked.id, voters, KeyValueStore(), RaftOptions(data_dir=asked.folder, sync=asked.sync))
+    store, command_of = (KeyValueStore(), kv_command) if asked.sync else (Table(), table_command)
+    node = RaftNode(asked.id, voters, store, RaftOptions(data_dir=asked.folder, sync=asked.sync))
     async with node:
         if await node.leader_known() == asked.id:
             await asyncio.sleep(1)
             for clients in asked.clients:
-                await _load(node, clients, WARM_UP_S)
-                tell(clients, asked.seconds, await _load(node, clients, asked.seconds))
+                await _load(node, command_of, clients, WARM_UP_S)
+                tell(clients, asked.seconds, await _load(node, command_of, clients, asked.seconds))
         await node.until_failed()
 
 
-async def _load(node: RaftNode, clients: int, seconds: float) -> list[float]:
+async def _load(node: RaftNode, command_of: Callable[[int], bytes], clients: int, seconds: float) -> list[float]:
     latencies_s: list[float] = []
     clock, end_s = time.perf_counter, time.perf_counter() + seconds
-    numbers = iter(range(1 << 62))
+    numbers = itertools.count()
 
     async def client() -> None:
         now_s = clock()
@@ -78,7 +105,7 @@ async def _load(node: RaftNode, clients: int, seconds: float) -> list[float]:
 
 
 class Peer(pysyncobj.SyncObj):  # type: ignore[misc]
-    """The same store, replicated by pysyncobj. Its log stays in memory."""
+    """The same table, replicated by pysyncobj. Its log stays in memory."""
 
     def __init__(self, own: str, others: list[str], **options: Any) -> None:
         # Ticks are ours to make: without its thread it is faster. No log of this run is long enough to compact.
@@ -86,11 +113,11 @@ class Peer(pysyncobj.SyncObj):  # type: ignore[misc]
         for name, value in options.items():
             setattr(conf, name, value)
         super().__init__(own, others, conf)
-        self._store = KeyValueStore()
+        self._table = Table()
 
     @pysyncobj.replicated  # type: ignore[untyped-decorator]
     def apply(self, command: bytes) -> None:
-        self._store.apply(command)
+        self._table.apply(command)
 
 
 def peer(asked: argparse.Namespace) -> None:
@@ -120,7 +147,7 @@ def _tick_for(node: Peer, seconds: float) -> None:
 def _peer_load(node: Peer, clients: int, seconds: float) -> list[float]:
     latencies_s: list[float] = []
     clock, end_s = time.perf_counter, time.perf_counter() + seconds
-    numbers = iter(range(1 << 62))
+    numbers = itertools.count()
     # A callback comes in the midst of a tick: its client goes on after it.
     idle: deque[None] = deque([None] * clients)
 
@@ -135,7 +162,7 @@ def _peer_load(node: Peer, clients: int, seconds: float) -> list[float]:
     while clock() < end_s or len(idle) < clients:
         while idle and clock() < end_s:
             idle.popleft()
-            node.apply(command_of(next(numbers)), callback=done_at(clock()))
+            node.apply(table_command(next(numbers)), callback=done_at(clock()))
         node.doTick(0.001)
     return latencies_s
 
@@ -152,6 +179,7 @@ def main() -> None:
     parser.add_argument("--batch-ms", type=float, default=0, help="how long pysyncobj collects; 0 not at all")
     asked = parser.parse_args()
     if asked.who == "pysyncobj":
+        logging.disable()  # it complains of itself, thousands of times
         peer(asked)
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(ours(asked))

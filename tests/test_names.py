@@ -1,4 +1,5 @@
-"""One class name, one meaning; and what is private to an object is touched by its own module alone where we said so."""
+"""One class name, one meaning; what is private to an object is touched by its own module alone where we said so; and
+tests of the clients lie where the code lies."""
 
 from __future__ import annotations
 
@@ -19,6 +20,9 @@ BOTH_SIDES = {"AclOperation", "ConfigResource", "ConfigResourceType", "ConfigSou
 
 #: Modules that once reached into others.
 KEEP_TO_THEMSELVES = ("client/consumer/range_reading.py",)
+
+#: Tests of whole clients, which belong to no package below `client`.
+WHOLE_CLIENTS = {"faults"}
 
 
 def test_a_class_name_has_one_meaning() -> None:
@@ -47,3 +51,9 @@ def test_nobody_there_reaches_into_others() -> None:
             and not (isinstance(node.value, ast.Name) and node.value.id == "self")
         ]
         assert reached == [], where
+
+
+def test_folders_of_the_clients_tests_mirror_the_package() -> None:
+    tests = Path(__file__).parent / "client"
+    folders = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")} - WHOLE_CLIENTS
+    assert [each for each in sorted(folders) if not (ROOT / "client" / each / "__init__.py").is_file()] == []

@@ -185,7 +185,7 @@ class RunningQuorum:
     async def settled(self) -> None:
         """Until everything that was begun is done."""
         driver = self.quorum.driver
-        while driver.failure is None and (driver._syncing or driver._effects or self._snapshotting):
+        while driver.failure is None and (driver._syncing or driver._effects or self._snapshotting):  # noqa: ASYNC110
             await asyncio.sleep(0)
         if self.quorum.failure is not None:
             raise self.quorum.failure

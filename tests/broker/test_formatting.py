@@ -8,16 +8,22 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.errors import BarnabasError, SettingsError
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import Uuid
 from barnabas.base.properties import parse_properties
 from barnabas.broker.quorum.formatting import (
     NotFormattedError,
     format_directories,
     is_formatted,
     read_bootstrap,
+    read_first_voters,
     read_identity,
 )
+from barnabas.raft.snapshots import read_snapshot_file
+from barnabas.raft.types import Address, ReplicaKey
+from barnabas.raft.voters import VOTERS_IN_LOG, QuorumHistory, Voter, VoterSet
 from barnabas.storage.files import read_file, replace_file
+from barnabas.storage.meta_properties import read_meta_properties
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord
@@ -110,12 +116,77 @@ def test_a_cluster_id_is_one_word(cluster_id: str) -> None:
         format_directories(disk(), node_settings(), cluster_id, Random(1))
 
 
-def test_a_quorum_that_is_not_built_is_not_formatted_for() -> None:
-    with pytest.raises(SettingsError, match="more than one node is not built yet"):
-        format_directories(disk(), node_settings(controller_quorum_voters="1@a:1,2@b:1,3@c:1"), CLUSTER_ID, Random(1))
-    dynamic = node_settings(controller_quorum_voters="", controller_quorum_bootstrap_servers="a:1")
-    with pytest.raises(SettingsError, match=r"    controller\.quorum\.voters=1@a:1\nin the place of\n"):
-        format_directories(disk(), dynamic, CLUSTER_ID, Random(1))
+def first_voters(files: SimulatedDisk, *node_ids: int, node_id: int = 1) -> list[str]:
+    """Format a node of a quorum whose log names the voters."""
+    keys = [ReplicaKey(each, Uuid(bytes([each]) * 16)) for each in node_ids]
+    voters = VoterSet(Voter(key, {"CONTROLLER": Address(f"host{key.node_id}", 9093)}) for key in keys)
+    settings = node_settings(
+        TWO, node_id=node_id, controller_quorum_voters="", controller_quorum_bootstrap_servers="host1:9093"
+    )
+    return format_directories(files, settings, CLUSTER_ID, Random(2), voters=voters, now_ms=5)
+
+
+def test_the_first_voters_stand_before_the_log() -> None:
+    files = disk()
+    assert first_voters(files, 1, 2) == [
+        "Formatting dynamic metadata voter directory /data/a with metadata.version 4.0-IV3.",
+        "Formatting data directory /data/b with metadata.version 4.0-IV3.",
+    ]
+    path = "/data/a/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+    snapshot = read_snapshot_file(files, path)
+    assert (snapshot.last_contained_ms, snapshot.values) == (5, ())
+    history = QuorumHistory(None)
+    history.restart(-1, snapshot.controls)
+    assert history.kraft_versions.newest == VOTERS_IN_LOG
+    found = read_first_voters(files, "/data/a")
+    assert history.voter_sets.newest == found
+    assert found is not None
+    assert found.ids == (1, 2)
+    meta = read_meta_properties(files, "/data/a")
+    assert meta is not None
+    assert meta.directory_id == Uuid(bytes([1]) * 16)
+    # Features are where they are in any cluster.
+    assert read_bootstrap(files, "/data/a") == [FeatureLevelRecord(name="metadata.version", feature_level=25)]
+
+
+def test_a_node_that_is_not_among_the_first_voters_knows_them() -> None:
+    files = disk()
+    line = first_voters(files, 1, 2, node_id=3)[0]
+    assert line == "Formatting dynamic metadata directory /data/a with metadata.version 4.0-IV3."
+    assert read_first_voters(files, "/data/a") is not None
+
+
+def test_what_was_left_of_a_formatting_that_was_broken_off_counts_no_more() -> None:
+    files = disk()
+    first_voters(files, 1, 2)
+    files.remove("/data/a/meta.properties")
+    files.remove("/data/b/meta.properties")
+    format_directories(files, node_settings(TWO), CLUSTER_ID, Random(1))
+    assert read_first_voters(files, "/data/a") is None
+
+
+def test_formatting_at_an_older_level() -> None:
+    files = disk()
+    lines = format_directories(files, node_settings("/data/a"), CLUSTER_ID, Random(1), metadata_version=7)
+    assert lines == ["Formatting metadata directory /data/a with metadata.version 3.3-IV3."]
+    assert read_bootstrap(files, "/data/a") == [FeatureLevelRecord(name="metadata.version", feature_level=7)]
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_a_node_with_one_role_is_formatted_as_one_with_both(role: str) -> None:
+    """Also a broker, which needs no first records: Kafka writes them too."""
+    settings = node_settings(
+        "/data/a",
+        process_roles=role,
+        listeners="PLAINTEXT://a:9092" if role == "broker" else "CONTROLLER://a:9093",
+        controller_quorum_voters=f"{2 if role == 'broker' else 1}@a:9093,3@b:9093",
+    )
+    files = disk()
+    assert format_directories(files, settings, CLUSTER_ID, Random(2))
+    assert [path for path in files.contents() if "." in path] == [
+        "data/a/bootstrap.checkpoint",
+        "data/a/meta.properties",
+    ]
 
 
 def test_a_path_below_a_file_is_told_in_one_line(tmp_path: Path) -> None:

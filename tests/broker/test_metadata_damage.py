@@ -230,9 +230,8 @@ def test_a_snapshot_waits_until_its_owner_has_done_what_it_will_forget() -> None
 
         await running.start(takes_snapshots=True, until_applied=until_applied)
         offset = running.append(config("a"))
-        syncing = running.quorum._syncing
-        assert syncing is not None
-        await asyncio.wait([syncing])
+        while "a" not in running.owner.configs:  # noqa: ASYNC110
+            await asyncio.sleep(0)
         assert not find_snapshots(disk, LOG_DIRECTORY)
         done.set()
         await running.settled()

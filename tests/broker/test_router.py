@@ -145,10 +145,11 @@ def test_each_role_serves_what_belongs_on_its_listeners() -> None:
     on_controllers = Router(controller_handlers(), Turns())
     on_controllers.open(SERVICES)
     advertised = [each.api_key for each in on_controllers.advertised()]
-    # There, Fetch asks for the metadata log, which a quorum of one sends to nobody.
-    assert ApiKey.API_VERSIONS in advertised
+    # There, Fetch asks for the metadata log.
+    assert {ApiKey.API_VERSIONS, ApiKey.FETCH, ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT} <= set(advertised)
     assert ApiKey.PRODUCE not in advertised
-    assert ApiKey.FETCH not in advertised
+    on_brokers = {module.API_KEY for module in broker_handlers()}
+    assert not on_brokers & {ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT, ApiKey.ENVELOPE}
     assert send(on_controllers, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9).closed
 
 

@@ -1,4 +1,4 @@
-"""Kafka's quickstart, word for word as far as static voters go, with the settings that Kafka 4 ships."""
+"""Kafka's quickstart, word for word, with the settings that Kafka 4 ships."""
 
 from __future__ import annotations
 
@@ -37,11 +37,6 @@ log.retention.hours=168
 log.segment.bytes=1073741824
 log.retention.check.interval.ms=300000
 """
-INSTEAD = """\
-    controller.quorum.voters=1@localhost:9093
-in the place of
-    controller.quorum.bootstrap.servers=localhost:9093
-"""
 RUN = "import sys; from barnabas.cli.aliases import run; sys.exit(run(sys.argv[1:]))"
 
 
@@ -58,28 +53,19 @@ def script(words: str, *, cwd: Path, text: str = "") -> subprocess.CompletedProc
     return subprocess.run(command, cwd=cwd, input=text, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
 
 
-def take_the_lines_that_were_printed(folder: Path, told: str) -> None:
-    """As somebody would who reads the refusal."""
-    assert INSTEAD in told
+def with_static_voters(folder: Path) -> None:
     path = folder / "config/server.properties"
-    new, old = (line.strip() for line in INSTEAD.split("\nin the place of\n"))
-    path.write_text(path.read_text().replace(old, new))
+    path.write_text(path.read_text().replace("bootstrap.servers=", "voters=1@"))
 
 
-def test_the_quickstart_can_be_followed(folder: Path) -> None:
+@pytest.mark.parametrize("option", ["", "--standalone "])
+def test_the_quickstart_can_be_followed(folder: Path, option: str) -> None:
+    if not option:
+        with_static_voters(folder)
     cluster_id = script("bin/kafka-storage.sh random-uuid", cwd=folder).stdout.strip()
-    told = script(f"bin/kafka-storage.sh format --standalone -t {cluster_id} -c config/server.properties", cwd=folder)
-    assert told.returncode == 1
-    assert (
-        "--standalone: a quorum whose voters may change is not built yet. Write into config/server.properties\n"
-        in told.stderr
-    )
-    again = f"    barnabas storage format -t {cluster_id} -c config/server.properties"
-    assert told.stderr.endswith(f"{INSTEAD}and run\n{again}\n")
-    take_the_lines_that_were_printed(folder, told.stderr)
-
-    told = script(f"bin/kafka-storage.sh format -t {cluster_id} -c config/server.properties", cwd=folder)
-    assert told.stdout == "Formatting metadata directory kraft-combined-logs with metadata.version 4.0-IV3.\n"
+    told = script(f"bin/kafka-storage.sh format {option}-t {cluster_id} -c config/server.properties", cwd=folder)
+    kind = "dynamic metadata voter" if option else "metadata"
+    assert told.stdout == f"Formatting {kind} directory kraft-combined-logs with metadata.version 4.0-IV3.\n"
     node = subprocess.Popen(
         [sys.executable, "-c", RUN, "bin/kafka-server-start.sh", "config/server.properties"],
         cwd=folder,
@@ -110,16 +96,17 @@ def test_the_quickstart_can_be_followed(folder: Path) -> None:
             node.stdout.close()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "kafka-storage.sh format -t 4L6g3nShT-eMCtK--X86sw -c config/server.properties",
-        "kafka-server-start.sh config/server.properties",
-        "kafka-server-start.sh -daemon config/server.properties",
-    ],
-)
-def test_who_does_not_say_standalone_reads_the_same_lines(folder: Path, command: str) -> None:
-    told = script(command, cwd=folder)
+def test_who_does_not_say_standalone_is_told_of_it(folder: Path) -> None:
+    told = script("kafka-storage.sh format -t 4L6g3nShT-eMCtK--X86sw -c config/server.properties", cwd=folder)
     assert told.returncode == 1
-    assert "controller.quorum.voters is not set: a quorum whose voters may change is not built yet." in told.stderr
-    assert told.stderr.endswith(INSTEAD)
+    assert (
+        "say who the first voters are: --standalone, --initial-controllers or --no-initial-controllers" in told.stderr
+    )
+
+
+@pytest.mark.parametrize("option", ["", "-daemon "])
+def test_a_directory_must_be_formatted(folder: Path, option: str) -> None:
+    with_static_voters(folder)
+    told = script(f"kafka-server-start.sh {option}config/server.properties", cwd=folder)
+    assert told.returncode == 1
+    assert "kraft-combined-logs is not formatted" in told.stderr

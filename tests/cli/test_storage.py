@@ -13,6 +13,7 @@ from tests.cli.tools import Tools, run_kafka
 from tests.oracles import needs_kafka
 
 STORAGE_TOOL = "kafka.tools.StorageTool"
+BOOTSTRAP = {"controller_quorum_bootstrap_servers": "127.0.0.1:9093"}
 
 
 @pytest.fixture
@@ -64,15 +65,9 @@ def test_formatting_again_needs_to_be_asked_for(barnabas: Tools, config: str, tm
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (
-            ("--standalone",),
-            "--standalone: a quorum whose voters may change is not built yet. Run\n    barnabas storage",
-        ),
-        (("--no-initial-controllers",), "--no-initial-controllers: a quorum whose voters may change"),
-        (("--initial-controllers", "1@a:1:x"), "--initial-controllers: a quorum whose voters may change"),
         (("--add-scram", "SCRAM-SHA-256=[name=a,password=b]"), "SCRAM is not built yet"),
-        (("--release-version", "4.3"), "--release-version 4.3: only 4.0-IV3 is built"),
-        (("--feature", "metadata.version=30"), "only level 25 of metadata.version is built"),
+        (("--release-version", "4.3"), "metadata.version 30 is not built; built are metadata.version 7 (3.3-IV3) to"),
+        (("--feature", "metadata.version=30"), "metadata.version=30: this level is not built; built are"),
         (("--feature", "group.version=1"), "only level 0 of group.version is built"),
     ],
 )
@@ -88,6 +83,36 @@ def test_what_is_not_built_is_refused(
 def test_what_is_built_may_be_asked_for_by_name(barnabas: Tools, config: str) -> None:
     options = ("--release-version", "4.0-IV3", "-f", "metadata.version=25", "-f", "group.version=0")
     assert barnabas("storage", "format", "-t", CLUSTER_ID, "-c", config, *options).code == 0
+
+
+def test_a_quorum_of_one_whose_voters_may_change(barnabas: Tools, tmp_path: Path) -> None:
+    config = write_config(tmp_path, f"{tmp_path}/a", controller_quorum_voters="", **BOOTSTRAP)
+    told = barnabas("storage", "format", "-t", CLUSTER_ID, "-c", config)
+    assert told.code == 1
+    assert "say who the first voters are: --standalone" in told.err
+    told = barnabas("storage", "format", "--standalone", "-t", CLUSTER_ID, "-c", config)
+    line = f"Formatting dynamic metadata voter directory {tmp_path}/a with metadata.version 4.0-IV3.\n"
+    assert (told.code, told.out) == (0, line)
+    told = barnabas("storage", "info", "-c", config, "--json")
+    values = json.loads(told.out)
+    directory_id = values["metadata"][f"{tmp_path}/a"]["directory.id"]
+    assert values["firstVoters"] == [f"1@127.0.0.1:9093:{directory_id}"]
+    assert f"Found first voters: {values['firstVoters'][0]}\n" in barnabas("storage", "info", "-c", config).out
+
+
+def test_first_voters_give_this_node_its_directory_id(barnabas: Tools, tmp_path: Path) -> None:
+    config = write_config(tmp_path, f"{tmp_path}/a", controller_quorum_voters="", **BOOTSTRAP)
+    voters = "1@[::1]:9093:JEXY6aqzQY-32P5TStzaFg,2@b:9093:MvDxzVmcRsaTz33bUuRU6A"
+    assert barnabas("storage", "format", "-t", CLUSTER_ID, "-c", config, "-I", voters).code == 0
+    values = json.loads(barnabas("storage", "info", "-c", config, "--json").out)
+    assert values["firstVoters"] == voters.split(",")
+    assert values["metadata"][f"{tmp_path}/a"]["directory.id"] == "JEXY6aqzQY-32P5TStzaFg"
+
+
+def test_one_way_to_the_first_voters_is_enough(barnabas: Tools, config: str) -> None:
+    told = barnabas("storage", "format", "-t", CLUSTER_ID, "-c", config, "-s", "-N")
+    assert told.code != 0
+    assert "give only one of --standalone and --no-initial-controllers" in told.err
 
 
 def test_a_directory_that_cannot_be_made_is_told_in_one_line(barnabas: Tools, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from barnabas.net import UnsupportedRequestError
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.wire import ApiKey
 from barnabas.wire.messages.metadata import MetadataResponse
-from tests.client.network.cluster import SILENCE, Broker, Cluster, LoopClock, client
+from tests.client.cluster import SILENCE, Broker, Cluster, LoopClock, client
 from tests.net.worlds import eventually, run_simulated
 
 NOBODY = "127.0.0.1:1"

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from barnabas.net import Connection
 from barnabas.net.pace import Standing
+from barnabas.net.request_channel import Dispatch
 
 
 class HandTimer:
@@ -67,6 +68,7 @@ class StubConnection:
 
     def __init__(self, name: str = "", *, listener: str = "A", host: str = "1.1.1.1", is_privileged: bool = False):
         self.name = name
+        self.dispatch: Dispatch = lambda connection, frame: None
         self.listener = listener
         self.peer_host = host
         self.peer = f"{host}:1"

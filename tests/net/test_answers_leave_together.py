@@ -37,16 +37,18 @@ def test_all_is_dispatched_before_the_first_answer_is_sent() -> None:
         events.append(f"took {frame.decode()}")
         assert channel.send_later(connection)
 
-    channel = RequestChannel(loop.as_loop, dispatch, is_urgent, 100, budget_s=0.002)
+    channel = RequestChannel(loop.as_loop, is_urgent, 100, budget_s=0.002)
     for name in ("a", "b", "c"):
-        channel.submit(Answering(name, events, fails=name == "b").as_connection, bytearray(name.encode()))
+        connection = Answering(name, events, fails=name == "b")
+        connection.dispatch = dispatch
+        channel.submit(connection.as_connection, bytearray(name.encode()))
     loop.turn()
     assert events == ["took a", "took b", "took c", "sent a", "sent c"]
     assert not loop.soon
 
 
 def test_between_turns_nothing_is_kept_back() -> None:
-    channel = RequestChannel(HandLoop().as_loop, lambda *_: None, is_urgent, 100, budget_s=0.002)
+    channel = RequestChannel(HandLoop().as_loop, is_urgent, 100, budget_s=0.002)
     assert not channel.send_later(StubConnection().as_connection)
 
 

@@ -51,10 +51,10 @@ class Node:
         self.is_silent = False
         self.held: list[tuple[Connection, bytearray]] = []
         self.spoil: Callable[[list[Any]], list[Any]] = lambda parts: parts
-        self.server = Server(self.dispatch, lambda frame: False)
+        self.server = Server(lambda frame: False)
 
     async def start(self, port: int = 0) -> None:
-        await self.server.start([ListenerSpec("A", "127.0.0.1", port)])
+        await self.server.start([ListenerSpec("A", "127.0.0.1", port)], self.dispatch)
 
     @property
     def port(self) -> int:
@@ -275,8 +275,8 @@ def test_a_peer_that_is_no_node_is_told(run: Run) -> None:
         def greet(connection: Connection, frame: bytearray) -> None:
             connection._transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-        server = Server(greet, lambda frame: False)
-        await server.start([ListenerSpec("A", "127.0.0.1", 0)])
+        server = Server(lambda frame: False)
+        await server.start([ListenerSpec("A", "127.0.0.1", 0)], greet)
         port = server.endpoints["A"][1]
         limits = ChannelLimits(max_response_bytes=1 << 20)
         channel = Channel("127.0.0.1", port, client_id="tester", randomness=Random(1), limits=limits)

@@ -19,7 +19,7 @@ class Clerk:
         self.loop = HandLoop()
         self.cost_s = cost_s
         self.done: list[str] = []
-        self.channel = RequestChannel(self.loop.as_loop, self.dispatch, is_urgent, max_waiting, budget_s=0.002)
+        self.channel = RequestChannel(self.loop.as_loop, is_urgent, max_waiting, budget_s=0.002)
 
     def dispatch(self, connection: Connection, frame: bytearray) -> None:
         self.loop.now_s += self.cost_s
@@ -30,6 +30,7 @@ class Clerk:
     def submit(self, *names: str) -> list[StubConnection]:
         connections = [StubConnection(name) for name in names]
         for connection in connections:
+            connection.dispatch = self.dispatch
             self.channel.submit(connection.as_connection, bytearray(connection.name.encode()))
         return connections
 
@@ -46,7 +47,9 @@ def test_urgent_requests_overtake_and_each_lane_keeps_its_order() -> None:
 def test_all_requests_on_a_privileged_listener_are_urgent() -> None:
     clerk = Clerk()
     clerk.submit("a")
-    clerk.channel.submit(StubConnection(is_privileged=True).as_connection, bytearray(b"controller"))
+    controller = StubConnection(is_privileged=True)
+    controller.dispatch = clerk.dispatch
+    clerk.channel.submit(controller.as_connection, bytearray(b"controller"))
     clerk.loop.turn()
     assert clerk.done == ["controller", "a"]
 

@@ -150,8 +150,8 @@ def is_urgent(frame: bytes | bytearray) -> bool:
 
 
 async def started(desk: Desk, *specs: ListenerSpec, **limits: Any) -> Server:
-    server = Server(desk.dispatch, is_urgent, ServerLimits(**limits))
-    await server.start(specs or [ListenerSpec("PLAINTEXT", "127.0.0.1", 0)])
+    server = Server(is_urgent, ServerLimits(**limits))
+    await server.start(specs or [ListenerSpec("PLAINTEXT", "127.0.0.1", 0)], desk.dispatch)
     return server
 
 

@@ -44,7 +44,7 @@ class KafkaServer:
         self._overrides = dict(overrides or {})
         self._format_options = format_options
         self._process: subprocess.Popen[bytes] | None = None
-        self._port, self._controller_port = _free_ports(2)
+        self._port, self._controller_port = free_ports(2)
         self.log_path = folder / "kafka.log"
 
     @property
@@ -71,9 +71,7 @@ class KafkaServer:
 
     def start(self) -> None:
         """Format the folder if it is new, start, and wait until requests are answered."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        properties = self._folder / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+        properties = self.write_properties()
         if not (self._folder / "data" / "meta.properties").exists():
             self._run(
                 "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), *self._format_options
@@ -91,6 +89,13 @@ class KafkaServer:
         except BaseException:
             self.stop()
             raise
+
+    def write_properties(self) -> Path:
+        """Its server.properties, with which somebody else may format the folder before it starts."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+        return properties
 
     def stop(self) -> None:
         """Stop cleanly; a server that does not stop in time is killed."""
@@ -162,7 +167,7 @@ def answers(address: str) -> bool:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago, all different: none is given back before the last was drawn."""
     taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports: list[int] = [each.getsockname()[1] for each in taken]

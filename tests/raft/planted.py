@@ -22,7 +22,7 @@ from barnabas.raft.driver import RaftDriver
 from barnabas.raft.effects import Commit, SaveElection, Send, StartAnew, Truncate
 from barnabas.raft.log_view import LogView
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import Fetch, FetchResult, Vote, VoteResult
+from barnabas.raft.messages import FetchLog, FetchResult, Vote, VoteResult
 from barnabas.raft.ports import FoundReplica
 from barnabas.raft.states.electing import Electing
 from barnabas.raft.states.follower import Follower
@@ -188,7 +188,7 @@ def follows_an_older_epoch() -> Iterator[None]:
 @planted("a follower claims what it has not synced")
 @contextmanager
 def claims_before_the_sync() -> Iterator[None]:
-    def send_fetch(self: RaftMachine, to: Address, fetch: Fetch) -> None:
+    def send_fetch(self: RaftMachine, to: Address, fetch: FetchLog) -> None:
         self._effects.append(Send(to, fetch))
 
     with patch.object(RaftMachine, "send_fetch", send_fetch):

@@ -46,7 +46,7 @@ from functools import partial
 from random import Random
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError, known
+from barnabas.base.errors import BrokerError, InvariantError, known
 from barnabas.raft import voter_changes
 from barnabas.raft.batches import ControlRecord, build_batches, build_control, read_batch
 from barnabas.raft.effects import (
@@ -63,7 +63,7 @@ from barnabas.raft.effects import (
     SaveElection,
     Send,
     StartAnew,
-    Sync,
+    SyncLog,
     TellLeader,
     Truncate,
     VotersChanged,
@@ -73,7 +73,7 @@ from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
@@ -363,7 +363,7 @@ class Story:
             request = Vote(cluster_id, epoch, candidate, voter, last, says.pop("pre", "no") == "yes")
         elif kind == "fetch":
             replica = key_of(int(says.pop("replica")))
-            request = Fetch(cluster_id, epoch, replica, int(offset), int(last_epoch), 0, 0, 1_000_000)
+            request = FetchLog(cluster_id, epoch, replica, int(offset), int(last_epoch), 0, 0, 1_000_000)
         else:
             leader_id = int(says.pop("leader"))
             listeners = {"CONTROLLER": address_of(leader_id)}
@@ -438,7 +438,12 @@ class Story:
     def change(self, replica: Replica, what: Callable[[RaftMachine], object]) -> None:
         """Do something to a machine, tell of new states, and do what it asks for."""
         machine = known(replica.machine, "it runs")
-        what(machine)
+        try:
+            what(machine)
+        except InvariantError as failure:
+            self.say(f"{replica.key.node_id} stops: {failure}")
+            self.gone(replica)
+            return
         self.tell_changes(replica, machine)
         for effect in machine.take_effects():
             if replica.machine is machine:
@@ -462,7 +467,7 @@ class Story:
         elif isinstance(effect, Truncate):
             disk.truncate(effect.offset)
             self.say(f"{node_id} cuts its log off at {effect.offset}")
-        elif isinstance(effect, Sync):
+        elif isinstance(effect, SyncLog):
             if not replica.syncs_hang:
                 self.sync(replica)
         elif isinstance(effect, Send):
@@ -470,9 +475,12 @@ class Story:
                 self.send(replica, effect)
             else:
                 replica.waiting.append(effect)
+                if not replica.syncs_hang:
+                    self.sync(replica)
         elif isinstance(effect, Answer | AnswerFetch | AnswerFetchSnapshot):
             self.answer(replica, effect)
         elif isinstance(effect, Commit):
+            disk.committed_offset = effect.high_watermark
             self.say(f"{node_id} knows that all before {effect.high_watermark} is committed")
         elif isinstance(effect, TellLeader):
             if effect.leader.leader_id == node_id:
@@ -587,7 +595,7 @@ class Story:
         elif isinstance(request, FetchSnapshot):
             what = f"the snapshot up to {request.snapshot_id.end_offset}"
             self.say(f"{says} send me {what}, from byte {request.position} on")
-        elif isinstance(request, Fetch) and self.tells_fetches:
+        elif isinstance(request, FetchLog) and self.tells_fetches:
             end = f"{request.offset}@{request.last_fetched_epoch}"
             self.say(f"{says} my log ends at {end}, what comes next?")
 

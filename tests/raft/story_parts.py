@@ -9,7 +9,7 @@ from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord, read_batch
 from barnabas.raft.effects import Send
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, RaftRequest, Vote
+from barnabas.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, RaftRequest, UpdateVoter, Vote
 from barnabas.raft.ports import FoundReplica
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
@@ -32,6 +32,8 @@ def key_of(node_id: int) -> ReplicaKey:
 def request_source(request: RaftRequest) -> int:
     if isinstance(request, Vote):
         return request.candidate.node_id
+    if isinstance(request, UpdateVoter):
+        return request.voter.node_id
     return request.leader_id if isinstance(request, BeginQuorumEpoch | EndQuorumEpoch) else request.replica.node_id
 
 
@@ -42,6 +44,8 @@ class Disk:
     batches: list[bytes] = field(default_factory=list)
     start_offset: int = 0
     synced_offset: int = 0
+    #: Noted without a sync, as a lower bound.
+    committed_offset: int = 0
     election: ElectionState | None = None
     snapshots: dict[SnapshotId, list[ControlRecord]] = field(default_factory=dict)
 
@@ -64,7 +68,15 @@ class Disk:
             if not epochs or epochs[-1][0] != batch.epoch:
                 epochs.append((batch.epoch, batch.base_offset))
             controls += [(batch.base_offset + place, record) for place, record in enumerate(batch.controls)]
-        return FoundReplica(self.election, self.start_offset, self.end_offset, epochs, sorted(self.snapshots), controls)
+        return FoundReplica(
+            self.election,
+            self.start_offset,
+            self.end_offset,
+            epochs,
+            sorted(self.snapshots),
+            controls,
+            min(self.committed_offset, self.end_offset),
+        )
 
     def copy(self) -> Disk:
         return replace(self, batches=list(self.batches), snapshots=dict(self.snapshots))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,13 @@ STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 FENCED = re.compile(r"(?<=^```raft\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
 
 
-def retell_document(text: str) -> tuple[str, list[Story]]:
+def retell_document(text: str, make: Callable[[], Story] = Story) -> tuple[str, list[Story]]:
     """A story that does not say who votes goes on where the one before it ended."""
     stories: list[Story] = []
 
     def one(match: re.Match[str]) -> str:
         if re.search(r"^> (voters|format) ", match[1], re.MULTILINE):
-            stories.append(Story())
+            stories.append(make())
         return retell(match[1], stories[-1])
 
     return FENCED.sub(one, text), stories

@@ -14,11 +14,11 @@ from barnabas.base.errors import InvariantError, RemoteProtocolError
 from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import Fetch
+from barnabas.raft.messages import FetchLog
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.ports import FoundReplica
 from barnabas.raft.types import Address, ElectionState, ReplicaKey
-from barnabas.raft.voters import History, QuorumHistory, Voter, VoterSet
+from barnabas.raft.voters import OffsetHistory, QuorumHistory, Voter, VoterSet
 from barnabas.records.control import ControlType
 from barnabas.wire.stored.control_records import KRaftVersionFeature, KRaftVersionRecord, QuorumVoter, VotersRecord
 from tests.raft.story_parts import address_of, key_of
@@ -80,7 +80,7 @@ class Quorum:
         log = self.machine.log
         offset = min(offset, log.end_offset)
         last_epoch = log.epoch_of(offset - 1) if offset else 0
-        self.machine.receive(Fetch(None, 2, key_of(node_id), offset, last_epoch, 0, 0, 1000), object(), 0)
+        self.machine.receive(FetchLog(None, 2, key_of(node_id), offset, last_epoch, 0, 0, 1000), object(), 0)
         if node_id in self.ends:
             self.ends[node_id] = offset
 
@@ -164,7 +164,7 @@ class HistoryComparison(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.history: History[int] = History(0)
+        self.history: OffsetHistory[int] = OffsetHistory(0)
         self.added: list[tuple[int, int]] = []
         self.start = 0
 

@@ -328,6 +328,49 @@ def test_a_swap_that_is_cut_short_is_damage_and_keeps_what_it_was_made_from() ->
     assert start(files, cleanup_policy=("compact",)).kind == "right"
 
 
+def _with_two_segments_in_each_others_place(recovery_point: int) -> MemoryFileSystem:
+    """Of a compacted log, in which offsets may be missing before those that come next; after a kill."""
+    disk = filled(is_clean=False, cleanup_policy=("compact",))
+    disk[segment_path(5)], disk[segment_path(10)] = disk[segment_path(10)], disk[segment_path(5)]
+    disk[f"/one/{RECOVERY_POINT_FILE}"] = f"0\n1\nclicks 0 {recovery_point}\n".encode()
+    return disk_of(disk)
+
+
+def test_offsets_of_the_next_segment_are_no_gap_below_the_recovery_point() -> None:
+    logs = started(_with_two_segments_in_each_others_place(7), cleanup_policy=("compact",))
+    assert "5.log, byte 0: offsets 5 to 9 are not there: it holds offset 10, but the next segment begins at 10" in (
+        refusal(logs)
+    )
+
+
+def test_offsets_of_the_next_segment_are_cut_from_the_recovery_point_on(caplog: pytest.LogCaptureFixture) -> None:
+    logs = started(_with_two_segments_in_each_others_place(5), cleanup_policy=("compact",))
+    assert logs.create(CLICKS, TOPIC_ID).log_end_offset == 5
+    (cut,) = [each for each in caplog.messages if "5.log: cut at byte 0" in each]
+    assert "offsets 5 to at least 14" in cut
+    assert "it holds offset 10, but the next segment begins at 10" in cut
+
+
+@pytest.mark.parametrize(("recovery_point", "left_batches"), [(7, 0), (9, 2)])
+def test_a_compacted_segment_that_is_shorter_than_its_index_says_is_damage_after_a_kill(
+    recovery_point: int, left_batches: int
+) -> None:
+    disk = filled(is_clean=False, cleanup_policy=("compact",), index_interval_bytes=1)
+    disk[segment_path(5)] = disk[segment_path(5)][: left_batches * len(disk[segment_path(5)]) // 5]
+    disk[f"/one/{RECOVERY_POINT_FILE}"] = f"0\n1\nclicks 0 {recovery_point}\n".encode()
+    told = refusal(started(disk_of(disk), cleanup_policy=("compact",)))
+    assert f"5.log, byte {len(disk[segment_path(5)])}: offsets {5 + left_batches} to 9 are not there" in told
+    assert "the file is shorter than its index says" in told
+
+
+def test_what_a_compacted_segment_lost_from_the_recovery_point_on_is_a_hole(caplog: pytest.LogCaptureFixture) -> None:
+    disk = filled(is_clean=False, cleanup_policy=("compact",), index_interval_bytes=1)
+    disk[segment_path(5)] = disk[segment_path(5)][: 2 * len(disk[segment_path(5)]) // 5]
+    disk[f"/one/{RECOVERY_POINT_FILE}"] = b"0\n1\nclicks 0 7\n"
+    assert started(disk_of(disk), cleanup_policy=("compact",)).create(CLICKS, TOPIC_ID).log_end_offset == 7
+    assert "1 segments behind offset 7, where records are missing, are dropped" in caplog.text
+
+
 def test_no_whole_segment_is_read_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     files = disk_of(filled(is_clean=True))
     read: dict[str, int] = {}

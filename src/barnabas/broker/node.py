@@ -39,7 +39,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import Turns
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
-from barnabas.net import Connection, Server
+from barnabas.net import Server
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.files import FileSystem
 
@@ -59,11 +59,10 @@ class Node:
         self._static_settings = settings
         self._files = files
         self._runtime = runtime
-        self._server = Server(self._dispatch, is_urgent, server_limits(settings))
+        self._server = Server(is_urgent, server_limits(settings))
         turns = Turns()
         self._broker_router = Router(broker_handlers(), turns)
         self._controller_router = Router(controller_handlers(), turns)
-        self._controller_listeners = frozenset(settings.controller_listeners)
         self._started = AsyncExitStack()
         self._starting: asyncio.Task[None] | None = None
         self._stopping = asyncio.Lock()
@@ -172,8 +171,8 @@ class Node:
             broker.open_directories()
             self._started.push_async_callback(broker.close)
         # Before the slow part of the start, so that a port that is taken is told at once.
-        await self._server.start(listener_specs(settings))
         self._started.push_async_callback(self._server.stop, 0)
+        await self._listen()
         self._warn_of_open_listeners()
         await quorum.open()
         self._started.push_async_callback(quorum.stop)
@@ -290,12 +289,14 @@ class Node:
                 raise self.failure
             await asyncio.sleep(_LOOK_S)
 
-    # While it runs
-
-    def _dispatch(self, connection: Connection, frame: bytearray) -> None:
+    async def _listen(self) -> None:
         """Each listener is served by the role that it belongs to."""
-        is_controllers = connection.listener in self._controller_listeners
-        (self._controller_router if is_controllers else self._broker_router).dispatch(connection, frame)
+        specs, controllers = listener_specs(self._static_settings), self._static_settings.controller_listeners
+        brokers = [spec for spec in specs if spec.name not in controllers]
+        await self._server.start(brokers, self._broker_router.dispatch)
+        await self._server.start([spec for spec in specs if spec.name in controllers], self._controller_router.dispatch)
+
+    # While it runs
 
     def _fail(self, failure: BaseException) -> None:
         if self._failure is not None and not self._failure.done():

@@ -63,7 +63,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "verifiable-consumer": Tool(
         "barnabas.cli.verifiable_consumer:verifiable_consumer", "Read in a group, and tell of all events as JSON."
     ),
-    "sim": Tool("barnabas.cli.sim:sim", "Run clusters in a simulated world, with faults drawn from a seed."),
+    "sim": Tool("barnabas.cli.sim:sim", "Run quorums in a simulated world, with faults."),
     "pipeline": Tool("barnabas.cli.pipeline:pipeline", "Write, check and run pipelines on Spark."),
 }
 

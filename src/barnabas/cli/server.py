@@ -1,4 +1,4 @@
-"""`barnabas server start|stop`: a node from Kafka's own `server.properties`."""
+"""`barnabas server init|start|stop`: a node from Kafka's own `server.properties`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -19,10 +20,49 @@ from barnabas.cli.output import say
 
 _log = logging.getLogger("barnabas.cli")
 
+# A node that waits for others has not failed: it goes on by itself as soon as they are there.
+_TOLD_AT_THE_START: Final = (b"ready: ", b"waiting: ")
+
 
 @click.group()
 def server() -> None:
-    """Start and stop a node that is described by a server.properties file."""
+    """Start and stop a node that is described by a server.properties file, or write such files to begin with."""
+
+
+@server.command()
+@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--nodes", type=click.IntRange(1, 99), help="For how many nodes, each of them broker and controller.")
+@click.option("--host", "hosts", metavar="HOST", multiple=True, help="Where it runs; repeated, one for each node.")
+def init(directory: Path, nodes: int | None, hosts: Sequence[str]) -> None:
+    """Write files of settings to DIR/config/kraft, to be edited.
+
+    They are server.properties for a node that is broker and controller, and broker.properties and controller.properties
+    for nodes with one role. With --nodes they are server-1.properties and so on, a file for each node of a cluster: on
+    one host with ports of their own, or on a host each.
+
+    \b
+    Examples:
+      barnabas server init .
+      barnabas server init cluster --nodes 3
+      barnabas server init cluster --host a.example.org --host b.example.org --host c.example.org
+    """
+    from barnabas.cli.server_files import files_of_nodes, files_of_one_machine, shown_host, write_files
+
+    shown = [shown_host(each) for each in hosts or ("localhost",)]
+    count = len(shown) if nodes is None else nodes
+    if len(shown) not in (1, count):
+        raise click.UsageError(f"--nodes {count} needs one --host for all, or {count}; {len(shown)} are given")
+    if count == 1:
+        made = files_of_one_machine(directory, shown[0])
+    else:
+        made = files_of_nodes(directory, shown * count if len(shown) == 1 else shown)
+    write_files(made)
+    for each in made:
+        say(f"Wrote {each.path}: {each.purpose}.")
+    same_id = ", with the same CLUSTER_ID for all" if count > 1 else ""
+    say(f"Edit them, make a CLUSTER_ID with 'barnabas storage random-uuid', and for each node{same_id}:")
+    say(f"    barnabas storage format -t CLUSTER_ID -c {made[0].path}")
+    say(f"    barnabas server start {made[0].path}")
 
 
 @server.command()
@@ -30,7 +70,9 @@ def server() -> None:
 @click.option(
     "--override", "overrides", metavar="NAME=VALUE", multiple=True, help="Stands over the file; may be repeated."
 )
-@click.option("--daemon", "-daemon", is_flag=True, help="Return once the node answers, and let it run on.")
+@click.option(
+    "--daemon", "-daemon", is_flag=True, help="Return once the node answers or waits for others, and let it run on."
+)
 @click.option(
     "--log-file",
     metavar="FILE",
@@ -82,8 +124,8 @@ def _logging_to(log_file: str, level: int) -> Iterator[None]:
 
 
 def _start_daemon(properties: str, arguments: Sequence[str], log_file: str | None) -> None:
-    """As Kafka's script: the log and what is printed go to files in LOG_DIR. But wait until the node answers, or has
-    failed."""
+    """As Kafka's script: the log and what is printed go to files in LOG_DIR. But wait until the node answers, says for
+    which others it waits, or has failed."""
     from barnabas.cli.log_files import private_output
 
     directory = Path(os.environ.get("LOG_DIR", "logs"))
@@ -102,9 +144,9 @@ def _start_daemon(properties: str, arguments: Sequence[str], log_file: str | Non
     while process.poll() is None:
         with output.open("rb") as printed:
             printed.seek(start)
-            ready = next((line for line in printed if line.startswith(b"ready: ")), None)
-        if ready is not None and ready.endswith(b"\n"):
-            say(f"{ready.decode().strip()} (process {process.pid}, log in {log_path})")
+            told_line = next((line for line in printed if line.startswith(_TOLD_AT_THE_START)), None)
+        if told_line is not None and told_line.endswith(b"\n"):
+            say(f"{told_line.decode().strip()} (process {process.pid}, log in {log_path})")
             return
         time.sleep(0.05)
     with output.open(encoding="utf-8", errors="replace") as text:

@@ -13,6 +13,7 @@ from barnabas.cli.output import say
 
 if TYPE_CHECKING:
     from barnabas.broker.settings import BrokerSettings
+    from barnabas.raft.voters import Voter
 
 _CONFIG = click.option("-c", "--config", required=True, metavar="FILE", help="The server.properties file of the node.")
 
@@ -51,75 +52,58 @@ def random_uuid() -> None:
     multiple=True,
     help="The level of one feature; may be repeated.",
 )
-@click.option("-s", "--standalone", is_flag=True, help="A quorum of one whose voters may change. Not built yet.")
-@click.option("-N", "--no-initial-controllers", is_flag=True, help="A node that joins a quorum later. Not built yet.")
-@click.option("-I", "--initial-controllers", metavar="LIST", help="The first voters of a quorum. Not built yet.")
+@click.option("-s", "--standalone", is_flag=True, help="This controller is the only voter at first; others may join.")
+@click.option("-N", "--no-initial-controllers", is_flag=True, help="This controller joins a quorum that exists.")
+@click.option(
+    "-I",
+    "--initial-controllers",
+    metavar="ID@HOST:PORT:DIRECTORY_ID,...",
+    help="The first voters, the same list on every node; the directory ids are of random-uuid.",
+)
 @click.option("-S", "--add-scram", "scram", metavar="CREDENTIAL", multiple=True, help="A first user. Not built yet.")
-def format_(config: str, cluster_id: str, ignore_formatted: bool, **rest: Any) -> None:
+def format_(
+    config: str, cluster_id: str, ignore_formatted: bool, features: Sequence[str], scram: Sequence[str], **rest: Any
+) -> None:
     """Format the directories of a node for a cluster.
 
     Each gets a meta.properties, that of the metadata log also a bootstrap.checkpoint with the first records. Nothing is
     formatted over: directories that are formatted already stop the command, or are left alone with -g.
 
+    Who votes is said by controller.quorum.voters in the file. Without it the log says so, and each controller is
+    formatted with one of -s, -I and -N; a broker needs none of them.
+
     \b
-    Example:
+    Examples:
       barnabas storage format -t $(barnabas storage random-uuid) -c server.properties
+      barnabas storage format --standalone -t $(barnabas storage random-uuid) -c server.properties
     """
-    _refuse_what_is_not_built(config, cluster_id, **rest)
     from random import SystemRandom
 
     from barnabas.base.runtime import SystemClock
+    from barnabas.broker.quorum.format_options import format_options
     from barnabas.broker.quorum.formatting import format_directories
     from barnabas.storage.real_files import RealFileSystem
 
+    if scram:
+        raise BarnabasError("--add-scram: authentication with SCRAM is not built yet")
+    quorum = ("standalone", "initial_controllers", "no_initial_controllers")
+    given = [f"--{each.replace('_', '-')}" for each in quorum if rest[each] not in (None, False)]
+    if len(given) > 1:
+        raise click.UsageError(f"give only one of {' and '.join(given)}")
+    settings = _settings(config)
+    options = format_options(settings, SystemRandom(), features=features, **rest)
     lines = format_directories(
         RealFileSystem(),
-        _settings(config),
+        settings,
         cluster_id,
         SystemRandom(),
         ignore_formatted=ignore_formatted,
         now_ms=SystemClock().now_ms(),
+        metadata_version=options.metadata_version,
+        voters=options.voters,
     )
     for line in lines:
         say(line)
-
-
-def _refuse_what_is_not_built(
-    config: str,
-    cluster_id: str,
-    release_version: str | None,
-    features: Sequence[str],
-    standalone: bool,
-    no_initial_controllers: bool,
-    initial_controllers: str | None,
-    scram: Sequence[str],
-) -> None:
-    from barnabas.broker.quorum.formatting import RELEASES, STATIC_VOTERS_ONLY, static_voter_lines
-    from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT
-
-    dynamic = {
-        "--standalone": standalone,
-        "--no-initial-controllers": no_initial_controllers,
-        "--initial-controllers": initial_controllers,
-    }
-    for option, is_given in dynamic.items():
-        if is_given:
-            settings = _settings(config)
-            write = f"Write into {config}\n{static_voter_lines(settings)}\nand run" if not settings.voter_ids else "Run"
-            command = f"barnabas storage format -t {cluster_id} -c {config}"
-            raise BarnabasError(f"{option}: {STATIC_VOTERS_ONLY}. {write}\n    {command}")
-    if scram:
-        raise BarnabasError("--add-scram: authentication with SCRAM is not built yet")
-    built = RELEASES[METADATA_VERSION_BUILT]
-    if release_version is not None and release_version not in (built, built.partition("-")[0]):
-        raise BarnabasError(f"--release-version {release_version}: only {built} is built")
-    for feature in features:
-        name, equals, level = feature.partition("=")
-        if not equals or not level.isdecimal():
-            raise click.UsageError(f"--feature {feature}: write it as NAME=LEVEL, as in metadata.version=25")
-        allowed = METADATA_VERSION_BUILT if name == METADATA_VERSION else 0
-        if int(level) != allowed:
-            raise BarnabasError(f"--feature {feature}: only level {allowed} of {name} is built")
 
 
 @storage.command()
@@ -132,7 +116,7 @@ def info(config: str, as_json: bool) -> int:
     Example:
       barnabas storage info -c server.properties
     """
-    from barnabas.broker.quorum.formatting import node_directories
+    from barnabas.broker.quorum.formatting import node_directories, read_first_voters
     from barnabas.storage.meta_properties import meta_entries
     from barnabas.storage.real_files import RealFileSystem
 
@@ -154,13 +138,23 @@ def info(config: str, as_json: bool) -> int:
             else:
                 metadata[path] = dict(sorted(entries.items()))
     problems += _contradictions(settings, metadata)
+    first_voters = read_first_voters(files, settings.metadata_dir) if settings.metadata_dir in metadata else None
+    voters = [_shown_voter(each) for each in first_voters or ()]
     if as_json:
         from barnabas.cli.output import print_json
 
-        print_json({"logDirectories": found, "metadata": metadata, "problems": problems})
+        values = {"logDirectories": found, "metadata": metadata, "problems": problems}
+        print_json(values | ({"firstVoters": voters} if voters else {}))
     else:
-        _print_info(found, metadata, problems)
+        _print_info(found, metadata, voters, problems)
     return FAILED if problems else 0
+
+
+def _shown_voter(voter: Voter) -> str:
+    """As `--initial-controllers` takes it."""
+    host, port = voter.address
+    shown_host = f"[{host}]" if ":" in host else host
+    return f"{voter.key.node_id}@{shown_host}:{port}:{voter.key.directory_id}"
 
 
 def _contradictions(settings: BrokerSettings, metadata: dict[str, dict[str, str]]) -> list[str]:
@@ -175,7 +169,7 @@ def _contradictions(settings: BrokerSettings, metadata: dict[str, dict[str, str]
     return problems
 
 
-def _print_info(found: list[str], metadata: dict[str, dict[str, str]], problems: list[str]) -> None:
+def _print_info(found: list[str], metadata: dict[str, dict[str, str]], voters: list[str], problems: list[str]) -> None:
     if not found:
         say("No directories specified.\n" if not problems else "No log directories found.\n")
     else:
@@ -189,6 +183,8 @@ def _print_info(found: list[str], metadata: dict[str, dict[str, str]], problems:
     )
     for entries in told:
         say(f"Found metadata: {{{entries}}}\n")
+    if voters:
+        say(f"Found first voters: {','.join(voters)}\n")
     if problems:
         say("Found problem:" if len(problems) == 1 else "Found problems:")
         for problem in problems:

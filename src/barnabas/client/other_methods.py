@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import ClassVar, Final, NoReturn
 
 _TRANSACTIONS: Final = "transactions are not built yet"
 _START: Final = "leave it out: the first use starts it"
@@ -57,15 +57,37 @@ ADMIN_METHODS: Final[Mapping[str, str]] = {
 }
 
 
+class _Elsewhere:
+    """Stands where other clients have a method, and says so; for `hasattr` it is not there."""
+
+    __slots__ = ("_hint", "_name")
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._hint = hint
+
+    def __repr__(self) -> str:
+        return f"<not here: {self._hint}>"
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        text = f"{owner.__name__!r} object has no attribute {self._name!r}"
+        hint = f"; in place of other clients' {self._name}: {self._hint}"
+        raise AttributeError(text + hint, name=self._name, obj=instance)
+
+
 class ExplainsOtherMethods:
-    """An attribute that is not there is an error, and says what to write where the name is known from others."""
+    """A method that other clients have and these have not is an error that says what to write.
+
+    Not by `__getattr__`: with it Python looks up every attribute the slow way, and `send` is called for every record.
+    """
 
     _other_methods: ClassVar[Mapping[str, str]] = {}
 
-    if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, hint in vars(cls).get("_other_methods", {}).items():
+            if not hasattr(cls, name):
+                setattr(cls, name, _Elsewhere(name, hint))
 
-        def __getattr__(self, name: str) -> Any:
-            kind = type(self).__name__
-            hint = self._other_methods.get(name)
-            here = f"; in place of other clients' {name}: {hint}" if hint is not None else ""
-            raise AttributeError(f"{kind!r} object has no attribute {name!r}{here}", name=name, obj=self)
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in self._other_methods or hasattr(self, name)]

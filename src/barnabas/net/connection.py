@@ -32,7 +32,7 @@ from barnabas.net.limits import (
 from barnabas.net.memory import RequestMemory, Share
 from barnabas.net.pace import Doing, Standing
 from barnabas.net.phases import ConnectionEvent, ConnectionPhase
-from barnabas.net.request_channel import RequestChannel
+from barnabas.net.request_channel import Dispatch, RequestChannel
 from barnabas.net.sockets import tune
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
@@ -110,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         "_unsent_seen_bytes",
         "active_at_s",
         "client_software",
+        "dispatch",
         "id",
         "is_privileged",
         "listener",
@@ -125,12 +126,15 @@ class Connection(asyncio.BufferedProtocol):
         self,
         around: Surroundings,
         listener: str,
+        dispatch: Dispatch,
         *,
         is_privileged: bool = False,
         phase: ConnectionPhase = ConnectionPhase.READY,
     ) -> None:
         self.id = next(around.ids)
         self.listener = listener
+        #: Who takes its requests; each listener has its own.
+        self.dispatch = dispatch
         #: Of nodes of the cluster: served first, and never made to wait for clients.
         self.is_privileged = is_privileged
         self.peer_host = ""

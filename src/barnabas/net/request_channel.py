@@ -34,7 +34,6 @@ class RequestChannel:
 
     __slots__ = (
         "_budget_s",
-        "_dispatch",
         "_held_back",
         "_is_awake",
         "_is_urgent",
@@ -49,14 +48,12 @@ class RequestChannel:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        dispatch: Dispatch,
         is_urgent: IsUrgent,
         max_waiting: int,
         budget_s: float,
     ) -> None:
         self.max_waiting = max_waiting
         self._loop = loop
-        self._dispatch = dispatch
         self._is_urgent = is_urgent
         self._budget_s = budget_s
         self._urgent: deque[tuple[Connection, bytearray]] = deque()
@@ -152,7 +149,7 @@ class RequestChannel:
                 connection.finish_without_response()
                 continue
             try:
-                self._dispatch(connection, frame)
+                connection.dispatch(connection, frame)
             except Exception:
                 _log.exception("a request from %s could not be dispatched", connection.peer)
                 connection.close("its request could not be dispatched")

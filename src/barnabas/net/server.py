@@ -19,27 +19,34 @@ from barnabas.net.request_channel import Dispatch, IsUrgent, RequestChannel
 
 
 class Server:
-    """Accepts connections and calls `dispatch(connection, frame)` for each request.
+    """Accepts connections and has each request dispatched as its listener says.
 
     `dispatch` must not wait: it answers at once with `connection.respond`, or sees to it that somebody does later.
     """
 
-    def __init__(self, dispatch: Dispatch, is_urgent: IsUrgent, limits: ServerLimits | None = None) -> None:
-        self._dispatch = dispatch
+    def __init__(self, is_urgent: IsUrgent, limits: ServerLimits | None = None) -> None:
         self._is_urgent = is_urgent
         self._limits = limits or ServerLimits()
         self._listeners: dict[str, Listener] = {}
         self._around: Surroundings | None = None
         self._emptied: asyncio.Future[None] | None = None
 
-    async def start(self, specs: Iterable[ListenerSpec]) -> None:
-        """Open the listeners, all or none. Raises `ListenError`. May be called again for more of them."""
+    async def start(self, specs: Iterable[ListenerSpec], dispatch: Dispatch) -> None:
+        """Open the listeners, all or none, and call `dispatch(connection, frame)` for each request that comes to them.
+        Raises `ListenError`. May be called again for more of them, with another `dispatch`."""
         around = self._around = self._around or self._surroundings()
         opened: list[Listener] = []
         try:
             for spec in specs:
                 check(spec.name not in self._listeners, f"two listeners are named {spec.name}")
-                make = partial(Connection, around, spec.name, is_privileged=spec.is_privileged, phase=spec.first_phase)
+                make = partial(
+                    Connection,
+                    around,
+                    spec.name,
+                    dispatch,
+                    is_privileged=spec.is_privileged,
+                    phase=spec.first_phase,
+                )
                 listener = Listener(spec)
                 await listener.open(make, self._limits.socket_listen_backlog_size)
                 opened.append(listener)
@@ -131,7 +138,7 @@ class Server:
             loop=loop,
             limits=limits,
             request_channel=RequestChannel(
-                loop, self._dispatch, self._is_urgent, limits.queued_max_requests, limits.dispatch_budget_ms / 1000
+                loop, self._is_urgent, limits.queued_max_requests, limits.dispatch_budget_ms / 1000
             ),
             memory=RequestMemory(loop, connections, limits.request_memory_bytes, largest_bytes, window_s),
             cluster_memory=RequestMemory(loop, connections, limits.cluster_memory_bytes, largest_bytes, window_s),

@@ -33,13 +33,13 @@ from barnabas.raft.effects import (
     SaveElection,
     Send,
     StartAnew,
-    Sync,
+    SyncLog,
     TellLeader,
     Truncate,
     VotersChanged,
 )
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import RaftRequest
+from barnabas.raft.messages import EpochResult, RaftRequest
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.ports import LogStore, RaftListener, Reply, SnapshotReceiver, SyncJob, Transport
 from barnabas.raft.types import (
@@ -69,6 +69,9 @@ _log = logging.getLogger("barnabas.raft")
 _SHORTEST_WAIT_S: Final = 0.001
 #: How long a follower whose disk is full waits before it tries again.
 _FULL_DISK_WAIT_S: Final = 1.0
+#: How long a follower that has every record waits for a new high watermark, at most: a leader at work has the next
+#: records by then, and one answer brings both. The commit itself waits for nobody.
+_UNHURRIED_S: Final = 0.003
 
 T = TypeVar("T")
 
@@ -136,6 +139,9 @@ class RaftDriver:
         self._refusal: PassingError | None = None
         # Who waits for a sync, and up to which offset.
         self._after_sync: list[Send] = []
+        # Answers without records, kept back for a moment, and when that is over.
+        self._unhurried: list[AnswerFetch] = []
+        self._unhurried_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: float = inf
         # What was written and is not committed: nothing is read again from the files that was in memory a moment ago.
@@ -150,7 +156,7 @@ class RaftDriver:
             AppendControl: self._append_control,
             AppendFetched: self._append_fetched,
             Truncate: self._truncate,
-            Sync: self._begin_sync,
+            SyncLog: self._begin_sync,
             Send: self._send,
             Answer: self._answer,
             AnswerFetch: self._answer_fetch,
@@ -342,8 +348,11 @@ class RaftDriver:
                 self._work()
             finally:
                 self._is_working = False
-        except Exception as failure:
+        except BaseException as failure:
+            # Whatever it is: half of what was decided may be done.
             self._fail(failure)
+            if not isinstance(failure, Exception):
+                raise
         if not self._is_over:
             self._set_timer()
             if self._stopped is not None:
@@ -391,7 +400,7 @@ class RaftDriver:
             try:
                 if failure is None and not done.cancelled() and not self._is_over:
                     then(done.result())
-            except Exception as problem:
+            except BaseException as problem:
                 failure = problem
             if failure is not None:
                 self._fail(failure)
@@ -420,6 +429,7 @@ class RaftDriver:
             self._refusal = refusal
             return
         self._remember(written, effect.epoch, effect.values)
+        self._answer_unhurried()
 
     def _append_control(self, effect: AppendControl) -> None:
         self._remember(self._store.append_control(effect.records, effect.epoch), effect.epoch, ())
@@ -453,7 +463,7 @@ class RaftDriver:
         # They claim to have what is gone now.
         self._after_sync = [each for each in self._after_sync if each.after_sync <= effect.offset]
 
-    def _begin_sync(self, _: Sync | None = None) -> None:
+    def _begin_sync(self, _: SyncLog | None = None) -> None:
         if self._syncing is not None:
             return
         job = self._store.begin_sync()
@@ -472,7 +482,7 @@ class RaftDriver:
             return
         self._synced()
         if self._store.synced_offset < self._store.end_offset:
-            self._effects.append(Sync())
+            self._effects.append(SyncLog())
         self._run()
 
     def _synced(self) -> None:
@@ -510,10 +520,29 @@ class RaftDriver:
             asked.reply(result_to_wire(effect.result, asked.request, asked.version, self._name))
 
     def _answer_fetch(self, effect: AnswerFetch) -> None:
-        result = effect.result
         if effect.offset < self._store.end_offset:
-            result = replace(result, records=self._store.read(effect.offset, effect.max_bytes))
-        self._answer(Answer(effect.reply_to, result))
+            self._answer_with_records(effect)
+            return
+        self._unhurried.append(effect)
+        if self._unhurried_timer is None:
+            loop = known(self._loop, "started")
+            self._unhurried_timer = loop.call_later(_UNHURRIED_S, self._answer_unhurried)
+
+    def _answer_with_records(self, effect: AnswerFetch) -> None:
+        records = self._store.read(effect.offset, effect.max_bytes)
+        self._answer(Answer(effect.reply_to, replace(effect.result, records=records)))
+
+    def _answer_unhurried(self) -> None:
+        if self._unhurried_timer is not None:
+            self._unhurried_timer.cancel()
+            self._unhurried_timer = None
+        unhurried, self._unhurried = self._unhurried, []
+        for each in unhurried:
+            # What another leader wrote since must not go out under the name of the one who was asked.
+            if each.result.leader == self.machine.leader and each.offset < self._store.end_offset:
+                self._answer_with_records(each)
+            else:
+                self._answer(Answer(each.reply_to, each.result))
 
     def _answer_fetch_snapshot(self, effect: AnswerFetchSnapshot) -> None:
         result = effect.result
@@ -598,6 +627,10 @@ class RaftDriver:
         self._hold_up(lambda: self._store.read_snapshot(effect.snapshot_id), loaded)
 
     def _voters_changed(self, effect: VotersChanged) -> None:
+        if isinstance(effect.token, _Asked):
+            machine = self.machine
+            self._answer(Answer(effect.token, EpochResult(effect.error, machine.leader, machine.state.leader_address)))
+            return
         future = self._voter_changes.pop(effect.token, None)
         if future is None or future.done():
             return
@@ -622,9 +655,11 @@ class RaftDriver:
         self._effects.clear()
         self._after_sync.clear()
         self._uncommitted.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._unhurried.clear()
+        for timer in (self._timer, self._unhurried_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._unhurried_timer = None
         for future in self._voter_changes.values():
             if not future.done():
                 future.set_exception(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica stops"))

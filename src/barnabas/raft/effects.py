@@ -59,7 +59,7 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
+class SyncLog:
     """Make safe what was written. Nothing waits for it but what says so; when it is done, tell `synced`."""
 
 
@@ -150,7 +150,7 @@ Effect: TypeAlias = (
     | AppendControl
     | AppendFetched
     | Truncate
-    | Sync
+    | SyncLog
     | Send
     | Answer
     | AnswerFetch

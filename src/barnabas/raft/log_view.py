@@ -80,13 +80,18 @@ class LogView:
         return OffsetAndEpoch(end_offset, self._epoch_before_start)
 
     def validate(self, offset: int, epoch: int) -> Divergence | SnapshotNeeded | None:
-        """Whether a replica whose log ends at `offset`, with a last record of `epoch`, has our history; None if so."""
-        latest = self.latest_snapshot
-        if latest is not None and self.start_offset > 0:
-            before = self._epoch_before_start
-            is_at_start = offset == self.start_offset and epoch != before
-            if offset < self.start_offset or is_at_start or epoch < before:
-                return SnapshotNeeded(latest)
+        """Whether a replica whose log ends at `offset`, with a last record of `epoch`, has our history; None if so.
+
+        As Kafka: whoever has nothing has a part of every history that begins at 0; whoever is not even in the epoch of
+        our oldest snapshot loads the newest, though the log may reach further back.
+        """
+        if offset == self.start_offset == 0:
+            return None
+        if self.snapshots:
+            earliest = self.snapshots[0].epoch
+            is_at_start = offset == self.start_offset and epoch != earliest
+            if offset < self.start_offset or is_at_start or epoch < earliest:
+                return SnapshotNeeded(self.snapshots[-1])
         end = self.end_offset_for_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
             return Divergence(end)

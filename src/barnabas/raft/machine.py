@@ -21,6 +21,7 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, check
+from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord, read_batch
 from barnabas.raft.effects import (
     Answer,
@@ -38,12 +39,13 @@ from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
     RaftRequest,
     RaftResult,
+    UpdateVoter,
     Vote,
     VoteResult,
 )
@@ -66,7 +68,8 @@ from barnabas.raft.types import (
     ReplicaKey,
     SnapshotId,
 )
-from barnabas.raft.voters import QuorumHistory, VoterSet
+from barnabas.raft.voter_changes import update_voter
+from barnabas.raft.voters import STATIC_VOTERS, QuorumHistory, Voter, VoterSet
 from barnabas.records.batch import BatchView
 
 _log = logging.getLogger("barnabas.raft")
@@ -145,6 +148,12 @@ class RaftMachine:
         return self.voters.is_voter(self.key)
 
     @property
+    def may_lead(self) -> bool:
+        """Whether to ask for votes: as a voter, or as one whose removal is not committed. Perhaps nobody else has the
+        record of that, and we do not vote for a shorter log; so we lead once more, and resign when it is committed."""
+        return self.is_voter or self.history.voter_sets.before(self.high_watermark).is_voter(self.key)
+
+    @property
     def leader(self) -> LeaderAndEpoch:
         return LeaderAndEpoch(self.state.leader_id, self.epoch)
 
@@ -182,7 +191,7 @@ class RaftMachine:
 
     def receive(self, request: RaftRequest, reply_to: ReplyTo, now_ms: int) -> None:
         """A request of a peer; it is answered now or later."""
-        if isinstance(request, Fetch):
+        if isinstance(request, FetchLog):
             self._on_fetch(request, reply_to, now_ms)
         elif isinstance(request, Vote):
             self.emit(Answer(reply_to, self._on_vote(request, now_ms)))
@@ -190,6 +199,8 @@ class RaftMachine:
             self.emit(Answer(reply_to, self._on_begin_epoch(request, now_ms)))
         elif isinstance(request, EndQuorumEpoch):
             self.emit(Answer(reply_to, self._on_end_epoch(request, now_ms)))
+        elif isinstance(request, UpdateVoter):
+            self._on_update_voter(request, reply_to, now_ms)
         else:
             self._on_fetch_snapshot(request, reply_to, now_ms)
 
@@ -200,12 +211,14 @@ class RaftMachine:
             return
         is_from_leader = isinstance(result, FetchResult | FetchSnapshotResult) and result.error is ErrorCode.NONE
         self.hear_of(result.leader, result.leader_address, now_ms, is_first_hand=is_from_leader)
-        if isinstance(result, FetchResult) and isinstance(request, Fetch):
+        if isinstance(result, FetchResult) and isinstance(request, FetchLog):
             self.state.on_fetch_result(request, result, now_ms)
         elif isinstance(result, VoteResult) and isinstance(request, Vote):
             self.state.on_vote_result(request, result, now_ms)
         elif isinstance(result, EpochResult) and isinstance(request, BeginQuorumEpoch | EndQuorumEpoch):
             self.state.on_epoch_result(request, result, now_ms)
+        elif isinstance(result, EpochResult) and isinstance(request, UpdateVoter):
+            self.state.on_update_result(request, result, now_ms)
         elif isinstance(result, FetchSnapshotResult) and isinstance(request, FetchSnapshot):
             self.state.on_fetch_snapshot_result(request, result, now_ms)
 
@@ -359,7 +372,7 @@ class RaftMachine:
             return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if isinstance(self.state, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def _on_fetch(self, fetch: Fetch, reply_to: ReplyTo, now_ms: int) -> None:
+    def _on_fetch(self, fetch: FetchLog, reply_to: ReplyTo, now_ms: int) -> None:
         state, error = self.state, self._leader_only_error(fetch.cluster_id, fetch.epoch)
         if error is ErrorCode.NONE and (fetch.offset < 0 or fetch.last_fetched_epoch < 0):
             error = ErrorCode.INVALID_REQUEST
@@ -387,6 +400,17 @@ class RaftMachine:
         else:
             self.emit(Answer(reply_to, result))
 
+    def _on_update_voter(self, request: UpdateVoter, reply_to: ReplyTo, now_ms: int) -> None:
+        """Voters tell each new leader where they listen and what they know, so that it can be in the log."""
+        error = self._leader_only_error(request.cluster_id, request.epoch)
+        if error is ErrorCode.NONE and (request.voter.directory_id == Uuid.ZERO or not request.listeners):
+            error = ErrorCode.INVALID_REQUEST
+        if error is ErrorCode.NONE:
+            voter = Voter(request.voter, request.listeners, request.min_kraft_version, request.max_kraft_version)
+            update_voter(self, reply_to, voter, now_ms)
+        else:
+            self.emit(Answer(reply_to, EpochResult(error, self.leader, self.state.leader_address)))
+
     # What states ask for
 
     def emit(self, effect: Effect) -> None:
@@ -395,13 +419,13 @@ class RaftMachine:
     def send(self, to: Address, request: RaftRequest) -> None:
         self._effects.append(Send(to, request))
 
-    def send_fetch(self, to: Address, fetch: Fetch) -> None:
-        """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere, until
-        it becomes a voter; the leader counts it from then on, before the observer knows."""
+    def send_fetch(self, to: Address, fetch: FetchLog) -> None:
+        """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere,
+        unless it becomes a voter: the leader counts it from then on, before the observer knows."""
         self._effects.append(Send(to, fetch, 0 if self._is_never_voter and not self.is_voter else fetch.offset))
 
-    def fetch_request(self, *, max_wait_ms: int) -> Fetch:
-        return Fetch(
+    def fetch_request(self, *, max_wait_ms: int) -> FetchLog:
+        return FetchLog(
             self.cluster_id,
             self.epoch,
             self.key,
@@ -410,6 +434,19 @@ class RaftMachine:
             self.high_watermark,
             max_wait_ms,
             self.options.fetch_max_bytes,
+        )
+
+    @property
+    def must_be_updated(self) -> bool:
+        """Whether the leader has to be told where this voter listens: the log says something else."""
+        if self.kraft_version == STATIC_VOTERS or not self.is_voter:
+            return False
+        return self.voters.get(self.key.node_id) != Voter(self.key, self.listeners)
+
+    def update_request(self) -> UpdateVoter:
+        own = Voter(self.key, self.listeners)
+        return UpdateVoter(
+            self.cluster_id, self.epoch, self.key, self.listeners, own.min_kraft_version, own.max_kraft_version
         )
 
     def next_search_address(self) -> Address | None:
@@ -533,8 +570,8 @@ class RaftMachine:
         old = self.state
         check_transition(old.role, new.role)
         self.state = new
-        old.leave()
         self._save()
+        old.leave()
         self.tell_leader()
         _log.debug("replica %s: %s -> %s in epoch %d", self.key, old.role.value, new.role.value, self.epoch)
         new.enter(now_ms)

@@ -50,7 +50,7 @@ class EndQuorumEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchLog:
     """Send me what follows `offset`; my last record is of `last_fetched_epoch`, and all before `offset` is synced."""
 
     cluster_id: str | None
@@ -76,6 +76,18 @@ class FetchSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateVoter:
+    """I vote, listen there, and know these levels of kraft.version. The leader answers when that is noted."""
+
+    cluster_id: str | None
+    epoch: int
+    voter: ReplicaKey
+    listeners: Mapping[str, Address]
+    min_kraft_version: int
+    max_kraft_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class VoteResult:
     """Every result says who leads, as far as its sender knows, and where that one listens."""
 
@@ -87,7 +99,7 @@ class VoteResult:
 
 @dataclass(frozen=True, slots=True)
 class EpochResult:
-    """The answer to `BeginQuorumEpoch` and `EndQuorumEpoch`."""
+    """The answer to `BeginQuorumEpoch`, `EndQuorumEpoch` and `UpdateVoter`."""
 
     error: ErrorCode
     leader: LeaderAndEpoch
@@ -121,5 +133,5 @@ class FetchSnapshotResult:
     data: bytes | bytearray | memoryview = b""
 
 
-RaftRequest: TypeAlias = Vote | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot
+RaftRequest: TypeAlias = Vote | BeginQuorumEpoch | EndQuorumEpoch | FetchLog | FetchSnapshot | UpdateVoter
 RaftResult: TypeAlias = VoteResult | EpochResult | FetchResult | FetchSnapshotResult

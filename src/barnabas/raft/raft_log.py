@@ -66,6 +66,8 @@ class RaftLog:
         self._opened: PartitionLog | None = None
         self._note: CommittedOffsetNote | None = None
         self._snapshot_files: SnapshotFiles | None = None
+        # What a leader wrote last, and where it begins: every follower asks for just that, a moment later.
+        self._written: tuple[int, memoryview] | None = None
 
     # Opening
 
@@ -265,6 +267,8 @@ class RaftLog:
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
         """Whole batches from the one that holds `offset` on: at least one, if there is one, else up to `max_bytes`."""
+        if self._written is not None and self._written[0] == offset and len(self._written[1]) <= max_bytes:
+            return self._written[1]
         log = self._partition_log
         found = log.read(offset, max_bytes, end_offset=log.log_end_offset).range
         if found is None:
@@ -310,6 +314,7 @@ class RaftLog:
         data = memoryview(batches[0] if len(batches) == 1 else bytearray().join(batches))
         first_offset = log.log_end_offset
         self._write(PreparedAppend(data, list(iter_batches(data)), now_ms))
+        self._written = (first_offset, data)
         return WrittenBatch(first_offset, log.log_end_offset - 1, now_ms, len(data))
 
     def append_fetched(self, batches: bytes | bytearray | memoryview) -> None:
@@ -324,7 +329,7 @@ class RaftLog:
         self._write(PreparedAppend(data, views, max_timestamp_ms))
 
     def _write(self, prepared: PreparedAppend) -> None:
-        log = self._partition_log
+        log, self._written = self._partition_log, None
         try:
             log.append_as_follower(prepared, now_ms=self._now_ms())
         except PassingError:
@@ -346,6 +351,7 @@ class RaftLog:
             end_offset >= log.high_watermark,
             f"{self.directory}: the log cannot end at {end_offset}: it is committed up to {log.high_watermark}",
         )
+        self._written = None
         log.truncate_to(offset, self._now_ms())
 
     def begin_sync(self) -> FlushJob | None:
@@ -455,6 +461,7 @@ class RaftLog:
             f"{self.directory}: snapshot {snapshot.file_name} is older than what is committed, {log.high_watermark}",
         )
         snapshots.add_found(snapshot)
+        self._written = None
         # From behind first: whatever a crash leaves of the log must not look like what follows the snapshot.
         log.truncate_to(end_offset, now_ms)
         log.start_anew_at(end_offset, now_ms)

@@ -63,13 +63,16 @@ def remove_voter(machine: RaftMachine, token: object, key: ReplicaKey, now_ms: i
 
 
 def update_voter(machine: RaftMachine, token: object, voter: Voter, now_ms: int) -> None:
-    """Say where a voter listens now."""
+    """Say where a voter listens now. Where voters stand in the settings there is nothing to write: a voter that says
+    it to its new leader all the same (as Apache Kafka's do) is told that this was noted."""
 
-    def change(_: Leader) -> VoterSet:
+    def records(_: Leader) -> list[ControlRecord]:
         _check_is_voter(machine, voter.key)
-        return machine.voters.with_voter(voter)
+        if machine.kraft_version < VOTERS_IN_LOG or machine.voters.get(voter.key.node_id) == voter:
+            return []
+        return [machine.voters.with_voter(voter).to_record()]
 
-    _change(machine, token, change)
+    _append(machine, token, records)
 
 
 def put_voters_into_log(machine: RaftMachine, token: object, keys: Sequence[ReplicaKey], now_ms: int) -> None:
@@ -105,6 +108,9 @@ def _append(machine: RaftMachine, token: object, records: Callable[[Leader], lis
         to_append = records(leader)
     except _RefusedError as refused:
         machine.emit(VotersChanged(token, refused.error, refused.reason))
+        return
+    if not to_append:
+        machine.emit(VotersChanged(token, ErrorCode.NONE))
         return
     leader.pending_change = PendingVoterChange(token, machine.log.end_offset + len(to_append) - 1)
     leader.append_control(to_append)

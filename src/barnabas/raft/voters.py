@@ -132,7 +132,7 @@ class VoterSet:
         )
 
 
-class History(Generic[T]):
+class OffsetHistory(Generic[T]):
     """Values by the offset of the record that brought them; what holds before all of them is `initial`."""
 
     def __init__(self, initial: T) -> None:
@@ -174,8 +174,8 @@ class QuorumHistory:
     """The voter sets and kraft versions of a log (Kafka's KRaftControlRecordStateMachine)."""
 
     def __init__(self, static_voters: VoterSet | None) -> None:
-        self.voter_sets: History[VoterSet] = History(static_voters or VoterSet([]))
-        self.kraft_versions: History[int] = History(STATIC_VOTERS)
+        self.voter_sets: OffsetHistory[VoterSet] = OffsetHistory(static_voters or VoterSet([]))
+        self.kraft_versions: OffsetHistory[int] = OffsetHistory(STATIC_VOTERS)
 
     def replay(self, offset: int, record: ControlRecord) -> None:
         """Take in a control record. What a quorum was formatted with lies before the log, at offset -1."""
@@ -186,7 +186,7 @@ class QuorumHistory:
             self._take(self.kraft_versions, offset, message.k_raft_version)
 
     @staticmethod
-    def _take(history: History[T], offset: int, value: T) -> None:
+    def _take(history: OffsetHistory[T], offset: int, value: T) -> None:
         if offset < 0:
             history.initial = value
         elif offset > history.newest_offset:

@@ -12,19 +12,20 @@ from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
     RaftRequest,
     RaftResult,
+    UpdateVoter,
     Vote,
     VoteResult,
 )
 from barnabas.raft.types import Address, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey, SnapshotId
 from barnabas.wire.apis import api
 from barnabas.wire.message import Request, Response
-from barnabas.wire.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
+from barnabas.wire.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, update_raft_voter, vote
 
 E = TypeVar("E")
 
@@ -38,7 +39,9 @@ class LogName(NamedTuple):
 
 PARTITION: Final = 0
 #: From which version on an answer can say where the leader listens.
-_ENDPOINTS_SINCE: Final = {52: 1, 53: 1, 54: 1, 1: 16, 59: 1}
+_ENDPOINTS_SINCE: Final = {52: 1, 53: 1, 54: 1, 1: 17, 59: 1}
+#: What answers say of topics, which is nothing if the request was not understood.
+_PER_TOPIC: Final = ("responses", "topics")
 #: Errors that concern the request as a whole, not the partition.
 _TOP_LEVEL: Final = (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST)
 
@@ -47,7 +50,7 @@ _TOP_LEVEL: Final = (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUES
 
 
 def request_to_wire(request: RaftRequest, name: LogName) -> Request:
-    if isinstance(request, Fetch):
+    if isinstance(request, FetchLog):
         return _fetch_to_wire(request, name)
     if isinstance(request, Vote):
         return _vote_to_wire(request, name)
@@ -55,6 +58,8 @@ def request_to_wire(request: RaftRequest, name: LogName) -> Request:
         return _fetch_snapshot_to_wire(request, name)
     if isinstance(request, BeginQuorumEpoch):
         return _begin_to_wire(request, name)
+    if isinstance(request, UpdateVoter):
+        return _update_to_wire(request)
     return _end_to_wire(request, name)
 
 
@@ -108,7 +113,23 @@ def _end_to_wire(request: EndQuorumEpoch, name: LogName) -> Request:
     return end_quorum_epoch.EndQuorumEpochRequest(cluster_id=request.cluster_id, topics=[topic])
 
 
-def _fetch_to_wire(request: Fetch, name: LogName) -> Request:
+def _update_to_wire(request: UpdateVoter) -> Request:
+    return update_raft_voter.UpdateRaftVoterRequest(
+        cluster_id=request.cluster_id,
+        current_leader_epoch=request.epoch,
+        voter_id=request.voter.node_id,
+        voter_directory_id=request.voter.directory_id,
+        listeners=[
+            update_raft_voter.Listener(name=listener, host=address.host, port=address.port)
+            for listener, address in request.listeners.items()
+        ],
+        k_raft_version_feature=update_raft_voter.KRaftVersionFeature(
+            min_supported_version=request.min_kraft_version, max_supported_version=request.max_kraft_version
+        ),
+    )
+
+
+def _fetch_to_wire(request: FetchLog, name: LogName) -> Request:
     partition = fetch.FetchPartition(
         partition=PARTITION,
         current_leader_epoch=request.epoch,
@@ -184,16 +205,25 @@ def request_from_wire(request: Request, name: LogName) -> RaftRequest:
             one.position,
             request.max_bytes,
         )
+    if isinstance(request, update_raft_voter.UpdateRaftVoterRequest):
+        return UpdateVoter(
+            request.cluster_id,
+            request.current_leader_epoch,
+            ReplicaKey(request.voter_id, request.voter_directory_id),
+            {each.name: Address(each.host, each.port) for each in request.listeners},
+            request.k_raft_version_feature.min_supported_version,
+            request.k_raft_version_feature.max_supported_version,
+        )
     raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"a replica does not answer {type(request).__name__}")
 
 
-def _fetch_from_wire(request: fetch.FetchRequest, name: LogName) -> Fetch:
+def _fetch_from_wire(request: fetch.FetchRequest, name: LogName) -> FetchLog:
     def named(topic: fetch.FetchTopic) -> str:
         return name.topic if topic.topic_id == name.topic_id else topic.topic
 
     one = _only(request.topics, name, named, lambda partition: partition.partition)
     state = request.replica_state
-    return Fetch(
+    return FetchLog(
         request.cluster_id,
         one.current_leader_epoch,
         ReplicaKey(request.replica_id if state is None else state.replica_id, one.replica_directory_id),
@@ -225,11 +255,15 @@ def _only(
 
 def refusal(request: Request, error: ErrorCode) -> Response:
     """The answer to a request that is not understood."""
-    response_class: Callable[..., Response] = api(request.API_KEY).response
-    return response_class(error_code=error, **({"responses": []} if request.API_KEY == 1 else {"topics": []}))
+    response_class = api(request.API_KEY).response
+    lists: dict[str, list[Any]] = {each.name: [] for each in response_class.FIELDS if each.name in _PER_TOPIC}
+    make: Callable[..., Response] = response_class
+    return make(error_code=error, **lists)
 
 
 def result_to_wire(result: RaftResult, request: Request, version: int, name: LogName) -> Response:
+    if isinstance(request, update_raft_voter.UpdateRaftVoterRequest):
+        return _update_result_to_wire(result)
     if result.error in _TOP_LEVEL:
         return refusal(request, result.error)
     has_endpoints = version >= _ENDPOINTS_SINCE[request.API_KEY] and result.leader_address is not None
@@ -261,6 +295,14 @@ def result_to_wire(result: RaftResult, request: Request, version: int, name: Log
         topics=[module.TopicResult(topic_name=name.topic, partitions=[partition])],
         node_endpoints=_endpoints(result, module.NodeEndpoint) if has_endpoints else [],
     )
+
+
+def _update_result_to_wire(result: RaftResult) -> Response:
+    address = result.leader_address or Address("", 0)
+    leader = update_raft_voter.CurrentLeader(
+        leader_id=result.leader.leader_id, leader_epoch=result.leader.epoch, host=address.host, port=address.port
+    )
+    return update_raft_voter.UpdateRaftVoterResponse(error_code=result.error, current_leader=leader)
 
 
 def _endpoints(result: RaftResult, endpoint_class: type[E]) -> list[E]:
@@ -331,6 +373,8 @@ def result_from_wire(response: Response, name: LogName) -> RaftResult:
             one = _only(response.topics, name, lambda topic: topic.topic_name)
             leader = LeaderAndEpoch(one.leader_id, one.leader_epoch)
             return EpochResult(ErrorCode.of(one.error_code), leader, _address(response.node_endpoints, leader))
+        if isinstance(response, update_raft_voter.UpdateRaftVoterResponse):
+            return _update_result_from_wire(response)
     except (BrokerError, ValueError) as problem:
         raise RemoteProtocolError(f"{type(response).__name__}: {problem}") from None
     raise RemoteProtocolError(f"{type(response).__name__} is no answer of a replica")
@@ -345,6 +389,14 @@ def _address(endpoints: Iterable[Any], leader: LeaderAndEpoch) -> Address | None
         if each.node_id == leader.leader_id:
             return Address(each.host, each.port)
     return None
+
+
+def _update_result_from_wire(response: update_raft_voter.UpdateRaftVoterResponse) -> EpochResult:
+    error, found = ErrorCode.of(response.error_code), response.current_leader
+    if found is None:
+        return EpochResult(error, _NOBODY)
+    address = Address(found.host, found.port) if found.host else None
+    return EpochResult(error, LeaderAndEpoch(found.leader_id, found.leader_epoch), address)
 
 
 def _fetch_result_from_wire(response: fetch.FetchResponse, name: LogName) -> FetchResult:

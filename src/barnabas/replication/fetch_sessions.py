@@ -40,6 +40,8 @@ DEFAULT_BYTES: Final = 128 * 1024 * 1024
 PARTITION_BYTES: Final = 384
 _PARTS_OF_A_CLIENT: Final = 8
 _PARTS_OF_A_FOLLOWER: Final = 2
+#: To note what is wanted of one takes so little that a pause after each would cost more.
+_PARTITIONS_PER_STEP: Final = 4
 
 #: A topic by name or by id, as the request's version has it, and the partition's number.
 PartitionKey = tuple[str | Uuid, int]
@@ -370,8 +372,9 @@ class FetchSessionCache:
         for topic in request.topics:
             name = topic.topic_id if session.uses_ids else topic.topic
             yield
-            for asked in topic.partitions:
-                yield
+            for number, asked in enumerate(topic.partitions, 1):
+                if not number % _PARTITIONS_PER_STEP:
+                    yield
                 key = (name, asked.partition)
                 known = partitions.get(key)
                 if known is None:
@@ -397,8 +400,9 @@ def _asked(request: FetchRequest, uses_ids: bool) -> Generator[None, None, Colle
     for topic in request.topics:
         name = topic.topic_id if uses_ids else topic.topic
         yield
-        for asked in topic.partitions:
-            yield
+        for number, asked in enumerate(topic.partitions, 1):
+            if not number % _PARTITIONS_PER_STEP:
+                yield
             key = (name, asked.partition)
             found[key] = WantedPartition(key, asked)
     return found.values()

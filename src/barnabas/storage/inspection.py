@@ -133,13 +133,18 @@ def _examine(
             return SegmentFacts(base_offset, path, size_bytes, None)
         if is_recovered:
             start = _Walk(base_offset, 0, "")
-            walk = _follow(segment, start, wanted, may_have_gaps=may_have_gaps, check_crc=True)
-            return SegmentFacts(base_offset, path, size_bytes, *walk)
+            walk = _follow(segment, start, wanted, bound, may_have_gaps=may_have_gaps, check_crc=True)
+            indexed_offset = -1
+            if walk.end_offset < min(bound, wanted) and not walk.problem:
+                indexed_offset = _indexed_below(segment, wanted)
+            return SegmentFacts(
+                base_offset, path, size_bytes, *walk, indexed_offset if indexed_offset >= walk.end_offset else -1
+            )
         entry = None if size_bytes <= _SMALL_BYTES else _last_entry(segment)
-        walk = _walk(segment, entry, wanted, may_have_gaps=may_have_gaps)
+        walk = _walk(segment, entry, wanted, bound, may_have_gaps=may_have_gaps)
         is_index_wrong = bool(walk.problem) and entry is not None
         if is_index_wrong:
-            walk = _walk(segment, None, wanted, may_have_gaps=may_have_gaps)
+            walk = _walk(segment, None, wanted, bound, may_have_gaps=may_have_gaps)
         indexed_offset = -1
         if walk.end_offset < min(bound, wanted) and not walk.problem:
             indexed_offset = _indexed_offset(segment)
@@ -160,6 +165,16 @@ def _last_entry(segment: Segment) -> OffsetEntry | None:
     return entry if entry is not None and entry.position else None
 
 
+def _indexed_below(segment: Segment, end_offset: int) -> int:
+    """The highest offset below another that the index says lies behind the end of the data; -1 if there is none. What
+    it says of offsets that were not flushed may be ahead of the data."""
+    try:
+        entry = segment.offset_index.lookup(end_offset - 1)
+    except (FileNotFoundError, CorruptLogError):
+        return -1
+    return entry.offset if entry.position and entry.position >= segment.size_bytes else -1
+
+
 def _indexed_offset(segment: Segment) -> int:
     """The highest offset that the indexes say is in the data; -1 if they say nothing that the data does not say."""
     entry = _last_entry(segment)
@@ -172,7 +187,7 @@ def _indexed_offset(segment: Segment) -> int:
     return max(offset, -1 if youngest is None else youngest.offset)
 
 
-def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, *, may_have_gaps: bool) -> _Walk:
+def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, bound: int, *, may_have_gaps: bool) -> _Walk:
     """From where an index entry points, or from the start, up to an offset. Headers alone are looked at."""
     if entry is not None and not 0 < entry.position < segment.size_bytes:
         return _Walk(segment.base_offset, 0, "an index points outside its segment")
@@ -183,11 +198,14 @@ def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, *, may_h
         if not segment.base_offset <= first_offset <= entry.offset:
             return start._replace(problem="an index points to another batch")
         start = _Walk(first_offset, entry.position, "")
-    return _follow(segment, start, end_offset, may_have_gaps=may_have_gaps, check_crc=False)
+    return _follow(segment, start, end_offset, bound, may_have_gaps=may_have_gaps, check_crc=False)
 
 
-def _follow(segment: Segment, start: _Walk, end_offset: int, *, may_have_gaps: bool, check_crc: bool) -> _Walk:
-    """Whole batches that follow each other, from a place in a segment on up to an offset."""
+def _follow(
+    segment: Segment, start: _Walk, end_offset: int, bound: int, *, may_have_gaps: bool, check_crc: bool
+) -> _Walk:
+    """Whole batches that follow each other, from a place in a segment on up to an offset; the next segment begins at
+    `bound`."""
     reached = before = start
     try:
         for at, batch in segment.positioned_entries(start.end_position):
@@ -197,7 +215,9 @@ def _follow(segment: Segment, start: _Walk, end_offset: int, *, may_have_gaps: b
                 # Which of the two is wrong? The one ahead, if this one would follow well without it.
                 return (before if first_offset >= before.end_offset else reached)._replace(problem=problem)
             if first_offset >= end_offset:
-                problem = segment.misplaced(at, batch, reached.end_offset) if isinstance(batch, BatchView) else ""
+                problem = ""
+                if isinstance(batch, BatchView):
+                    problem = segment.misplaced(at, batch, reached.end_offset, bound)
                 if may_have_gaps and not problem:
                     return reached._replace(end_offset=max(end_offset, reached.end_offset))
                 return reached._replace(problem=problem)

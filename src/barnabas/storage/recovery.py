@@ -358,9 +358,12 @@ class _Loader:
         epochs.truncate_from_end(segments[first].base_offset)
         producers = self._producers_before(segments, first, snapshots)
         for place in range(first, len(segments)):
-            next_offset, was_cut = self._recover_segment(segments[place], epochs, producers)
+            # Before its index is made anew.
+            known_offset = _indexed_behind(segments[place])
+            next_offset, was_cut = self._recover_segment(segments[place], epochs, producers, _end_of(segments, place))
             if place + 1 < len(segments):
-                if was_cut or self._is_hole(next_offset, segments[place + 1].base_offset):
+                is_short = next_offset <= known_offset < segments[place + 1].base_offset
+                if was_cut or is_short or self._is_hole(next_offset, segments[place + 1].base_offset):
                     dropped = segments[place + 1 :]
                     dropped_bytes = sum(segment.size_bytes for segment in dropped)
                     self._report.note_cut(dropped_bytes)
@@ -395,8 +398,11 @@ class _Loader:
                     producers.apply(entry)
         return producers
 
-    def _recover_segment(self, segment: Segment, epochs: LeaderEpochs, producers: ProducerStates) -> tuple[int, bool]:
-        """Check every batch and make the indexes anew. Returns where the segment ends, and whether it had to be cut."""
+    def _recover_segment(
+        self, segment: Segment, epochs: LeaderEpochs, producers: ProducerStates, bound: int
+    ) -> tuple[int, bool]:
+        """Check every batch of a segment after which the next begins at `bound`, and make the indexes anew. Returns
+        where the segment ends, and whether it had to be cut."""
         self._report.segments_read += 1
         self._report.bytes_read += segment.size_bytes
         segment.begin_rebuild()
@@ -406,7 +412,7 @@ class _Loader:
             for position, entry in segment.positioned_entries():
                 entry.check_crc()
                 if isinstance(entry, BatchView):
-                    reason = self._misplaced(segment, position, entry, next_offset)
+                    reason = self._misplaced(segment, position, entry, next_offset, bound)
                     if reason:
                         break
                     if entry.leader_epoch != epochs.latest_epoch and entry.leader_epoch >= 0:
@@ -438,8 +444,8 @@ class _Loader:
         segment.finish()
         return next_offset, was_cut
 
-    def _misplaced(self, segment: Segment, position: int, batch: BatchView, next_offset: int) -> str:
-        problem = segment.misplaced(position, batch, next_offset)
+    def _misplaced(self, segment: Segment, position: int, batch: BatchView, next_offset: int, bound: int) -> str:
+        problem = segment.misplaced(position, batch, next_offset, bound)
         if problem:
             return problem
         if batch.base_offset > next_offset and not self._has_gaps:
@@ -455,6 +461,15 @@ class _Loader:
         if batch.base_offset > next_offset or (is_sparse and (batch.record_count or batch.producer_id >= 0)):
             self._has_gaps = True
         return ""
+
+
+def _indexed_behind(segment: Segment) -> int:
+    """The last offset that the index knows of, if it lies behind the end of the data: that was longer; else -1."""
+    try:
+        entry = segment.offset_index.peek_last_entry()
+    except (FileNotFoundError, CorruptLogError):
+        return -1
+    return -1 if entry is None or entry.position < max(segment.size_bytes, 1) else entry.offset
 
 
 def _told_end(segment: Segment, position: int = 0) -> int:

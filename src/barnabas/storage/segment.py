@@ -41,6 +41,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
 _NO_TIMESTAMP_MS: Final = -1
+_ENDLESS: Final = 2**63
 # Enough for the stretch between two index entries at the default interval, and a header.
 _HEADER_BYTES: Final = HEADER.size
 _MAGIC_AT: Final = 16
@@ -352,12 +353,15 @@ class Segment:
         if problem:
             raise CorruptLogError(self.file.path, position, problem)
 
-    def misplaced(self, position: int, batch: BatchView, next_offset: int) -> str:
-        """Why a batch cannot be where it is, behind one that ends before `next_offset`: its offset is under no CRC."""
+    def misplaced(self, position: int, batch: BatchView, next_offset: int, bound: int = _ENDLESS) -> str:
+        """Why a batch cannot be where it is, behind one that ends before `next_offset` and in a segment after which the
+        next begins at `bound`: its offset is under no CRC, and the file may be another's."""
         if batch.base_offset < next_offset:
             return f"offset {batch.base_offset} comes after offset {next_offset - 1}"
         if not self.can_hold(batch.last_offset):
             return f"offset {batch.last_offset} is too far from the segment's first"
+        if batch.last_offset >= bound:
+            return f"it holds offset {batch.last_offset}, but the next segment begins at {bound}"
         if batch.base_offset > next_offset:
             following = self.header_at(position + batch.size_bytes)
             if following is not None and next_offset <= following.base_offset < batch.next_offset:

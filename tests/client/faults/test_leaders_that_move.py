@@ -30,9 +30,9 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.client.consuming.logs import batch
-from tests.client.network.cluster import Broker, Cluster, LoopClock
-from tests.client.producing.broker_model import PartitionModel
+from tests.client.cluster import Broker, Cluster, LoopClock
+from tests.client.core.consuming.logs import batch
+from tests.client.core.producing.broker_model import PartitionModel
 from tests.net.worlds import run_simulated
 
 TOPIC = "t"

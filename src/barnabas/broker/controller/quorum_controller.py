@@ -275,6 +275,9 @@ class QuorumController:
         if self._refusal is None:
             self._refusal = reason
         self._end_waiting(self._refusal)
+        if not self._activation.done():
+            self._activation.set_exception(BrokerError(ErrorCode.NOT_CONTROLLER, self._refusal))
+            self._activation.exception()  # nobody need hear of it
 
     def _end_waiting(self, reason: str) -> None:
         for _, waiting in self._waiting:

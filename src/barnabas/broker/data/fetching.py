@@ -56,6 +56,8 @@ _NOT_LOOKED_AT: Final = frozenset(
 _NO_ROOM_SECONDS: Final = 0.02
 #: A fetch with more partitions, or with more bytes to read, goes on in steps; one of them counts as so many bytes.
 FEW_PARTITIONS: Final = 64
+#: What is done for one partition takes a quarter of what a step may take, or less: to pause after each would cost more.
+_PARTITIONS_PER_STEP: Final = 4
 _FEW_BYTES: Final = 4 * 1024 * 1024
 _BYTES_PER_STEP: Final = 64 * 1024
 
@@ -181,8 +183,9 @@ class Fetch:
         session = self._session
         is_consumer = self._replica < 0
         allowed_topic: str | Uuid | None = None
-        for wanted in list(session.wanted) if self._is_large else session.wanted:
-            yield None
+        for number, wanted in enumerate(list(session.wanted) if self._is_large else session.wanted):
+            if not number % _PARTITIONS_PER_STEP:
+                yield None
             key = wanted.key
             partition = index.get(key)
             if partition is None:
@@ -361,12 +364,14 @@ class Fetch:
         is_cold = False
         if look.size_bytes > _FEW_BYTES:
             self._connection.expect_response(look.size_bytes)
-        for _, partition, outcome in look.found:
-            yield None
+        for number, (_, partition, outcome) in enumerate(look.found):
+            if not number % _PARTITIONS_PER_STEP:
+                yield None
             buffer: Buffer | None = None
             if isinstance(outcome, PartitionRead) and outcome.range is not None and partition is not None:
                 try:
-                    yield from spent(outcome.range.size_bytes // _BYTES_PER_STEP)
+                    if outcome.range.size_bytes >= _BYTES_PER_STEP:
+                        yield from spent(outcome.range.size_bytes // _BYTES_PER_STEP)
                     buffer = outcome.range.read_now()
                     is_cold = is_cold or buffer is None
                 except (OSError, LogError):
@@ -419,8 +424,9 @@ class Fetch:
         partitions: list[PartitionData] = []
         with_records: list[WantedPartition] = []
         last_topic: str | Uuid | None = None
-        for (wanted, _, outcome), buffer in zip(look.found, buffers, strict=True):
-            yield None
+        for number, ((wanted, _, outcome), buffer) in enumerate(zip(look.found, buffers, strict=True)):
+            if not number % _PARTITIONS_PER_STEP:
+                yield None
             data = self._partition_data(wanted, outcome, b"" if buffer is None else buffer)
             if not session.is_news(wanted, data):
                 continue

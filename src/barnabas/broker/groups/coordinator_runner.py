@@ -221,7 +221,7 @@ class CoordinatorRunner(Generic[S]):
 
     def _run(self, operation: Operation) -> None:
         core = self._core
-        while core.must_append_before(operation):
+        while core.has_unappended and core.must_append_before(operation):
             self._append_all()
         for following in core.run(operation, self._now()):
             self._run(following)

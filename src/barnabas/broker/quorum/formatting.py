@@ -2,7 +2,8 @@
 
 `meta.properties` in every directory says to which cluster and node it belongs, and which directory it is. That of the
 metadata log also gets `bootstrap.checkpoint`: the first records of the cluster, which its first active controller puts
-into the log. A directory counts as formatted by its `meta.properties`, which is therefore written last.
+into the log. Where the log names the voters, the first of them stand in the header of a snapshot of nothing, before the
+log's first record. A directory counts as formatted by its `meta.properties`, which is therefore written last.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from barnabas.base.errors import BarnabasError, SettingsError, known
+from barnabas.base.errors import BarnabasError, known
 from barnabas.base.ids import Uuid
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.batches import decode_values
@@ -23,7 +24,12 @@ from barnabas.metadata.features import (
     SUPPORTED,
     encode_record,
 )
-from barnabas.raft.snapshots import read_snapshot_file, write_snapshot_file
+from barnabas.raft.batches import ControlRecord
+from barnabas.raft.snapshots import read_header, read_snapshot_file, write_snapshot_file
+from barnabas.raft.types import SnapshotId
+from barnabas.raft.voters import VOTERS_IN_LOG, VoterSet
+from barnabas.records.control import ControlType
+from barnabas.storage.directories import METADATA_PARTITION
 from barnabas.storage.files import FileSystem, directory_of, join
 from barnabas.storage.meta_properties import (
     META_PROPERTIES_FILE,
@@ -33,6 +39,7 @@ from barnabas.storage.meta_properties import (
     write_meta_properties,
 )
 from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord
+from barnabas.wire.stored.control_records import KRaftVersionRecord, VotersRecord
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 
@@ -65,7 +72,6 @@ RELEASES: Final[Mapping[int, str]] = {
 }
 
 
-STATIC_VOTERS_ONLY: Final = "a quorum whose voters may change is not built yet"
 #: From here on Kafka refuses to lower metadata.version below it: 4.3-IV0 changed what records may say.
 _LOWEST_WITHOUT_RETURN: Final = 30
 
@@ -88,43 +94,6 @@ def node_directories(settings: BrokerSettings) -> list[str]:
     return list(dict.fromkeys([*settings.data_dirs, settings.metadata_dir]))
 
 
-def refuse_larger_quorums(settings: BrokerSettings) -> None:
-    """One node that is broker and controller is what is built."""
-    missing = [role for role in ("broker", "controller") if role not in settings.process_roles]
-    if missing:
-        raise SettingsError(
-            f"process.roles = {','.join(settings.process_roles)}: a quorum of more than one node is not built yet, so "
-            "this node must be both; use process.roles=broker,controller"
-        )
-    if not settings.voter_ids:
-        raise SettingsError(
-            f"controller.quorum.voters is not set: {STATIC_VOTERS_ONLY}. Write into the file of settings\n"
-            f"{static_voter_lines(settings)}"
-        )
-    if len(settings.voter_ids) > 1:
-        raise SettingsError(
-            f"controller.quorum.voters = {','.join(settings.controller_quorum_voters)}: a quorum of more than one node "
-            "is not built yet; name this node alone"
-        )
-
-
-def static_voter_lines(settings: BrokerSettings) -> str:
-    """What to write, and in the place of what, so that this node is a quorum by itself."""
-    controllers = settings.controller_quorum_bootstrap_servers
-    if controllers:
-        address = controllers[0]
-    else:
-        own = [each for each in settings.endpoints if each.listener in settings.controller_listeners]
-        address = f"{own[0].host or 'localhost'}:{own[0].port}" if own else "localhost:9093"
-    lines = f"    controller.quorum.voters={settings.node_id}@{address}"
-    if controllers:
-        lines += f"\nin the place of\n    controller.quorum.bootstrap.servers={','.join(controllers)}"
-    return lines
-
-
-# Formatting
-
-
 def format_directories(
     files: FileSystem,
     settings: BrokerSettings,
@@ -133,11 +102,13 @@ def format_directories(
     *,
     ignore_formatted: bool = False,
     now_ms: int = 0,
+    metadata_version: int = METADATA_VERSION_BUILT,
+    voters: VoterSet | None = None,
 ) -> list[str]:
     """Format the directories of a node for a cluster; returns lines that tell a person what was done.
 
     Directories that are formatted already must be so for the same cluster and node, and only `ignore_formatted` passes
-    over them.
+    over them. `voters` are the first of a quorum whose log names them.
     """
     if not cluster_id or any(char.isspace() for char in cluster_id):
         raise BarnabasError(f"{cluster_id!r} is not a cluster id; make one with 'barnabas storage random-uuid'")
@@ -151,21 +122,35 @@ def format_directories(
                 f"log directory {path} is already formatted; use --ignore-formatted to leave it as it is and format "
                 "the others"
             )
-    taken = {each.directory_id for each in formatted.values()}
+    own = None if voters is None else voters.get(settings.node_id)
+    taken = {each.directory_id for each in formatted.values()} | {each.key.directory_id for each in voters or ()}
     lines = []
     for path in directories:
         if path in formatted:
             continue
-        directory_id = _fresh_id(randomness, taken)
         is_metadata = path == settings.metadata_dir
+        directory_id = own.key.directory_id if is_metadata and own else _fresh_id(randomness, taken)
         properties = MetaProperties(cluster_id, settings.node_id, directory_id)
         try:
-            _format_directory(files, path, properties, is_metadata=is_metadata, now_ms=now_ms)
+            _make_directory(files, path)
+            if is_metadata:
+                write_bootstrap(files, path, bootstrap_records(metadata_version), now_ms=now_ms)
+                _write_first_voters(files, path, voters, now_ms=now_ms)
+            write_meta_properties(files, path, properties)
         except OSError as failure:
             raise BarnabasError(f"cannot format {path}: {_reason(failure)}") from None
-        kind = "metadata" if is_metadata else "data"
-        lines.append(f"Formatting {kind} directory {path} with metadata.version {RELEASES[METADATA_VERSION_BUILT]}.")
+        kind = _kind(voters, is_metadata=is_metadata, is_voter=own is not None)
+        lines.append(f"Formatting {kind} directory {path} with metadata.version {RELEASES[metadata_version]}.")
     return lines or ["All of the log directories are already formatted."]
+
+
+def _kind(voters: VoterSet | None, *, is_metadata: bool, is_voter: bool) -> str:
+    """Kafka's words for what a directory is."""
+    if not is_metadata:
+        return "data"
+    if voters is None:
+        return "metadata"
+    return "dynamic metadata voter" if is_voter else "dynamic metadata"
 
 
 def _fresh_id(randomness: Random, taken: set[Uuid | None]) -> Uuid:
@@ -175,25 +160,59 @@ def _fresh_id(randomness: Random, taken: set[Uuid | None]) -> Uuid:
     return directory_id
 
 
-def _format_directory(
-    files: FileSystem, path: str, properties: MetaProperties, *, is_metadata: bool, now_ms: int
-) -> None:
+def _make_directory(files: FileSystem, path: str) -> None:
     if not files.exists(path):
         files.make_directory(path)
         files.sync_directory(directory_of(path))
     elif not files.is_directory(path):
         raise BarnabasError(f"cannot format {path}: it is a file, not a directory")
-    if is_metadata:
-        write_bootstrap(files, path, bootstrap_records(), now_ms=now_ms)
-    write_meta_properties(files, path, properties)
+
+
+# The first voters of a quorum whose log names them
+
+
+def first_voters_path(metadata_dir: str) -> str:
+    """The snapshot that comes before all records. It holds none; its header says who the voters are."""
+    return join(metadata_dir, str(METADATA_PARTITION), SnapshotId(0, 0).file_name)
+
+
+def _write_first_voters(files: FileSystem, metadata_dir: str, voters: VoterSet | None, *, now_ms: int) -> None:
+    path = first_voters_path(metadata_dir)
+    if voters is None:
+        if files.exists(path):
+            # Formatting was broken off, and begins anew without them.
+            files.remove(path)
+        return
+    _make_directory(files, directory_of(path))
+    version = ControlRecord(ControlType.KRAFT_VERSION, KRaftVersionRecord(version=0, k_raft_version=VOTERS_IN_LOG))
+    write_snapshot_file(
+        files,
+        path,
+        (),
+        epoch=0,
+        timestamp_ms=now_ms,
+        last_contained_ms=now_ms,
+        voters=[version, voters.to_record()],
+    )
+
+
+def read_first_voters(files: FileSystem, metadata_dir: str) -> VoterSet | None:
+    """The voters that a directory was formatted with; None where its settings name them, or others do."""
+    path = first_voters_path(metadata_dir)
+    if not files.exists(path):
+        return None
+    for record in read_header(files, path).controls:
+        if isinstance(record.message, VotersRecord):
+            return VoterSet.from_record(record.message)
+    return None
 
 
 # The first records of a cluster
 
 
-def bootstrap_records() -> list[MetadataRecord]:
+def bootstrap_records(metadata_version: int = METADATA_VERSION_BUILT) -> list[MetadataRecord]:
     """What a new cluster begins with: the level of what is built, and no other feature."""
-    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_BUILT)]
+    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version)]
 
 
 def write_bootstrap(files: FileSystem, directory: str, records: list[MetadataRecord], *, now_ms: int) -> None:

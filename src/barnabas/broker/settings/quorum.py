@@ -38,8 +38,7 @@ class QuorumSettings(Settings, title="Quorum", importance=HIGH):
         default=25,
         allowed=at_least(0),
         importance=MEDIUM,
-        state=NOT_BUILT,
-        refused=False,
+        state=NO_EFFECT,
     )
     controller_quorum_request_timeout_ms: Int = setting(
         "How long a controller waits for another to answer.",

@@ -10,11 +10,12 @@ from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
     RaftRequest,
+    UpdateVoter,
     Vote,
     VoteResult,
 )
@@ -61,7 +62,9 @@ class RaftState:
 
     def on_epoch_result(self, request: BeginQuorumEpoch | EndQuorumEpoch, result: EpochResult, now_ms: int) -> None: ...
 
-    def on_fetch_result(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None: ...
+    def on_update_result(self, request: UpdateVoter, result: EpochResult, now_ms: int) -> None: ...
+
+    def on_fetch_result(self, fetch: FetchLog, result: FetchResult, now_ms: int) -> None: ...
 
     def on_fetch_snapshot_result(self, fetch: FetchSnapshot, result: FetchSnapshotResult, now_ms: int) -> None: ...
 

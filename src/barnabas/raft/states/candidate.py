@@ -27,7 +27,7 @@ class Candidate(Electing):
             self.ask(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        if not self.machine.is_voter:
+        if not self.machine.may_lead:
             self.machine.become_unattached(self.machine.epoch, now_ms)
         elif now_ms >= self._deadline_ms:
             self.machine.become_prospective(now_ms)

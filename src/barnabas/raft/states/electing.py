@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Electing(RaftState):
-    """An election with or without consequences. One's own vote is counted from the beginning."""
+    """An election with or without consequences. One's own vote, if one has any, counts from the beginning."""
 
     pre_vote: bool
 
@@ -23,7 +23,7 @@ class Electing(RaftState):
         self.voters = machine.voters
         self._deadline_ms = now_ms + machine.random_election_timeout_ms()
         own = machine.key.node_id
-        self.granted = {own}
+        self.granted = {own} if machine.is_voter else set()
         self.rejected: set[int] = set()
         self._inquiry = Inquiry((each for each in self.voters.ids if each != own), now_ms)
 

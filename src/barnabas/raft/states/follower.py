@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError, check
-from barnabas.raft.effects import AbandonSnapshot, AppendFetched, ReceiveSnapshot, Sync, Truncate
+from barnabas.raft.effects import AbandonSnapshot, AppendFetched, ReceiveSnapshot, SyncLog, Truncate
 from barnabas.raft.fetched_batches import check_fetched
 from barnabas.raft.messages import (
-    Fetch,
+    EpochResult,
+    FetchLog,
     FetchResult,
     FetchSnapshot,
     FetchSnapshotResult,
     RaftRequest,
+    UpdateVoter,
     Vote,
 )
 from barnabas.raft.states.base import RaftState
@@ -51,6 +53,8 @@ class Follower(RaftState):
         self._is_leader_gone = False
         self.download: SnapshotDownload | None = None
         self._leader_high_watermark = -1
+        # When to tell the leader where we listen, if it has to know: it may have other things to do at first.
+        self._tell_at_ms: float = now_ms + machine.options.fetch_timeout_ms
 
     @property
     def is_caught_up(self) -> bool:
@@ -80,7 +84,7 @@ class Follower(RaftState):
 
     def _lose_leader(self, now_ms: int) -> None:
         machine = self.machine
-        if machine.is_voter:
+        if machine.may_lead:
             machine.become_prospective(now_ms)
         else:
             machine.become_unattached(machine.epoch, now_ms)
@@ -98,7 +102,10 @@ class Follower(RaftState):
     def _ask(self, now_ms: int) -> None:
         machine, download = self.machine, self.download
         self._ask_at_ms = inf
-        if download is None:
+        if download is None and now_ms >= self._tell_at_ms and machine.must_be_updated:
+            self._asked = machine.update_request()
+            machine.send(self.leader_address, self._asked)
+        elif download is None:
             self._asked = machine.fetch_request(max_wait_ms=machine.options.fetch_max_wait_ms)
             machine.send_fetch(self.leader_address, self._asked)
         elif not download.is_complete:
@@ -118,7 +125,22 @@ class Follower(RaftState):
 
     def on_no_result(self, request: RaftRequest, now_ms: int) -> None:
         if request is self._asked:
+            self._tell_again_later(now_ms)
             self._ask_later(now_ms)
+
+    def on_update_result(self, request: UpdateVoter, result: EpochResult, now_ms: int) -> None:
+        if request is not self._asked:
+            return
+        self._asked = None
+        if result.error is ErrorCode.NONE:
+            self._heard(now_ms)
+        else:
+            self.machine.complain(request, result.error)
+        self._tell_again_later(now_ms)
+        self._ask(now_ms)
+
+    def _tell_again_later(self, now_ms: int) -> None:
+        self._tell_at_ms = now_ms + self.machine.options.fetch_timeout_ms
 
     def _heard(self, now_ms: int) -> None:
         self._has_fetched = True
@@ -128,7 +150,7 @@ class Follower(RaftState):
 
     # The log
 
-    def on_fetch_result(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None:
+    def on_fetch_result(self, fetch: FetchLog, result: FetchResult, now_ms: int) -> None:
         if fetch is not self._asked:
             return
         if result.error is not ErrorCode.NONE:
@@ -149,7 +171,7 @@ class Follower(RaftState):
             return
         self._ask(now_ms)
 
-    def _refused_by_leader(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None:
+    def _refused_by_leader(self, fetch: FetchLog, result: FetchResult, now_ms: int) -> None:
         """Whoever leads now was followed already if it was told; an epoch without a leader means that ours resigned."""
         machine = self.machine
         has_resigned = result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and result.leader.leader_id < 0
@@ -184,7 +206,7 @@ class Follower(RaftState):
                 machine.replay_controls(batch)
             machine.emit(AppendFetched(batches[0].base_offset, data))
             if machine.is_voter:
-                machine.emit(Sync())
+                machine.emit(SyncLog())
         self._leader_high_watermark = result.high_watermark
         machine.advance_high_watermark(min(result.high_watermark, log.end_offset))
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord
-from barnabas.raft.effects import Answer, AnswerFetch, Append, AppendControl, Effect, ReplyTo, Sync, VotersChanged
+from barnabas.raft.effects import Answer, AnswerFetch, Append, AppendControl, Effect, ReplyTo, SyncLog, VotersChanged
 from barnabas.raft.log_view import Divergence, SnapshotNeeded
 from barnabas.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResult,
-    Fetch,
+    FetchLog,
     FetchResult,
     RaftRequest,
     Vote,
@@ -50,7 +50,7 @@ class ParkedFetch:
     """A fetch of somebody who has everything, kept until there is more."""
 
     reply_to: ReplyTo
-    fetch: Fetch
+    fetch: FetchLog
     deadline_ms: int
 
 
@@ -76,6 +76,8 @@ class Leader(RaftState):
         self._granting = granting
         self._started_ms = now_ms
         self.progress: dict[ReplicaKey, ReplicaProgress] = {}
+        # By node: the replica of it that was heard of last.
+        self._newest: dict[int, ReplicaProgress] = {}
         self._parked: dict[ReplicaKey, ParkedFetch] = {}
         self.pending_change: PendingVoterChange | None = None
         self._begin_at_ms: float = now_ms
@@ -85,12 +87,12 @@ class Leader(RaftState):
 
     def enter(self, now_ms: int) -> None:
         machine = self.machine
-        version = min(1, machine.kraft_version)
+        # Version 1 would name directories too, but an Apache Kafka 4 reads every such record as version 0, and dies.
         message = LeaderChangeMessage(
-            version=version,
+            version=0,
             leader_id=machine.key.node_id,
-            voters=[_in_record(each.key, version) for each in machine.voters],
-            granting_voters=[_in_record(each, version) for each in self._granting],
+            voters=[VoterInRecord(voter_id=each) for each in machine.voters.ids],
+            granting_voters=[VoterInRecord(voter_id=each.node_id) for each in self._granting],
         )
         records = [ControlRecord(ControlType.LEADER_CHANGE, message)]
         if machine.kraft_version != STATIC_VOTERS and machine.log.end_offset == 0:
@@ -167,6 +169,8 @@ class Leader(RaftState):
         for key, progress in list(self.progress.items()):
             if now_ms - progress.last_fetch_ms > OBSERVER_SESSION_MS and not self.machine.voters.is_voter(key):
                 del self.progress[key]
+                if self._newest.get(key.node_id) is progress:
+                    del self._newest[key.node_id]
 
     def on_epoch_result(self, request: BeginQuorumEpoch | EndQuorumEpoch, result: EpochResult, now_ms: int) -> None:
         if request.voter is not None:
@@ -198,7 +202,7 @@ class Leader(RaftState):
 
     def _appended(self, effect: Effect) -> None:
         self.machine.emit(effect)
-        self.machine.emit(Sync())
+        self.machine.emit(SyncLog())
         if self._parked:
             parked, self._parked = self._parked, {}
             for each in parked.values():
@@ -206,10 +210,9 @@ class Leader(RaftState):
 
     # Fetches
 
-    def on_fetch(self, fetch: Fetch, reply_to: ReplyTo, now_ms: int) -> None:
+    def on_fetch(self, fetch: FetchLog, reply_to: ReplyTo, now_ms: int) -> None:
         machine = self.machine
-        progress = self.progress.setdefault(fetch.replica, ReplicaProgress(-1, now_ms))
-        progress.last_fetch_ms = now_ms
+        progress = self.heard_of(fetch.replica, now_ms)
         superseded = self._parked.pop(fetch.replica, None)
         if superseded is not None:
             self._answer(superseded.reply_to, superseded.fetch)
@@ -233,11 +236,16 @@ class Leader(RaftState):
         else:
             self._parked[fetch.replica] = ParkedFetch(reply_to, fetch, now_ms + fetch.max_wait_ms)
 
-    def heard_of(self, replica: ReplicaKey, now_ms: int) -> None:
-        """It loads a snapshot, so it lives."""
-        self.progress.setdefault(replica, ReplicaProgress(-1, now_ms)).last_fetch_ms = now_ms
+    def heard_of(self, replica: ReplicaKey, now_ms: int) -> ReplicaProgress:
+        """It fetches, the log or a snapshot, so it lives."""
+        progress = self.progress.get(replica)
+        if progress is None:
+            progress = self.progress[replica] = ReplicaProgress(-1, now_ms)
+        progress.last_fetch_ms = now_ms
+        self._newest[replica.node_id] = progress
+        return progress
 
-    def _answer(self, reply_to: ReplyTo, fetch: Fetch) -> None:
+    def _answer(self, reply_to: ReplyTo, fetch: FetchLog) -> None:
         self.machine.emit(AnswerFetch(reply_to, self._result(), fetch.offset, fetch.max_bytes))
 
     def _result(self, diverging: Divergence | None = None, snapshot: SnapshotNeeded | None = None) -> FetchResult:
@@ -284,8 +292,7 @@ class Leader(RaftState):
         progress = self.progress.get(voter)
         if progress is not None or voter.directory_id != Uuid.ZERO:
             return progress
-        of_node = [each for key, each in self.progress.items() if key.node_id == voter.node_id]
-        return max(of_node, key=lambda each: each.last_fetch_ms, default=None)
+        return self._newest.get(voter.node_id)
 
     def _answer_who_knows_less(self, high_watermark: int) -> None:
         """A follower hears of a new high watermark at once (KIP-1166)."""
@@ -318,7 +325,3 @@ class Leader(RaftState):
             return (-progress.end_offset if progress is not None else 1, key.node_id)
 
         return tuple(sorted(keys, key=behind))
-
-
-def _in_record(key: ReplicaKey, version: int) -> VoterInRecord:
-    return VoterInRecord(voter_id=key.node_id, **({"voter_directory_id": key.directory_id} if version else {}))

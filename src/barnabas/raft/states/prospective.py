@@ -35,7 +35,7 @@ class Prospective(Electing):
         return is_up_to_date and self.leader_id < 0 and self.machine.voted in (None, vote.candidate)
 
     def tick(self, now_ms: int) -> None:
-        if not self.machine.is_voter or now_ms >= self._deadline_ms:
+        if not self.machine.may_lead or now_ms >= self._deadline_ms:
             self._give_up(now_ms)
         else:
             self.ask(now_ms)
@@ -48,7 +48,7 @@ class Prospective(Electing):
 
     def _give_up(self, now_ms: int) -> None:
         machine = self.machine
-        if self.leader_address is not None and machine.is_voter:
+        if self.leader_address is not None and machine.may_lead:
             machine.become_follower(self.leader_id, machine.epoch, self.leader_address, now_ms)
         else:
             machine.become_unattached(machine.epoch, now_ms)

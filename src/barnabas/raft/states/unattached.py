@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from barnabas.raft.messages import Fetch, FetchResult, RaftRequest, Vote
+from barnabas.raft.messages import FetchLog, FetchResult, RaftRequest, Vote
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
 
@@ -31,7 +31,7 @@ class Unattached(RaftState):
 
     @property
     def deadline_ms(self) -> float:
-        return min(self._election_at_ms if self.machine.is_voter else inf, self._search_at_ms)
+        return min(self._election_at_ms if self.machine.may_lead else inf, self._search_at_ms)
 
     def grants(self, vote: Vote, *, is_up_to_date: bool) -> bool:
         if vote.pre_vote:
@@ -39,7 +39,7 @@ class Unattached(RaftState):
         return is_up_to_date and self.machine.voted in (None, vote.candidate)
 
     def tick(self, now_ms: int) -> None:
-        if self.machine.is_voter and now_ms >= self._election_at_ms:
+        if self.machine.may_lead and now_ms >= self._election_at_ms:
             self.machine.become_prospective(now_ms)
         elif now_ms >= self._search_at_ms:
             self._search(now_ms)
@@ -53,7 +53,7 @@ class Unattached(RaftState):
         self._search_at_ms = inf
         self.machine.send_fetch(address, self._asked)
 
-    def on_fetch_result(self, fetch: Fetch, result: FetchResult, now_ms: int) -> None:
+    def on_fetch_result(self, fetch: FetchLog, result: FetchResult, now_ms: int) -> None:
         # If it told of a leader we would not be here any more.
         self._ask_another(fetch, now_ms)
 

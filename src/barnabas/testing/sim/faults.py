@@ -55,7 +55,7 @@ class DiskFaults:
         if self._down:
             raise SimulatedCrash("the machine is down")
 
-    def begin(self, name: str, path: Callable[[], str], *, changes: bool = True) -> Fault | None:
+    def begin(self, name: str, path: Callable[[], str], *, changes: bool = True) -> OperationFault | None:
         """Count an operation; the fault that it is to suffer, if any."""
         self._check_up()
         self.calls += 1
@@ -74,9 +74,9 @@ class DiskFaults:
             if self.on_crash is not None:
                 self.on_crash()
             effect: Effect = self._random.choice(("none", "part", "whole"))
-            return Fault(crash, self._crash_effect or effect, self._random)
+            return OperationFault(crash, self._crash_effect or effect, self._random)
         except OSError as error:
-            return Fault(error, "part" if name == "write_at" else "none", self._random)
+            return OperationFault(error, "part" if name == "write_at" else "none", self._random)
         return None
 
     def begin_reading(self, name: str, path: Callable[[], str]) -> None:
@@ -103,7 +103,7 @@ class _Failure:
         self.count = count
 
 
-class Fault:
+class OperationFault:
     """What an operation raises, and how much of it was done by then."""
 
     def __init__(self, error: BaseException, effect: Effect, random: Random) -> None:

@@ -7,7 +7,6 @@ included, any prefix. A kill keeps everything. `quorum-state` and finished snaps
 from __future__ import annotations
 
 import errno
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,15 +19,15 @@ from barnabas.raft.ports import FoundReplica, SyncJob
 from barnabas.raft.types import ElectionState, Snapshot, SnapshotId, WrittenBatch
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.records.control import ControlType
-from barnabas.testing.sim.faults import SimulatedCrash
+from barnabas.testing.sim.faults import SimulatedCrash, error_of
 from barnabas.wire.stored.control_records import SnapshotHeaderRecord
 
-__all__ = ["Entry", "ModelDisk", "ModelLog"]
+__all__ = ["ModelDisk", "ModelEntry", "ModelLog"]
 
 _VOTER_KINDS = (ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS)
 
 
-class Entry(NamedTuple):
+class ModelEntry(NamedTuple):
     """A batch in a log. Equal ones on several hosts are one object, made once: their bytes are the key."""
 
     data: bytes
@@ -39,16 +38,16 @@ class BatchCache:
     """Batches by their bytes."""
 
     def __init__(self) -> None:
-        self._entries: dict[bytes, Entry] = {}
+        self._entries: dict[bytes, ModelEntry] = {}
 
-    def entry(self, data: bytes) -> Entry:
+    def entry(self, data: bytes) -> ModelEntry:
         found = self._entries.get(data)
         if found is None:
-            found = self._entries[data] = Entry(data, read_batch(BatchView(data)))
+            found = self._entries[data] = ModelEntry(data, read_batch(BatchView(data)))
         return found
 
 
-def _base(entry: Entry) -> int:
+def _base(entry: ModelEntry) -> int:
     return entry.batch.base_offset
 
 
@@ -58,15 +57,15 @@ class _Content:
 
     start_offset: int = 0
     start_epoch: int = 0
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ModelEntry] = field(default_factory=list)
 
     @property
     def end_offset(self) -> int:
         return self.entries[-1].batch.last_offset + 1 if self.entries else self.start_offset
 
-    def apply(self, change: Entry | int | SnapshotId) -> None:
+    def apply(self, change: ModelEntry | int | SnapshotId) -> None:
         """A batch is appended, an offset is where the log is cut, and a snapshot takes the place of all of it."""
-        if isinstance(change, Entry):
+        if isinstance(change, ModelEntry):
             self.entries.append(change)
         elif isinstance(change, SnapshotId):
             self.entries.clear()
@@ -100,7 +99,7 @@ class ModelDisk:
         self.snapshots: dict[SnapshotId, bytes] = {}
         self.content = _Content()
         self.safe = _Content()
-        self.changes: list[Entry | int | SnapshotId] = []
+        self.changes: list[ModelEntry | int | SnapshotId] = []
         self.change_count = 0
         self._random = random
         self._dies_in = 0
@@ -147,10 +146,10 @@ class ModelDisk:
                 self._on_death()
                 raise SimulatedCrash("the process died in an operation of its disk")
         if self.is_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise error_of(errno.ENOSPC, "the log")
         effect()
 
-    def change(self, change: Entry | int | SnapshotId) -> None:
+    def change(self, change: ModelEntry | int | SnapshotId) -> None:
         self.content.apply(change)
         self.changes.append(change)
         self.change_count += 1
@@ -271,7 +270,7 @@ class ModelLog:
             return False
         return self._entry_at(snapshot.end_offset - 1).batch.epoch == snapshot.epoch
 
-    def _entry_at(self, offset: int) -> Entry:
+    def _entry_at(self, offset: int) -> ModelEntry:
         entries = self._disk.content.entries
         return entries[self._index(offset)]
 

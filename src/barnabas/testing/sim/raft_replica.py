@@ -25,6 +25,7 @@ from barnabas.raft.types import (
 )
 from barnabas.raft.voters import DEFAULT_LISTENER, VoterSet
 from barnabas.storage.errors import LogDirectoryError, PassingError
+from barnabas.testing.sim.faults import SimulatedCrash
 from barnabas.testing.sim.raft_checkers import Invariant, RaftChecker
 from barnabas.testing.sim.raft_depths import PORT, Depth
 from barnabas.testing.sim.raft_watch import WatchedLog, WatchedTransport
@@ -184,6 +185,8 @@ class SimulatedReplica:
 
     def fail(self, failure: BaseException) -> None:
         """The replica cannot go on. Its process ends, and whoever watches over it starts another."""
+        if isinstance(failure, SimulatedCrash):
+            return  # it has ended already
         self.tell(f"stops: {failure}")
         if not isinstance(failure, OSError | LogDirectoryError | PassingError):
             self.checker.break_(Invariant.NO_FAILURE, f"replica {self.node_id} failed: {failure!r}")

@@ -17,6 +17,7 @@ from barnabas.raft.options import QuorumOptions
 from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, CommittedBatch
 from barnabas.raft.voters import VoterSet
+from barnabas.storage.errors import PassingError
 from barnabas.testing.sim.fault_plans import Fault, draw_plan
 from barnabas.testing.sim.loop import START_S, SimulationError
 from barnabas.testing.sim.nemesis import Nemesis
@@ -254,7 +255,7 @@ class RaftRun:
             return
         try:
             last_offset = driver.append(values, state.leader.epoch)
-        except BrokerError:
+        except (BrokerError, PassingError):
             return
         self._appended[replica.node_id, last_offset] = values
 

@@ -68,9 +68,10 @@ class World:
         link: Link | None = None,
         keep_trace: bool = False,
         tolerates_logged_errors: bool = False,
+        max_idle_turns: int = 100_000,
     ) -> None:
         self.seed = seed
-        self.loop = VirtualTimeLoop(self.random("scheduling"))
+        self.loop = VirtualTimeLoop(self.random("scheduling"), max_idle_turns=max_idle_turns)
         self.trace = Trace(self.loop.world_time, keep_all=keep_trace)
         self.network = Network(self.loop, self.random("network"), link=link, trace=self.trace.record)
         self._hosts: dict[str, Host] = {}

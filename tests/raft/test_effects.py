@@ -1,0 +1,96 @@
+"""What the machine asks for, and in which order: what a replica says of an epoch stands behind the note of it."""
+
+from __future__ import annotations
+
+from random import Random
+
+from barnabas.raft.effects import Answer, Append, AppendControl, Effect, SaveElection, Send
+from barnabas.raft.machine import RaftMachine
+from barnabas.raft.messages import FetchLog, Vote, VoteResult
+from barnabas.raft.options import QuorumOptions
+from barnabas.raft.ports import FoundReplica
+from barnabas.raft.types import ElectionState, OffsetAndEpoch
+from barnabas.raft.voters import VoterSet
+from tests.raft.story import Story, retell
+from tests.raft.story_parts import Replica, address_of, key_of
+from tests.raft.test_stories import DOCUMENT, STORIES, retell_document
+
+
+class OrderedStory(Story):
+    """Notes the epoch that is on each disk, and looks at everything that leaves."""
+
+    looked = 0
+
+    def do_effect(self, replica: Replica, effect: Effect) -> None:
+        saved = replica.disk.election
+        if isinstance(effect, Answer) and effect.result.leader.epoch >= 0:
+            assert saved is not None
+            assert effect.result.leader.epoch <= saved.epoch
+            self.looked += 1
+        elif isinstance(effect, Send):
+            assert saved is not None
+            assert effect.request.epoch <= saved.epoch
+            self.looked += 1
+        elif isinstance(effect, Append | AppendControl):
+            assert saved is not None
+            assert effect.epoch == saved.epoch
+            assert saved.leader_id == replica.key.node_id
+        super().do_effect(replica, effect)
+
+
+def test_nobody_speaks_of_an_epoch_before_it_is_on_disk() -> None:
+    looked = 0
+    for path in STORIES:
+        story = OrderedStory()
+        retell(path.read_text(encoding="utf-8"), story)
+        looked += story.looked
+    _, stories = retell_document(DOCUMENT.read_text(encoding="utf-8"), OrderedStory)
+    assert looked > 1000
+    assert stories
+
+
+def machine_of(node_id: int) -> RaftMachine:
+    machine = RaftMachine(
+        key_of(node_id),
+        FoundReplica(None, 0, 0, [], [], []),
+        cluster_id=None,
+        static_voters=VoterSet.of({each: address_of(each) for each in (1, 2, 3)}),
+        listeners={"CONTROLLER": address_of(node_id)},
+        options=QuorumOptions(),
+        randomness=Random(1),
+    )
+    machine.start(0)
+    machine.take_effects()
+    return machine
+
+
+def test_a_vote_is_saved_before_it_is_given() -> None:
+    machine = machine_of(1)
+    machine.receive(Vote(None, 1, key_of(2), key_of(1), OffsetAndEpoch(0, 0)), "asked", 0)
+    effects = machine.take_effects()
+    places = [place for place, each in enumerate(effects) if isinstance(each, SaveElection)]
+    saved, last = effects[places[-1]], effects[-1]
+    assert isinstance(saved, SaveElection)
+    assert saved.state == ElectionState(1, voted=key_of(2))
+    assert isinstance(last, Answer)
+    assert isinstance(last.result, VoteResult)
+    assert last.result.granted
+
+
+def test_a_pre_vote_saves_nothing() -> None:
+    machine = machine_of(1)
+    machine.receive(Vote(None, 0, key_of(2), key_of(1), OffsetAndEpoch(0, 0), pre_vote=True), "asked", 0)
+    assert [type(each) for each in machine.take_effects()] == [Answer]
+
+
+def test_a_leader_that_hears_of_a_higher_epoch_saves_it_before_it_turns_fetchers_away() -> None:
+    machine = machine_of(1)
+    machine.become_prospective(0)
+    machine.become_candidate(0)
+    machine.become_leader(0, [])
+    machine.receive(FetchLog(None, 1, key_of(2), 1, 1, 0, 500, 1000), "parked", 0)
+    machine.take_effects()
+    machine.receive(Vote(None, 7, key_of(3), key_of(1), OffsetAndEpoch(0, 0)), "asked", 1)
+    effects = machine.take_effects()
+    assert isinstance(effects[0], SaveElection)
+    assert [each.reply_to for each in effects if isinstance(each, Answer)] == ["parked", "asked"]
