@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.cluster_nodes import KafkaCluster, OurCluster
-from bench.measure import Result
-from bench.node_brokers import idle_load, resident_bytes
 from tests.cluster.asking import active, all_unfenced, create, created, fenced, leaders, until
 from tests.cluster.nodes import Cluster, Node
 from tests.oracles import missing
+
+from bench.cluster_nodes import KafkaCluster, OurCluster
+from bench.measure import Result
+from bench.node_brokers import idle_load, resident_bytes
 
 ROUNDS = 20
 QUICK_ROUNDS = 2
@@ -30,23 +31,19 @@ _PATIENCE_S: Final = 120.0
 
 
 class FailOver(NamedTuple):
-    """Seconds from the kill: until a topic was created through another broker, and until the dead one was fenced and its
-    partition was told to have no leader."""
+    """Seconds from the kill: until a topic was created through another broker, and until the dead one was fenced and
+    its partition was told to have no leader."""
 
     change_s: float
     leaderless_s: float
 
 
-def run(
-    rounds: int = ROUNDS, partitions: int = PARTITIONS, idle_s: float = IDLE_S
-) -> Iterator[Result]:
+def run(rounds: int = ROUNDS, partitions: int = PARTITIONS, idle_s: float = IDLE_S) -> Iterator[Result]:
     makers: dict[str, Callable[[Path], Cluster]] = {"ours": OurCluster}
     if missing() is None:
         makers["Kafka"] = KafkaCluster
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
-        clusters = {
-            name: running.enter_context(maker(Path(folder) / name)) for name, maker in makers.items()
-        }
+        clusters = {name: running.enter_context(maker(Path(folder) / name)) for name, maker in makers.items()}
         for each in clusters.values():
             all_unfenced(each)
         yield from _idle(clusters, idle_s)

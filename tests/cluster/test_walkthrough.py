@@ -67,7 +67,9 @@ class Machines:
         shipped = load_properties_file(str(folder / "config" / "kraft" / "server.properties"))
         lines = _DOCUMENT.read_text().partition("```properties\n")[2].partition("```")[0].splitlines()
         for host in ("bigdata01", "bigdata02", "bigdata03"):
-            edited = {name: self.here(text.replace("://bigdata01", f"://{host}")) for name, text in map(_property, lines)}
+            edited = {
+                name: self.here(text.replace("://bigdata01", f"://{host}")) for name, text in map(_property, lines)
+            }
             # Who has the voters in the settings names no bootstrap servers.
             kept = {name: str(text) for name, text in shipped.items() if name != "controller.quorum.bootstrap.servers"}
             file = self.folder(host) / "config" / "kraft" / "server.properties"
