@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import ClassVar, Final
 
 from barnabas.base.ids import Uuid
 from barnabas.base.properties import format_properties
@@ -167,6 +167,8 @@ class Node:
 class Cluster:
     """Nodes by their ids, `roles` says what each is. `with` starts them and ends them."""
 
+    NODE: ClassVar[type[Node]] = Node
+
     def __init__(
         self,
         folder: Path,
@@ -183,7 +185,7 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         with free_ports(2 * len(roles)) as ports:
             self.nodes = {
-                each: Node(each, role, folder, ports[2 * index], ports[2 * index + 1])
+                each: self.NODE(each, role, folder, ports[2 * index], ports[2 * index + 1])
                 for index, (each, role) in enumerate(roles.items())
             }
         for each, address in (between or {}).items():

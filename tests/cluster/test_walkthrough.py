@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from barnabas.base.properties import format_properties, load_properties_file
 from tests.cluster.asking import quorum, until
 from tests.cluster.nodes import Cluster
 
@@ -43,6 +44,11 @@ def lines() -> Iterator[Line]:
             current = None
 
 
+def _property(line: str) -> tuple[str, str]:
+    name, _, text = line.partition("=")
+    return name, text
+
+
 class Machines:
     """Three folders that stand for machines, with the ports of a `Cluster` that nobody starts."""
 
@@ -57,12 +63,18 @@ class Machines:
         (tools / "barnabas").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m barnabas "$@"\n')
         (tools / "barnabas").chmod(0o755)
         self._environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
-        properties = _DOCUMENT.read_text().partition("```properties\n")[2].partition("```")[0]
+        subprocess.run([str(tools / "barnabas"), "server", "init", str(folder)], check=True, capture_output=True)
+        shipped = load_properties_file(str(folder / "config" / "kraft" / "server.properties"))
+        lines = _DOCUMENT.read_text().partition("```properties\n")[2].partition("```")[0].splitlines()
         for host in ("bigdata01", "bigdata02", "bigdata03"):
-            own = properties.replace("node.id=1", f"node.id={host[-1]}").replace("://bigdata01", f"://{host}")
+            edited = {
+                name: self.here(text.replace("://bigdata01", f"://{host}")) for name, text in map(_property, lines)
+            }
+            # Who has the voters in the settings names no bootstrap servers.
+            kept = {name: str(text) for name, text in shipped.items() if name != "controller.quorum.bootstrap.servers"}
             file = self.folder(host) / "config" / "kraft" / "server.properties"
             file.parent.mkdir(parents=True)
-            file.write_text(self.here(own))
+            file.write_text(format_properties({**kept, **edited, "node.id": host[-1]}))
 
     def folder(self, host: str) -> Path:
         return self.cluster.folder / host

@@ -33,6 +33,7 @@ _log = logging.getLogger("barnabas.broker")
 #: How long a request without a timeout of its own looks for the active controller, and how often.
 _DEFAULT_TIMEOUT_MS: Final = 30_000
 _RETRY_MS: Final = 50
+_SLOWEST_ANSWER_S: Final = 1.5
 _PRINCIPAL_VERSION: Final = 0
 #: Errors that say that nobody has decided.
 _NOBODY_DECIDED: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
@@ -119,7 +120,12 @@ class NodeToControllerChannel:
         deadline_s = loop.time() + timeout_ms / 1000
         while True:
             try:
-                response = await self._ask(request, version, caller, is_own=is_own)
+                # The controller says itself when it took too long; one that is cut off says nothing.
+                async with asyncio.timeout_at(deadline_s + _SLOWEST_ANSWER_S):
+                    response = await self._ask(request, version, caller, is_own=is_own)
+            except TimeoutError:
+                late = f"the active controller has not answered within {timeout_ms} ms; what was asked may still happen"
+                raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, late) from None
             except ChannelError as failure:
                 problem = BrokerError(ErrorCode.NOT_CONTROLLER, f"the active controller cannot be reached: {failure}")
             except BrokerError as refusal:
