@@ -54,6 +54,8 @@ class Node:
         turns = Turns()
         self._broker_router = Router(broker_handlers(), turns)
         self._controller_router = Router(controller_handlers(), turns)
+        #: What this node knows of the cluster.
+        self.loader = MetadataLoader()
         self._started = AsyncExitStack()
         self._starting: asyncio.Task[None] | None = None
         self._stopping = asyncio.Lock()
@@ -143,7 +145,7 @@ class Node:
         _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
         self._failure = asyncio.get_running_loop().create_future()
         identity = read_identity(files, settings)
-        loader = MetadataLoader()
+        loader = self.loader
         transport = QuorumTransport(runtime.randomness, f"raft-client-{settings.node_id}", channel_limits(settings))
         quorum = self._quorum = RaftQuorum(
             files,
