@@ -180,7 +180,12 @@ class QuorumController:
             if outcome.response is None:
                 return
             _log.info("Fencing broker %d, whose session has expired", outcome.response)
-            await self._write(outcome.records)
+            try:
+                await self._write(outcome.records)
+            except BrokerError as refusal:
+                if refusal.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
+                return  # whoever leads now decides about it
 
     def _activated(self, written: asyncio.Future[None]) -> None:
         failure = None if written.cancelled() else written.exception()
