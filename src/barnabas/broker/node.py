@@ -274,7 +274,8 @@ class Node:
         if self._failure is not None and not self._failure.done():
             known = failure if isinstance(failure, BarnabasError) else BarnabasError(f"the node failed: {failure!r}")
             self._failure.set_result(known)
-            trace = None if known is failure else failure
+            # What a disk refuses says where by itself.
+            trace = None if known is failure or isinstance(failure, OSError) else failure
             _log.critical("the node cannot go on: %s", known, exc_info=trace)
             if self._controller is not None:
                 self._controller.controller.close(f"the node cannot go on: {known}")

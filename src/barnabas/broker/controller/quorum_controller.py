@@ -26,7 +26,7 @@ from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.quorum import Quorum
 from barnabas.raft.types import LeaderAndEpoch
-from barnabas.storage.errors import LogDirectoryError
+from barnabas.storage.errors import LogDirectoryError, PassingError
 from barnabas.storage.manager import PeriodicTask
 from barnabas.wire.message import Request, Response
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
@@ -244,12 +244,22 @@ class QuorumController:
             last_offset = self._quorum.append(values, self._leader.epoch)
         except LogDirectoryError as failure:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"the metadata log has failed: {failure}") from failure
+        except PassingError as refusal:
+            raise self._cannot_write(refusal) from refusal
         for offset, record in enumerate(records, last_offset - len(records) + 1):
             controller.replay(record, offset)
         controller.mark()
         self._last_append_ms = self._clock.monotonic_ms()
         self._waiting.append((last_offset, committed))
         return committed
+
+    def _cannot_write(self, refusal: PassingError) -> BrokerError:
+        """The disk is full, for instance. Those who follow may have room on theirs; alone one can only wait."""
+        if len(self._quorum.describe().voters) == 1:
+            return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(refusal))
+        _log.warning("this controller cannot write, so that another should lead: %s", refusal)
+        asyncio.get_running_loop().call_soon(self._quorum.resign, self._leader.epoch)
+        return BrokerError(ErrorCode.NOT_CONTROLLER, str(refusal))
 
     async def _until_committed(self, committed: asyncio.Future[None], timeout_ms: int | None) -> None:
         wait_ms = None if timeout_ms is None else max(timeout_ms, _LEAST_COMMIT_WAIT_MS)

@@ -179,8 +179,8 @@ class QuorumRun:
             self.loop.call_later(SUPERVISION_S, self._supervise)
 
     def _start(self, address: str) -> None:
-        member = self._by_host[address]
-        if not member.host.is_running:
+        member, life = self._by_host[address], self._lives.get(address)
+        if not member.host.is_running and (life is None or life.done()):
             self._lives[address] = self.loop.create_task(self._live(member))
 
     async def _live(self, member: SimulatedNode) -> None:
