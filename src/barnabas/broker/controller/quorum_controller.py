@@ -29,6 +29,7 @@ from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.errors import LogDirectoryError, PassingError
 from barnabas.storage.manager import PeriodicTask
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
 
 _log = logging.getLogger("barnabas.controller")
@@ -230,7 +231,16 @@ class QuorumController:
         outcome = self._apis.handle(request, version, caller, self._clock.monotonic_ms())
         if outcome.records:
             await self._until_committed(self._write(outcome.records), timeout_ms)
+        elif self._waiting and not isinstance(request, DescribeQuorumRequest):
+            # The answer may rest on what was decided before, and must not outlive it.
+            await self._until_committed(self._after_the_last(), timeout_ms)
         return outcome.response
+
+    def _after_the_last(self) -> asyncio.Future[None]:
+        """Done when all that was decided so far is committed."""
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((self._waiting[-1][0], committed))
+        return committed
 
     def _write(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
         """Write one change, and remember it as decided; done when it is committed."""
