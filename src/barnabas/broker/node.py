@@ -63,6 +63,8 @@ class Node:
         turns = Turns()
         self._broker_router = Router(broker_handlers(), turns)
         self._controller_router = Router(controller_handlers(), turns)
+        #: What this node knows of the cluster.
+        self.loader = MetadataLoader()
         self._started = AsyncExitStack()
         self._starting: asyncio.Task[None] | None = None
         self._stopping = asyncio.Lock()
@@ -152,7 +154,7 @@ class Node:
         _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
         self._failure = asyncio.get_running_loop().create_future()
         identity = read_identity(files, settings)
-        loader = MetadataLoader()
+        loader = self.loader
         transport = QuorumTransport(runtime.randomness, f"raft-client-{settings.node_id}", channel_limits(settings))
         quorum = self._quorum = RaftQuorum(
             files,
@@ -320,7 +322,8 @@ class Node:
         if self._failure is not None and not self._failure.done():
             known = failure if isinstance(failure, BarnabasError) else BarnabasError(f"the node failed: {failure!r}")
             self._failure.set_result(known)
-            trace = None if known is failure else failure
+            # What a disk refuses says where by itself.
+            trace = None if known is failure or isinstance(failure, OSError) else failure
             _log.critical("the node cannot go on: %s", known, exc_info=trace)
             if self._controller is not None:
                 self._controller.controller.close(f"the node cannot go on: {known}")

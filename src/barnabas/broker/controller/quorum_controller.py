@@ -26,9 +26,10 @@ from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.quorum import Quorum
 from barnabas.raft.types import LeaderAndEpoch
-from barnabas.storage.errors import LogDirectoryError
+from barnabas.storage.errors import LogDirectoryError, PassingError
 from barnabas.storage.manager import PeriodicTask
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
 
 _log = logging.getLogger("barnabas.controller")
@@ -191,11 +192,11 @@ class QuorumController:
             if outcome.response is None:
                 return
             try:
-                written = self._write(outcome.records)
-            except BrokerError:
-                return  # it does not lead any more, and will be told; who leads knows better
-            _log.info("Fencing broker %d, whose session has expired", outcome.response)
-            await written
+                await self._write(outcome.records)
+            except BrokerError as refusal:
+                if refusal.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
+                return  # whoever leads now decides about it
 
     def _activated(self, written: asyncio.Future[None]) -> None:
         failure = None if written.cancelled() else written.exception()
@@ -240,7 +241,16 @@ class QuorumController:
         outcome = self._apis.handle(request, version, caller, self._clock.monotonic_ms())
         if outcome.records:
             await self._until_committed(self._write(outcome.records), timeout_ms)
+        elif self._waiting and not isinstance(request, DescribeQuorumRequest):
+            # The answer may rest on what was decided before, and must not outlive it.
+            await self._until_committed(self._after_the_last(), timeout_ms)
         return outcome.response
+
+    def _after_the_last(self) -> asyncio.Future[None]:
+        """Done when all that was decided so far is committed."""
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((self._waiting[-1][0], committed))
+        return committed
 
     def _write(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
         """Write one change, and remember it as decided; done when it is committed."""
@@ -254,12 +264,22 @@ class QuorumController:
             last_offset = self._quorum.append(values, self._leader.epoch)
         except LogDirectoryError as failure:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"the metadata log has failed: {failure}") from failure
+        except PassingError as refusal:
+            raise self._cannot_write(refusal) from refusal
         for offset, record in enumerate(records, last_offset - len(records) + 1):
             controller.replay(record, offset)
         controller.mark()
         self._last_append_ms = self._clock.monotonic_ms()
         self._waiting.append((last_offset, committed))
         return committed
+
+    def _cannot_write(self, refusal: PassingError) -> BrokerError:
+        """The disk is full, for instance. Those who follow may have room on theirs; alone one can only wait."""
+        if len(self._quorum.describe().voters) == 1:
+            return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(refusal))
+        _log.warning("this controller cannot write, so that another should lead: %s", refusal)
+        asyncio.get_running_loop().call_soon(self._quorum.resign, self._leader.epoch)
+        return BrokerError(ErrorCode.NOT_CONTROLLER, str(refusal))
 
     async def _until_committed(self, committed: asyncio.Future[None], timeout_ms: int | None) -> None:
         wait_ms = None if timeout_ms is None else max(timeout_ms, _LEAST_COMMIT_WAIT_MS)
