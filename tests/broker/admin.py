@@ -61,7 +61,7 @@ class AdminNode:
     async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:
         nothing: Any = None
         rules = BrokerRules(self.static, self.node_id)
-        apis = ControllerApis(self.cluster.controller, nothing, self.authorizer, rules, nothing)
+        apis = ControllerApis(self.cluster.controller, nothing, self.authorizer, rules)
         response = self.cluster.do(apis.handle(request, version, caller, self.cluster.now_ms))
         self._apply()
         return response

@@ -14,6 +14,9 @@ from tests.oracles import QUICK_JVM, SOURCES, kafka_jars
 _TIMEOUT_S: Final = 60
 _CLASSES: Final = {
     "storage": "kafka.tools.StorageTool",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "configs": "kafka.admin.ConfigCommand",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",

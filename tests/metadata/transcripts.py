@@ -105,7 +105,7 @@ class Player:
         self.ids: dict[Uuid, str] = {}
         self.controller = Controller(ClusterImage(), ControllerOptions(cluster_id=CLUSTER_ID), Random(1))
         rules: Any = _AnyBrokerSetting()
-        self.apis = ControllerApis(self.controller, cast(Any, None), _NotForGuests(), rules, list)
+        self.apis = ControllerApis(self.controller, cast(Any, None), _NotForGuests(), rules)
         list(self._lead())
 
     def play(self, lines: list[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ and who keeps the metadata log, makes no difference to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 
 from barnabas.base.errors import BarnabasError
@@ -16,12 +16,15 @@ from barnabas.broker.change_lines import tell_changes
 from barnabas.broker.configs.config_resources import effective_settings, effective_topic_settings
 from barnabas.broker.configs.part_options import cleaner_options, log_options
 from barnabas.broker.context import NoQuotas
+from barnabas.broker.controller.api_versions import common_versions
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.controller.controller_channel import ControllerChannel
+from barnabas.broker.data.directory_assignments import AssignmentsManager
 from barnabas.broker.data.producer_ids import ProducerIdPool
 from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.data.strays import named_topics, refuse_unknown
 from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
+from barnabas.broker.handlers.envelope import FORWARDED
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity
@@ -59,6 +62,7 @@ class BrokerServer:
         response_room: Callable[[], int],
         on_settings: Callable[[BrokerSettings], None],
         on_failure: Callable[[BaseException], None],
+        kraft_version: Callable[[], int] = lambda: 0,
     ) -> None:
         self._static_settings = settings
         self._identity = identity
@@ -68,6 +72,10 @@ class BrokerServer:
         self._on_settings = on_settings
         self._on_failure = on_failure
         self._router = router
+        self._kraft_version = kraft_version
+        #: What the active controller understands, where that is another node.
+        self.controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
+        self._assignments: AssignmentsManager | None = None
         self._publisher = BrokerMetadataPublisher(loader, self._apply, on_failure)
         self._services: Services | None = None
         self._lifecycle: BrokerLifecycle | None = None
@@ -128,6 +136,10 @@ class BrokerServer:
         await self.logs.load_logs()
         self._started.push_async_callback(self._publisher.stop)
         services = self._services = self._make_services(controller, endpoints)
+        assignments = self._assignments = AssignmentsManager(
+            controller, self._identity.node_id, lambda: self.broker_epoch, self.logs, self._identity.directory_ids
+        )
+        self._started.push_async_callback(assignments.stop)
         # Before the image is applied: from then on a snapshot may forget that they were deleted.
         services.replica_manager.set_aside_strays(self._loader.image)
         await self._publisher.start()
@@ -159,7 +171,8 @@ class BrokerServer:
             controller=controller,
             turns=self._router.turns,
             endpoints=endpoints,
-            advertised=self._router.advertised,
+            advertised=lambda: common_versions(self._router.advertised(), FORWARDED, self.controller_versions()),
+            kraft_version=self._kraft_version,
             logs=self.logs,
             replica_manager=replica_manager,
             fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
@@ -183,6 +196,8 @@ class BrokerServer:
             self._apply_settings(services, image)
         await services.replica_manager.prepare(image, delta)
         services.replica_manager.apply(image, delta)
+        if self._assignments is not None:
+            self._assignments.apply(image, delta.partitions_changed)
         services.metadata.image = image
         services.groups.apply(image, delta)
         tell_changes(before, image, delta)
@@ -201,6 +216,8 @@ class BrokerServer:
             )
         elif is_last:
             self._on_failure(BarnabasError(f"{directory.failure}; it was the last log directory that could be used"))
+        else:
+            self.nudge()  # the next heartbeat says so
 
     # Stop
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from barnabas.base.runtime import Runtime
 from barnabas.broker.configs.config_resources import BrokerRules, controller_options, effective_settings
 from barnabas.broker.context import NoQuotas
+from barnabas.broker.controller.controller_channel import ControllerChannel
+from barnabas.broker.controller.controller_registration import ControllerRegistrationManager
 from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_bootstrap
 from barnabas.broker.quorum.quorum_transport import QuorumTransport
 from barnabas.broker.router import Router
 from barnabas.broker.services import ControllerServices, MetadataCache
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.settings.endpoints import parse_endpoint
 from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.controller_apis import ControllerApis
@@ -19,13 +25,16 @@ from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.quorum import Quorum
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.files import FileSystem
-from barnabas.wire.messages.describe_quorum import Listener, Node
+from barnabas.wire.messages import controller_registration
+from barnabas.wire.messages.describe_quorum import Listener
 from barnabas.wire.stored.cluster_metadata import (
     BeginTransactionRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,
 )
+
+_PLAINTEXT: Final = 0
 
 
 class ControllerServer:
@@ -58,7 +67,7 @@ class ControllerServer:
         rules = BrokerRules(settings, identity.node_id)
         self.controller = QuorumController(
             controller,
-            ControllerApis(controller, quorum, authorizer, rules, self._nodes),
+            ControllerApis(controller, quorum, authorizer, rules, self._listeners()),
             quorum,
             loader,
             runtime,
@@ -83,6 +92,11 @@ class ControllerServer:
             advertised=router.advertised,
             transport=transport,
             early_fencing=self.controller.early_fencing,
+            leader_id=lambda: quorum.describe().leader.leader_id,
+            kraft_version=lambda: quorum.kraft_version,
+        )
+        self._registration = ControllerRegistrationManager(
+            identity.node_id, registered_listeners(settings, endpoints), runtime.randomness
         )
 
     def _bootstrap(self) -> list[MetadataRecord]:
@@ -93,12 +107,12 @@ class ControllerServer:
         check_features(levels, directory)
         return [BeginTransactionRecord(name="Bootstrap records"), *records, EndTransactionRecord()]
 
-    def _nodes(self) -> list[Node]:
-        listeners = [
+    def _listeners(self) -> list[Listener]:
+        return [
             Listener(name=name, host=self._endpoints[name][0], port=self._endpoints[name][1])
             for name in self._settings.controller_listeners
+            if name in self._endpoints
         ]
-        return [Node(node_id=self._identity.node_id, listeners=listeners)]
 
     # What the loader calls
 
@@ -109,6 +123,7 @@ class ControllerServer:
             self.controller.set_options(controller_options(self._settings, services.cluster_id, image))
         services.metadata.image = image
         self.controller.on_metadata_update(update)
+        self._registration.on_metadata_update(image)
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         self.controller.on_controller_change(leader)
@@ -123,5 +138,29 @@ class ControllerServer:
         """Answer requests."""
         self._router.open(self._services)
 
+    def register(self, channel: ControllerChannel) -> None:
+        """Say on this way to the active controller that this one is there."""
+        self._registration.on_metadata_update(self._services.metadata.image)
+        self._registration.start(channel)
+
     async def stop(self) -> None:
+        await self._registration.stop()
         await self.controller.stop()
+
+
+def registered_listeners(
+    settings: BrokerSettings, bound: Mapping[str, tuple[str, int]]
+) -> list[controller_registration.Listener]:
+    """Where clients and other nodes find this controller: as it is advertised, or else as it is bound."""
+    given = {each.listener: each for each in map(parse_endpoint, settings.advertised_listeners or ())}
+    found = []
+    for name in settings.controller_listeners:
+        if name not in bound:
+            continue
+        host, port = (given[name].host, given[name].port) if name in given else bound[name]
+        found.append(
+            controller_registration.Listener(
+                name=name, host=host or "localhost", port=port or bound[name][1], security_protocol=_PLAINTEXT
+            )
+        )
+    return found

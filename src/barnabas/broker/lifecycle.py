@@ -106,7 +106,7 @@ class BrokerLifecycle:
                 for name, (low, high) in SUPPORTED.items()
             ],
             rack=self._settings.broker_rack,
-            log_dirs=[self._identity.directory_ids[path] for path in self._settings.data_dirs],
+            log_dirs=self._directories(online=True),
         )
         response = await self._services.controller.submit(
             request, api(ApiKey.BROKER_REGISTRATION).served.high, self._caller
@@ -114,6 +114,11 @@ class BrokerLifecycle:
         registered = cast(BrokerRegistrationResponse, response)
         _check(registered.error_code, "registered")
         return registered.broker_epoch
+
+    def _directories(self, *, online: bool) -> list[Uuid]:
+        """The ids of this broker's directories that are at work, or that have failed."""
+        ids = self._identity.directory_ids
+        return [ids[each.path] for each in self._services.logs.directories if each.is_online is online]
 
     # Staying
 
@@ -149,6 +154,7 @@ class BrokerLifecycle:
             current_metadata_offset=self._services.metadata.image.offset,
             want_fence=False,
             want_shut_down=want_shut_down,
+            offline_log_dirs=self._directories(online=False),
         )
         response = await self._services.controller.submit(
             request, api(ApiKey.BROKER_HEARTBEAT).served.high, self._caller

@@ -183,6 +183,7 @@ class Node:
         await quorum.start()
         if controller is not None:
             controller.open()
+            self._register(controller, quorum)
             if quorum.is_alone:
                 await controller.controller.until_active()
         if broker is not None:
@@ -207,6 +208,7 @@ class Node:
             response_room=self._server.room_for_responses,
             on_settings=lambda changed: self._server.set_limits(server_limits(changed)),
             on_failure=self._fail,
+            kraft_version=lambda: self.quorum.kraft_version,
         )
 
     def _make_controller(
@@ -225,6 +227,20 @@ class Node:
             local_broker=identity.node_id if self._static_settings.is_broker else None,
         )
 
+    def _register(self, controller: ControllerServer, quorum: RaftQuorum) -> None:
+        """A way of its own to the active controller: that of the broker waits for what was applied."""
+        channel = NodeToControllerChannel(
+            quorum,
+            controller.controller,
+            _at_once,
+            is_visible=lambda request, response: True,
+            randomness=self._runtime.randomness,
+            limits=channel_limits(self._static_settings),
+            is_alone=quorum.is_alone,
+        )
+        self._started.push_async_callback(channel.close)
+        controller.register(channel)
+
     async def _start_broker(
         self, broker: BrokerServer, quorum: RaftQuorum, controller: ControllerServer | None
     ) -> None:
@@ -240,6 +256,7 @@ class Node:
             is_alone=quorum.is_alone,
         )
         channel.on_lost = broker.nudge
+        broker.controller_versions = lambda: channel.controller_versions
         self._started.push_async_callback(channel.close)
         self._started.push_async_callback(broker.stop)
         await broker.start(channel, self.endpoints)

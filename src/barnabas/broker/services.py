@@ -54,6 +54,8 @@ class CommonServices:
     endpoints: dict[str, tuple[str, int]]
     #: What ApiVersions tells.
     advertised: Callable[[], list[ApiVersion]]
+    #: The level of kraft.version, which is not in the image.
+    kraft_version: Callable[[], int] = lambda: 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,6 +65,8 @@ class ControllerServices(CommonServices):
     #: Where requests of other replicas of the metadata log go.
     transport: QuorumTransport
     early_fencing: EarlyFencing
+    #: Who leads the quorum, or -1.
+    leader_id: Callable[[], int]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.admin_options import ClusterOptions
 from barnabas.cli.kafka_options import GivenOptions, KafkaTool
 from barnabas.cli.main import usage_text
-from barnabas.cli.output import print_json, say
+from barnabas.cli.output import print_json, say, shown
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
@@ -49,11 +49,12 @@ def _connection(function: F) -> F:
 
 @click.group(cls=_Actions)
 def cluster() -> None:
-    """Show the id of a cluster, or let it forget a broker.
+    """Show the id and the nodes of a cluster, or let it forget a broker.
 
     \b
     Examples:
       barnabas cluster cluster-id --bootstrap-server 127.0.0.1:9092
+      barnabas cluster list-endpoints --bootstrap-server 127.0.0.1:9092
       barnabas cluster unregister --bootstrap-server 127.0.0.1:9092 --id 3
     """
 
@@ -102,6 +103,43 @@ def unregister(
         print_json({"unregistered": broker})
     else:
         say(f"Broker {broker} is no longer registered.")
+    return 0
+
+
+@cluster.command("list-endpoints", cls=KafkaTool)
+@_connection
+@click.option("--include-fenced-brokers", is_flag=True, help="Also brokers that are registered but not at work.")
+@click.pass_context
+def list_endpoints(
+    ctx: click.Context,
+    bootstrap_server: str | None,
+    bootstrap_controller: str | None,
+    command_config: str | None,
+    as_json: bool,
+    include_fenced_brokers: bool,
+) -> int:
+    """Show where the brokers are, or, asked of a controller, the controllers."""
+    reached = _reach(ctx, bootstrap_server, bootstrap_controller, command_config)
+    if bootstrap_controller is not None and include_fenced_brokers:
+        raise click.UsageError(f"--include-fenced-brokers goes only with {_SERVER}")
+    found = reached.run(lambda admin: admin.describe_cluster(include_fenced_brokers=include_fenced_brokers))
+    kind = "broker" if bootstrap_controller is None else "controller"
+    is_of_brokers = bootstrap_controller is None
+    headings = ["ID", "HOST", "PORT", "RACK", *(["STATE"] if is_of_brokers else []), "ENDPOINT_TYPE"]
+    rows = []
+    for node in sorted(found.nodes, key=lambda each: each.node_id):
+        state = ["fenced" if node.node_id in found.fenced else "unfenced"] if is_of_brokers else []
+        rows.append([str(node.node_id), shown(node.host), str(node.port), shown(node.rack or "null"), *state, kind])
+    if as_json:
+        print_json([dict(zip(headings, row, strict=True)) for row in rows])
+        return 0
+    # Widths are those of Kafka's tool: hosts and racks as wide as the widest.
+    widths = [10] * len(headings)
+    widths[1] = max((len(row[1]) for row in rows), default=10)
+    widths[3] = max((len(node.rack) for node in found.nodes if node.rack), default=10)
+    widths[-1] = 15
+    for row in (headings, *rows):
+        say(" ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)))
     return 0
 
 

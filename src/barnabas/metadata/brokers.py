@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
+from barnabas.base.ids import Uuid
 from barnabas.metadata.controller_result import ControllerResult
-from barnabas.metadata.elections import changes_when_broker_comes, changes_when_broker_leaves, leads_anything
+from barnabas.metadata.elections import (
+    changes_when_broker_comes,
+    changes_when_broker_leaves,
+    changes_when_directories_fail,
+    leads_anything,
+)
+from barnabas.metadata.features import DIRECTORY_ASSIGNMENT
 from barnabas.metadata.image import BrokerImage, ClusterImage
 from barnabas.metadata.options import ControllerOptions
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -20,6 +29,8 @@ from barnabas.wire.stored.cluster_metadata import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+
+_log = logging.getLogger("barnabas.controller")
 
 _FENCE = 1
 _UNFENCE = -1
@@ -180,6 +191,10 @@ def heartbeat(
     session.metadata_offset = max(session.metadata_offset, request.current_metadata_offset)
     is_caught_up = request.current_metadata_offset >= session.registration_offset
     response = BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=broker.is_fenced, should_shut_down=False)
+    failed = frozenset(broker.log_dirs).intersection(request.offline_log_dirs)
+    if failed and (image.features.metadata_version or 0) >= DIRECTORY_ASSIGNMENT:
+        # First of all, and alone: what else the broker wants depends on what it has left, and it asks again.
+        return ControllerResult(response, _offline_records(image, broker, failed))
     if broker.is_fenced:
         if request.want_shut_down:
             response.should_shut_down = True
@@ -195,6 +210,18 @@ def heartbeat(
         response.is_fenced = response.should_shut_down = True
         return ControllerResult(response, fence_records(image, broker))
     return ControllerResult(response)
+
+
+def _offline_records(image: ClusterImage, broker: BrokerImage, failed: Collection[Uuid]) -> list[MetadataRecord]:
+    left = [each for each in broker.log_dirs if each not in failed]
+    _log.warning(
+        "Directories %s of broker %d have failed; it has %s left",
+        ", ".join(sorted(map(str, failed))),
+        broker.broker_id,
+        ", ".join(map(str, left)) or "none",
+    )
+    change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
+    return [*changes_when_directories_fail(image, broker.broker_id, failed), change]
 
 
 def _leave(

@@ -13,17 +13,35 @@ from random import Random
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
-from barnabas.metadata import brokers, configs, producer_ids, topic_deletion, topics
+from barnabas.metadata import (
+    brokers,
+    configs,
+    controllers,
+    directories,
+    feature_control,
+    producer_ids,
+    topic_deletion,
+    topics,
+)
 from barnabas.metadata.configs import AllowsResource, BrokerConfigRules, every_resource
 from barnabas.metadata.controller_result import ControllerResult
+from barnabas.metadata.feature_control import QuorumFeatures
 from barnabas.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSION_BUILT
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.topics import Allows, everything
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -31,6 +49,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.wire.stored.cluster_metadata import (
     AbortTransactionRecord,
     FeatureLevelRecord,
@@ -216,6 +235,23 @@ class Controller:
 
     def unregister_broker(self, broker_id: int) -> ControllerResult[None]:
         return brokers.unregister_broker(self.image, broker_id)
+
+    def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> ControllerResult[AssignReplicasToDirsResponse]:
+        return directories.assign_replicas_to_dirs(self.image, request)
+
+    # Controllers and features
+
+    def register_controller(
+        self, request: ControllerRegistrationRequest
+    ) -> ControllerResult[ControllerRegistrationResponse]:
+        return controllers.register_controller(self.image, request)
+
+    def update_features(
+        self, request: UpdateFeaturesRequest, version: int, quorum: QuorumFeatures
+    ) -> ControllerResult[UpdateFeaturesResponse]:
+        return feature_control.update_features(self.image, quorum, request, version)
 
     # Producer ids
 

@@ -6,7 +6,7 @@ broker in the same process are the same here: a message, its version, and who as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -15,24 +15,34 @@ from barnabas.base.errors import BrokerError
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AuthorizableRequestContext, Authorizer, Resource
 from barnabas.metadata.configs import BrokerConfigRules
 from barnabas.metadata.controller import Controller, ControllerResult
+from barnabas.metadata.feature_control import KRaftVersion, QuorumFeatures
 from barnabas.metadata.image import ConfigResource, ConfigResourceType
 from barnabas.metadata.quorum import Quorum
-from barnabas.metadata.quorum_description import ControllerNodes, describe_quorum
+from barnabas.metadata.quorum_description import describe_quorum
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, Listener
 from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from barnabas.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 class ControllerApis:
@@ -44,13 +54,13 @@ class ControllerApis:
         quorum: Quorum,
         authorizer: Authorizer,
         broker_rules: BrokerConfigRules,
-        controller_nodes: ControllerNodes,
+        own_listeners: Sequence[Listener] = (),
     ) -> None:
         self._controller = controller
         self._quorum = quorum
         self._authorizer = authorizer
         self._broker_rules = broker_rules
-        self._controller_nodes = controller_nodes
+        self._own_listeners = own_listeners
 
     def handle(
         self, request: Request, version: int, caller: AuthorizableRequestContext, now_ms: int
@@ -133,6 +143,12 @@ class ControllerApis:
         self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
         return self._controller.heartbeat(request, now_ms)
 
+    def _assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[AssignReplicasToDirsResponse]:
+        self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
+        return self._controller.assign_replicas_to_dirs(request)
+
     def _unregister_broker(
         self, request: UnregisterBrokerRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[UnregisterBrokerResponse]:
@@ -153,6 +169,23 @@ class ControllerApis:
 
     # The quorum
 
+    def _register_controller(
+        self, request: ControllerRegistrationRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[ControllerRegistrationResponse]:
+        self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
+        return self._controller.register_controller(request)
+
+    def _update_features(
+        self, request: UpdateFeaturesRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[UpdateFeaturesResponse]:
+        self._check_cluster(caller, AclOperation.ALTER)
+        quorum = self._quorum
+        voter_ids = [each.replica_id for each in quorum.describe().voters]
+        kraft_version = KRaftVersion(quorum.kraft_version, quorum.upgrade_kraft_version)
+        return self._controller.update_features(
+            request, version, QuorumFeatures(quorum.node_id, voter_ids, kraft_version)
+        )
+
     def _describe_quorum(
         self, request: DescribeQuorumRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[DescribeQuorumResponse]:
@@ -160,7 +193,7 @@ class ControllerApis:
             return ControllerResult(
                 DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
             )
-        return ControllerResult(describe_quorum(request, version, self._quorum.describe(), self._controller_nodes()))
+        return ControllerResult(describe_quorum(request, version, self._quorum.describe(), self._own_listeners))
 
 
 def may_alter_configs(authorizer: Authorizer, caller: AuthorizableRequestContext, resource: ConfigResource) -> bool:
@@ -181,4 +214,7 @@ _DECISIONS: Final[dict[type[Request], Callable[..., ControllerResult[Any]]]] = {
     UnregisterBrokerRequest: ControllerApis._unregister_broker,
     AllocateProducerIdsRequest: ControllerApis._allocate_producer_ids,
     DescribeQuorumRequest: ControllerApis._describe_quorum,
+    AssignReplicasToDirsRequest: ControllerApis._assign_replicas_to_dirs,
+    ControllerRegistrationRequest: ControllerApis._register_controller,
+    UpdateFeaturesRequest: ControllerApis._update_features,
 }

@@ -25,18 +25,35 @@ LOWEST_METADATA_VERSION: Final = 7
 #: 4.0-IV3, what is built here; new clusters begin with it.
 METADATA_VERSION_BUILT: Final = 25
 
-_DIRECTORIES: Final = 17
 _ELIGIBLE_LEADER_REPLICAS: Final = 23
 _CORDONED_DIRECTORIES: Final = 30
 
-#: What a node supports, lowest and highest level, as it says when it registers.
-SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (LOWEST_METADATA_VERSION, METADATA_VERSION_BUILT)}
+#: From here on controllers register.
+CONTROLLER_REGISTRATION: Final = 15
+#: From here on the controller knows in which directory each replica lies.
+DIRECTORY_ASSIGNMENT: Final = 17
+
+#: What a node supports, lowest and highest level, as it says when it registers. That of kraft.version is in force by
+#: a record of Raft's own, and never by a FeatureLevelRecord.
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (LOWEST_METADATA_VERSION, METADATA_VERSION_BUILT),
+    KRAFT_VERSION: (0, 1),
+}
+#: The features that Kafka 4.3 has besides metadata.version, in its order.
+FEATURES: Final = (
+    KRAFT_VERSION,
+    "transaction.version",
+    "group.version",
+    "eligible.leader.replicas.version",
+    "share.version",
+    "streams.version",
+)
 
 #: The first metadata.version of each version of a record, newest first. What is not listed has only version 0.
 _RECORD_VERSIONS: Final[Mapping[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
-    RegisterBrokerRecord: ((_CORDONED_DIRECTORIES, 4), (_DIRECTORIES, 3), (8, 2), (LOWEST_METADATA_VERSION, 1)),
-    PartitionRecord: ((_ELIGIBLE_LEADER_REPLICAS, 2), (_DIRECTORIES, 1)),
-    PartitionChangeRecord: ((_ELIGIBLE_LEADER_REPLICAS, 2), (_DIRECTORIES, 1)),
+    RegisterBrokerRecord: ((_CORDONED_DIRECTORIES, 4), (DIRECTORY_ASSIGNMENT, 3), (8, 2), (LOWEST_METADATA_VERSION, 1)),
+    PartitionRecord: ((_ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORY_ASSIGNMENT, 1)),
+    PartitionChangeRecord: ((_ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORY_ASSIGNMENT, 1)),
 }
 
 

@@ -6,7 +6,7 @@ while records are applied, and a change costs what it changes, not what exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from types import MappingProxyType
@@ -31,6 +31,14 @@ MIGRATING_DIRECTORY: Final = Uuid.ZERO
 UNASSIGNED_DIRECTORY: Final = Uuid(bytes(15) + b"\x01")
 #: The directory failed while the broker was away.
 LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")
+
+
+def is_online(directory: Uuid, log_dirs: Collection[Uuid]) -> bool:
+    """Whether a replica in that directory can be used, by the directories that its broker has at work. One whose
+    directory is not known yet can, and so can those of a broker that tells no directories."""
+    if directory == LOST_DIRECTORY:
+        return False
+    return not log_dirs or directory in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY) or directory in log_dirs
 
 
 class ConfigResourceType(IntEnum):
@@ -65,6 +73,12 @@ class PartitionImage:
     directories: tuple[Uuid, ...] = ()
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+
+    def directory_of(self, broker_id: int) -> Uuid:
+        """Where the replica of a broker lies, as far as that is known."""
+        if len(self.directories) != len(self.replicas) or broker_id not in self.replicas:
+            return MIGRATING_DIRECTORY
+        return self.directories[self.replicas.index(broker_id)]
 
 
 @dataclass(frozen=True, slots=True)

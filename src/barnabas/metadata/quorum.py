@@ -7,12 +7,12 @@ new leader writes first, and when a snapshot is due are the owner's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from barnabas.base.ids import Uuid
-from barnabas.raft.types import CommittedBatch, LeaderAndEpoch, Snapshot
+from barnabas.raft.types import Address, CommittedBatch, LeaderAndEpoch, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class QuorumDescription:
     high_watermark: int
     voters: Sequence[ReplicaState]
     observers: Sequence[ReplicaState]
+    #: Where the voters listen, by the names of their listeners.
+    listeners: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
 
 
 class Quorum(Protocol):
@@ -86,3 +88,13 @@ class Quorum(Protocol):
         ...
 
     def describe(self) -> QuorumDescription: ...
+
+    @property
+    def kraft_version(self) -> int:
+        """0 if the voters stand in the settings of the nodes, 1 if the log names them."""
+        ...
+
+    def upgrade_kraft_version(self, level: int, validate_only: bool) -> None:
+        """Put the voters into the log, if this node leads: it is committed with what is appended next. Raises
+        `BrokerError` if that cannot be."""
+        ...

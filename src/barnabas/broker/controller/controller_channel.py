@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import ip_address
 from random import Random
 from typing import Final, NamedTuple, Protocol, cast
@@ -125,6 +125,14 @@ class NodeToControllerChannel:
             if self._is_alone or self._is_closed or loop.time() >= deadline_s:
                 raise problem
             await asyncio.sleep(_RETRY_MS / 1000)
+
+    @property
+    def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
+        """What the active controller understands, if that is another node and was asked; the one here is as we are."""
+        channel, leader_id = self._channel, self._quorum.leader.leader_id
+        if channel is None or leader_id == self._quorum.node_id or channel.node_id != leader_id:
+            return None
+        return channel.offered or None
 
     async def _ask(
         self, request: Request, version: int, caller: AuthorizableRequestContext, *, is_own: bool

@@ -53,6 +53,7 @@ BROKER: Final = (
     "renew_delegation_token",
     "sync_group",
     "unregister_broker",
+    "update_features",
 )
 
 
@@ -61,9 +62,11 @@ CONTROLLER: Final = (
     "allocate_producer_ids",
     "alter_configs",
     "api_versions",
+    "assign_replicas_to_dirs",
     "begin_quorum_epoch",
     "broker_heartbeat",
     "broker_registration",
+    "controller_registration",
     "create_acls",
     "create_delegation_token",
     "create_partitions",
@@ -84,6 +87,7 @@ CONTROLLER: Final = (
     "list_partition_reassignments",
     "renew_delegation_token",
     "unregister_broker",
+    "update_features",
     "vote",
 )
 

@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import CommonServices
-from barnabas.metadata.features import SUPPORTED
+from barnabas.metadata.features import KRAFT_VERSION, SUPPORTED
 from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.api_versions import (
@@ -36,7 +36,8 @@ def handle(
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
         connection.client_software = software
     image = services.metadata.image
-    finalized = {name: level for name, level in image.features.items() if level > 0}
+    levels = {**image.features, KRAFT_VERSION: services.kraft_version()}
+    finalized = {name: level for name, level in levels.items() if level > 0}
     return ApiVersionsResponse(
         api_keys=services.advertised(),
         supported_features=[

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
 from barnabas.broker.context import NOT_ASKED, RequestContext
-from barnabas.broker.services import CommonServices
+from barnabas.broker.services import CommonServices, ControllerServices
 from barnabas.metadata.authorizer import CLUSTER_NAME, Resource, authorized_operations
+from barnabas.metadata.features import CONTROLLER_REGISTRATION
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -39,14 +41,20 @@ def handle(
         return DescribeClusterResponse(
             error_code=code, error_message=message, endpoint_type=expected, cluster_id="", brokers=[]
         )
+    version = services.metadata.image.features.metadata_version or 0
+    if is_controller_listener and version < CONTROLLER_REGISTRATION:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Direct-to-controller communication is not supported with the current MetadataVersion.",
+        )
     operations = NOT_ASKED
     if request.include_cluster_authorized_operations:
         operations = authorized_operations(services.authorizer, context, Resource.CLUSTER, CLUSTER_NAME)
     return DescribeClusterResponse(
         endpoint_type=expected,
         cluster_id=services.cluster_id,
-        controller_id=services.node_id,
-        brokers=_controllers(services) if is_controller_listener else _brokers(services, context, request),
+        controller_id=services.leader_id() if isinstance(services, ControllerServices) else services.node_id,
+        brokers=_controllers(services, context) if is_controller_listener else _brokers(services, context, request),
         cluster_authorized_operations=operations,
     )
 
@@ -68,7 +76,12 @@ def _brokers(
     ]
 
 
-def _controllers(services: CommonServices) -> list[DescribeClusterBroker]:
-    first = services.settings.controller_listeners[0]
-    host, port = services.endpoints[first]
-    return [DescribeClusterBroker(broker_id=services.node_id, host=host, port=port)]
+def _controllers(services: CommonServices, context: RequestContext) -> list[DescribeClusterBroker]:
+    """Those that have registered, and this one if it has not yet."""
+    host, port = services.endpoints[context.listener]
+    found = {services.node_id: DescribeClusterBroker(broker_id=services.node_id, host=host or "localhost", port=port)}
+    for node_id, controller in services.metadata.image.controllers.items():
+        endpoint = next((each for each in controller.endpoints if each.listener == context.listener), None)
+        if endpoint is not None:
+            found[node_id] = DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
+    return [found[node_id] for node_id in sorted(found)]

@@ -35,6 +35,7 @@ FORWARDED: Final = frozenset(
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.UNREGISTER_BROKER,
+        ApiKey.UPDATE_FEATURES,
     }
 )
 

@@ -6,6 +6,7 @@ synced is committed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -28,6 +29,7 @@ from barnabas.raft.raft_log import RaftLog
 from barnabas.raft.states.follower import Follower
 from barnabas.raft.states.leader import Leader, ReplicaProgress
 from barnabas.raft.types import Address, CommittedBatch, LeaderAndEpoch, ReplicaKey, Snapshot
+from barnabas.raft.voter_changes import put_voters_into_log
 from barnabas.raft.voters import VoterSet
 from barnabas.storage.errors import LogDirectoryError, PassingError
 from barnabas.storage.files import FileSystem
@@ -211,7 +213,32 @@ class RaftQuorum:
             for each in machine.voters
         ]
         observers = [shown(key, each) for key, each in sorted(progress.items()) if not machine.voters.is_voter(key)]
-        return QuorumDescription(machine.leader, self.high_watermark, voters, observers)
+        listeners = {each.key.node_id: each.listeners for each in machine.voters}
+        return QuorumDescription(machine.leader, self.high_watermark, voters, observers, listeners)
+
+    @property
+    def kraft_version(self) -> int:
+        return self.driver.machine.kraft_version
+
+    def upgrade_kraft_version(self, level: int, validate_only: bool) -> None:
+        state, voters = self.driver.machine.state, self.driver.machine.voters
+        followers = state.progress if isinstance(state, Leader) else {}
+        # A voter that was started on another disk is there twice: who fetched last is at work.
+        by_age = sorted(followers.items(), key=lambda each: each[1].last_fetch_ms)
+        keys = {key.node_id: key for key, _ in by_age if voters.is_voter(key)} | {self.node_id: self.key}
+        unheard = ", ".join(str(node_id) for node_id in voters.ids if node_id not in keys)
+        why = f"the directory of voter {unheard} is not known, since it has not fetched from this leader yet"
+        if not unheard and not validate_only:
+            why = "this node is not ready to lead, or its voters change just now"
+            change = self.driver.change_voters(
+                lambda machine, token, now_ms: put_voters_into_log(
+                    machine, token, [keys[each] for each in voters.ids], now_ms
+                )
+            )
+            # Whoever asked waits for what is appended behind it, and need not hear of this.
+            asyncio.ensure_future(change).add_done_callback(lambda done: done.cancelled() or done.exception())
+        if unheard or (self.kraft_version != level and not validate_only):
+            raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid upgrade of kraft.version to {level}: {why}")
 
     # Life
 

@@ -238,8 +238,11 @@ class ClusterCalls(Part):
         route: TheseNodes[BrokerReplica] = TheseNodes(lambda replica: replica.broker_id)
         await self._driver.ask_each(call, wanted, route, AlterReplicaLogDirsRequest, build, read, may_pass=NOT_DONE)
 
-    async def describe_features(self, *, timeout: float | None = None) -> FeaturesDescription:
-        """The levels of features that the cluster has agreed on. Brokers before 2.7 have none."""
+    async def describe_features(
+        self, *, node_id: int | None = None, timeout: float | None = None
+    ) -> FeaturesDescription:
+        """The levels of features that the cluster has agreed on, as a node says: any, or a given one. Brokers before
+        2.7 have none."""
         call = await self._driver.begin("describe_features", timeout)
 
         def read(response: ApiVersionsResponse) -> FeaturesDescription:
@@ -256,7 +259,10 @@ class ClusterCalls(Part):
             )
 
         request = ApiVersionsRequest(client_software_name="barnabas", client_software_version="admin")
-        return await self._driver.ask_one(call, AnyNode(), ApiVersionsRequest, lambda spec: request, read)
+        route: AnyNode[tuple[()]] | TheseNodes[tuple[()]] = AnyNode()
+        if node_id is not None:
+            route = TheseNodes(lambda _: node_id)
+        return await self._driver.ask_one(call, route, ApiVersionsRequest, lambda spec: request, read)
 
     async def update_features(
         self,

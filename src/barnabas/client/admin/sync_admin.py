@@ -358,9 +358,10 @@ class Admin(ExplainsOtherMethods):
         """
         self._thread.run(self._admin.alter_replica_log_dirs(moves, timeout=timeout))
 
-    def describe_features(self, *, timeout: float | None = None) -> FeaturesDescription:
-        """The levels of features that the cluster has agreed on. Brokers before 2.7 have none."""
-        return self._thread.run(self._admin.describe_features(timeout=timeout))
+    def describe_features(self, *, node_id: int | None = None, timeout: float | None = None) -> FeaturesDescription:
+        """The levels of features that the cluster has agreed on, as a node says: any, or a given one. Brokers before
+        2.7 have none."""
+        return self._thread.run(self._admin.describe_features(node_id=node_id, timeout=timeout))
 
     def update_features(
         self, updates: Mapping[str, FeatureUpdate | int], *, validate_only: bool = False, timeout: float | None = None

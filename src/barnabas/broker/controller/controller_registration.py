@@ -1,0 +1,93 @@
+"""This controller tells the active one where it listens and which levels it supports (ControllerRegistrationManager).
+
+It does so once in a life: what counts is that the metadata log has its registration. Below metadata.version 15 nobody
+takes note of controllers, so it waits until the level is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from random import Random
+from typing import Final, cast
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.ids import Uuid
+from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
+from barnabas.metadata.features import CONTROLLER_REGISTRATION, SUPPORTED
+from barnabas.metadata.image import ClusterImage
+from barnabas.wire.apis import ApiKey, api
+from barnabas.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    Feature,
+    Listener,
+)
+
+_log = logging.getLogger("barnabas.controller")
+
+_FIRST_BACKOFF_MS: Final = 100
+_LONGEST_BACKOFF_MS: Final = 120_000
+
+
+class ControllerRegistrationManager:
+    """`start` begins once there is a way to the active controller; `on_metadata_update` is told of every image."""
+
+    def __init__(self, node_id: int, listeners: Sequence[Listener], randomness: Random) -> None:
+        self._request = ControllerRegistrationRequest(
+            controller_id=node_id,
+            incarnation_id=Uuid.random(randomness),
+            zk_migration_ready=False,
+            listeners=list(listeners),
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED.items()
+            ],
+        )
+        self._caller = broker_caller(node_id)
+        self._image = ClusterImage()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def on_metadata_update(self, image: ClusterImage) -> None:
+        self._image = image
+        self._changed.set()
+
+    def start(self, channel: ControllerChannel) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(channel), name="register this controller")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def _is_due(self) -> bool:
+        known = self._image.controllers.get(self._request.controller_id)
+        is_registered = known is not None and known.incarnation_id == self._request.incarnation_id
+        return not is_registered and (self._image.features.metadata_version or 0) >= CONTROLLER_REGISTRATION
+
+    async def _run(self, channel: ControllerChannel) -> None:
+        backoff_ms = _FIRST_BACKOFF_MS
+        while True:
+            while not self._is_due:
+                self._changed.clear()
+                await self._changed.wait()
+            try:
+                await self._register(channel)
+                backoff_ms = _FIRST_BACKOFF_MS
+                # It is answered when it is committed, and known here a moment later.
+                self._changed.clear()
+                await self._changed.wait()
+            except BarnabasError as refusal:
+                _log.info("Controller %d is not registered yet: %s", self._request.controller_id, refusal)
+                await asyncio.sleep(backoff_ms / 1000)
+                backoff_ms = min(2 * backoff_ms, _LONGEST_BACKOFF_MS)
+
+    async def _register(self, channel: ControllerChannel) -> None:
+        version = api(ApiKey.CONTROLLER_REGISTRATION).served.high
+        response = cast(ControllerRegistrationResponse, await channel.submit(self._request, version, self._caller))
+        if response.error_code:
+            raise BrokerError(ErrorCode.of(response.error_code), response.error_message)
