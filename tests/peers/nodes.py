@@ -33,7 +33,8 @@ _COMPLAINT: Final = re.compile(r" (WARN|WARNING|ERROR|FATAL|CRITICAL) ")
 _EXPECTED: Final = re.compile(
     "could not be established|Performing controller activation|Renouncing the leadership|already been closed|"
     "Graceful shutdown|Fencing broker .* early|Expected partition .* but it was missing|"
-    "EventPerformanceMonitor|waits: no controller leads|Exiting early; no longer|disconnected|"
+    "Unexpected error handling request .*BROKER_HEARTBEAT|EventPerformanceMonitor|"
+    "waits: no controller leads|Exiting early; no longer|disconnected|"
     "Unable to send a heartbeat because the RPC got timed out|Unable to register broker|"
     "not part of the metadata quorum|No meta.properties file|hostname can.t be resolved"
 )

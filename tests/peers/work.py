@@ -75,6 +75,12 @@ class Work:
             described = admin.describe_configs(resources)
         return {each.name: described[each]["retention.ms"].value for each in resources}
 
+    def leaders_of(self, topic: str) -> set[int]:
+        """The brokers that lead its partitions."""
+        with self._admin() as admin:
+            partitions = admin.describe_topics([topic])[topic].partitions
+        return {each.leader.node_id for each in partitions if each.leader is not None}
+
     def leader(self) -> int:
         """Which controller leads."""
         with self._admin() as admin:
