@@ -18,6 +18,7 @@ from barnabas.broker.router import Answer, Router, is_urgent
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, Turns, settled
 from barnabas.net import Connection, ConnectionPhase
+from barnabas.raft.socket_parts import RAFT_APIS
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.headers import decode_response, encode_request
 from barnabas.wire.message import Listeners, Request
@@ -147,6 +148,7 @@ def test_each_role_serves_what_belongs_on_its_listeners() -> None:
     advertised = [each.api_key for each in on_controllers.advertised()]
     # There, Fetch asks for the metadata log.
     assert {ApiKey.API_VERSIONS, ApiKey.FETCH, ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT} <= set(advertised)
+    assert set(RAFT_APIS) - set(advertised) == {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
     assert ApiKey.PRODUCE not in advertised
     on_brokers = {module.API_KEY for module in broker_handlers()}
     assert not on_brokers & {ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT, ApiKey.ENVELOPE}

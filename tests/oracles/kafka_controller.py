@@ -24,14 +24,14 @@ _JVM = (
 
 def run_kafka(main_class: str, *arguments: str) -> str:
     """What one of Kafka's own tools prints."""
-    command = [*_java(), main_class, *arguments]
+    command = [*java_command(), main_class, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if done.returncode != 0:
         raise RuntimeError(f"Kafka's {main_class} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return done.stdout
 
 
-def _java() -> list[str]:
+def java_command() -> list[str]:
     jars = kafka_jars()
     assert jars is not None
     # Kafka's jars bring no backend for its logger; without the folder beside them it is silent.
@@ -69,7 +69,7 @@ class KafkaController:
     def start(self) -> None:
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*_java(), "kafka.Kafka", str(self.properties)],
+                [*java_command(), "kafka.Kafka", str(self.properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

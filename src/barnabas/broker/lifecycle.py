@@ -34,6 +34,8 @@ _log = logging.getLogger("barnabas.broker")
 _PLAINTEXT: Final = 0
 #: How soon a broker asks again that waits to be unfenced, or to be let go.
 _EAGER_MS: Final = 50
+#: How long a broker waits at most before it asks again to be registered: a controller may log each refusal.
+_PATIENT_MS: Final = 400
 #: How long a broker that stops waits for an answer.
 _LAST_WORD_S: Final = 2.0
 #: Refusals that time heals: the old session of this broker has not ended yet, or nobody leads.
@@ -83,6 +85,7 @@ class BrokerLifecycle:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._settings.initial_broker_registration_timeout_ms / 1000
         told = False
+        pause_ms = _EAGER_MS
         while True:
             try:
                 self.epoch = await self._ask_for_registration()
@@ -94,7 +97,8 @@ class BrokerLifecycle:
                 if not told:
                     told = True
                     _log.info("Broker %d waits to be registered: %s", self._identity.node_id, refusal)
-            await asyncio.sleep(_EAGER_MS / 1000)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, _PATIENT_MS)
 
     def _explained(self, refusal: BrokerError) -> BrokerError:
         """With both sides in it: the controller answers with a number."""

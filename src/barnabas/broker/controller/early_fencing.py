@@ -57,6 +57,10 @@ class EarlyFencing:
         if is_new:
             connection.on_close(lambda: self._closed(broker_id, connection))
 
+    def let_go(self, broker_id: int) -> None:
+        """It said that it stops, and is fenced: that it closes its connection now tells nothing."""
+        self._heard.pop(broker_id, None)
+
     def clear(self) -> None:
         """Another node is the active controller: it knows better."""
         self._heard.clear()

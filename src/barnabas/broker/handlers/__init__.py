@@ -88,6 +88,7 @@ CONTROLLER: Final = (
     "renew_delegation_token",
     "unregister_broker",
     "update_features",
+    "update_raft_voter",
     "vote",
 )
 

@@ -18,6 +18,7 @@ def handle(
 ) -> Steps[BrokerHeartbeatResponse]:
     response = yield from forwarded(services, context, request, BrokerHeartbeatResponse)
     if response.should_shut_down:
-        return response
-    services.early_fencing.heard(request.broker_id, request.broker_epoch, connection)
+        services.early_fencing.let_go(request.broker_id)
+    else:
+        services.early_fencing.heard(request.broker_id, request.broker_epoch, connection)
     return response

@@ -1,0 +1,225 @@
+"""Nodes that are processes of their own, run by our program or by Apache Kafka's from one and the same folder and file.
+
+The folders are formatted to the levels that both know, with static voters.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Final, Self
+
+from barnabas.broker.quorum.formatting import format_directories
+from barnabas.broker.settings import BrokerSettings
+from barnabas.storage.real_files import RealFileSystem
+from tests.cli.processes import command
+from tests.oracles.kafka_controller import java_command
+from tests.oracles.kafka_server import answers, free_ports
+
+CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
+HOST: Final = "127.0.0.1"
+TIMEOUT_S: Final = 60
+
+_COMPLAINT: Final = re.compile(r" (WARN|WARNING|ERROR|FATAL|CRITICAL) ")
+#: Peers that are not there yet or any more, a slow machine, and what Kafka says of every node of its own.
+_EXPECTED: Final = re.compile(
+    "could not be established|Performing controller activation|Renouncing the leadership|already been closed|"
+    "Graceful shutdown|Fencing broker .* early|Expected partition .* but it was missing|"
+    "Unexpected error handling request .*BROKER_HEARTBEAT|EventPerformanceMonitor|"
+    "waits: no controller leads|Exiting early; no longer|disconnected|"
+    "Unable to send a heartbeat because the RPC got timed out|Unable to register broker|"
+    "not part of the metadata quorum|No meta.properties file|hostname can.t be resolved"
+)
+
+
+class Kind(Enum):
+    """Whose program runs a node."""
+
+    OURS = "ours"
+    KAFKA = "kafka"
+
+
+class PeerNode:
+    """One node. `start` says which program runs it; whoever stopped it may start it with the other."""
+
+    def __init__(
+        self, folder: Path, node_id: int, roles: str, ports: tuple[int, int], settings: Mapping[str, str]
+    ) -> None:
+        self.folder = folder
+        self.node_id = node_id
+        self.roles = roles
+        self.port, self.controller_port = ports
+        self.kind: Kind | None = None
+        self.log_path = folder / "node.log"
+        self.properties = folder / "node.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write_properties(settings)
+
+    def _write_properties(self, settings: Mapping[str, str]) -> None:
+        listeners = []
+        if self.is_broker:
+            listeners.append(f"PLAINTEXT://{self.address}")
+        if self.is_controller:
+            listeners.append(f"CONTROLLER://{HOST}:{self.controller_port}")
+        entries = {
+            "process.roles": self.roles,
+            "node.id": str(self.node_id),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join(listeners),
+            "log.dirs": str(self.folder / "data"),
+            "offsets.topic.num.partitions": "3",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.num.partitions": "3",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        } | dict(settings)
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in entries.items()))
+        broker_settings = BrokerSettings.load(entries)
+        format_directories(RealFileSystem(), broker_settings, CLUSTER_ID, Random(self.node_id))
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    @property
+    def address(self) -> str:
+        """Where clients find a broker."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def metadata_log(self) -> Path:
+        return self.folder / "data" / "__cluster_metadata-0"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def start(self, kind: Kind) -> None:
+        assert self._process is None, f"node {self.node_id} runs already"
+        self.kind = kind
+        ours = [*command("server", "start"), str(self.properties)]
+        program = ours if kind is Kind.OURS else [*java_command(), "kafka.Kafka", str(self.properties)]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                program,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            )
+
+    def wait_until_it_answers(self) -> None:
+        port = self.port if self.is_broker else self.controller_port
+        self.until(lambda: answers(f"{HOST}:{port}"), "it answers")
+
+    def until(self, condition: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait for something that this node has to bring about."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise AssertionError(f"node {self.node_id}: it did not happen that {what}:\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def check_alive(self) -> None:
+        assert self._process is not None, f"node {self.node_id} was not started"
+        if self._process.poll() is not None:
+            raise AssertionError(f"node {self.node_id} ended, code {self._process.returncode}:\n{self.log_tail()}")
+
+    def stop(self) -> float:
+        """Stop cleanly, which must take less than the time limit; returns the seconds that it took."""
+        began = time.monotonic()
+        code = self._end(signal.SIGTERM)
+        # Kafka's JVM ends by the signal.
+        assert code in (None, 0, 143), f"node {self.node_id} ended with code {code}:\n{self.log_tail()}"
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> int | None:
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        process.send_signal(how)
+        try:
+            return process.wait(TIMEOUT_S / 2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"node {self.node_id} did not stop:\n{self.log_tail()}") from None
+
+    def log_tail(self, size: int = 6000) -> str:
+        return self.log_path.read_text(errors="replace")[-size:] if self.log_path.exists() else ""
+
+    def complaints(self) -> list[str]:
+        """What it said of others that is not to be expected; of Kafka only where there is a backend for its logger."""
+        lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
+        return [
+            f"node {self.node_id}: {line}"
+            for line in lines
+            if (_COMPLAINT.search(line) or "Traceback" in line) and not _EXPECTED.search(line)
+        ]
+
+
+class PeerCluster:
+    """Nodes with one set of voters. `roles` says of each node id what it is: `broker`, `controller` or both."""
+
+    def __init__(self, folder: Path, roles: Mapping[int, str], settings: Mapping[str, str] | None = None) -> None:
+        drawn = free_ports(2 * len(roles))
+        ports = dict(zip(roles, zip(drawn[::2], drawn[1::2], strict=True), strict=True))
+        voters = ",".join(f"{each}@{HOST}:{ports[each][1]}" for each, role in roles.items() if "controller" in role)
+        shared = {"controller.quorum.voters": voters} | dict(settings or {})
+        self.nodes = {
+            each: PeerNode(folder / f"node-{each}", each, role, ports[each], shared) for each, role in roles.items()
+        }
+
+    def __getitem__(self, node_id: int) -> PeerNode:
+        return self.nodes[node_id]
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers that run."""
+        return ",".join(each.address for each in self.nodes.values() if each.is_broker and each.is_running)
+
+    def start(self, kinds: Mapping[int, Kind]) -> None:
+        """Start these together, and wait until all of them answer."""
+        for node_id, kind in kinds.items():
+            self.nodes[node_id].start(kind)
+        for node_id in kinds:
+            self.nodes[node_id].wait_until_it_answers()
+
+    def stop(self, node_ids: Iterable[int] | None = None) -> None:
+        """Brokers first, so that somebody is left who lets them go."""
+        chosen = [self.nodes[each] for each in (self.nodes if node_ids is None else node_ids)]
+        for node in sorted(chosen, key=lambda each: each.is_controller):
+            node.stop()
+
+    def complaints(self) -> list[str]:
+        return [line for each in self.nodes.values() for line in each.complaints()]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.stop()
+        for node in self.nodes.values():
+            node.kill()
