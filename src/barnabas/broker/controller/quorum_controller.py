@@ -191,6 +191,7 @@ class QuorumController:
             outcome = self._controller.fence_expired_brokers(self._clock.monotonic_ms())
             if outcome.response is None:
                 return
+            _log.info("Fencing broker %d, whose session has expired", outcome.response)
             try:
                 await self._write(outcome.records)
             except BrokerError as refusal:
