@@ -111,7 +111,5 @@ async def _play(world: World, report: FlappingReport, duration_s: float, plan: C
 
 def _active(members: list[SimulatedNode]) -> SimulatedNode:
     return next(
-        each
-        for each in members
-        if each.node is not None and each.node.quorum.leader.leader_id == each.settings.node_id
+        each for each in members if each.node is not None and each.node.quorum.leader.leader_id == each.settings.node_id
     )
