@@ -113,7 +113,7 @@ def test_a_failure_comes_with_the_fewest_faults_and_a_story() -> None:
 def test_scenarios_say_what_they_can_be_asked_for() -> None:
     assert set(SCENARIOS) >= {"raft"}
     for name, options, text in [
-        ("rafd", ScenarioOptions(), "there is no scenario 'rafd'; there is raft"),
+        ("rafd", ScenarioOptions(), "there is no scenario 'rafd'; there is raft, quorum"),
         ("raft", ScenarioOptions(4), "raft runs with 3 or 5 voters, not with 4"),
         ("raft", ScenarioOptions(3, "deep"), "raft has the depths model or whole, not 'deep'"),
     ]:

@@ -18,7 +18,15 @@ from barnabas.cli.main import FAILED
 from barnabas.cli.output import say
 from barnabas.cli.sim_ledger import Ledger, LedgerKey, current_commit
 from barnabas.cli.sim_running import SeedRun, run_many
-from barnabas.testing.sim.scenarios import DEPTHS, SCENARIOS, ScenarioOptions, SeedReport, load, shortest_failing
+from barnabas.testing.sim.scenarios import (
+    DEPTHS,
+    SCENARIOS,
+    ScenarioOptions,
+    SeedReport,
+    default_depth,
+    load,
+    shortest_failing,
+)
 
 _RANGE: Final = re.compile(r"([0-9]+)\.\.([0-9]*)")
 _FIRST_SEED: Final = 1
@@ -37,9 +45,7 @@ _TOLD_LINES: Final = 60
 @click.option(
     "--depth",
     type=click.Choice(DEPTHS),
-    default="model",
-    show_default=True,
-    help="Simulate messages and logs (fast), or sockets and files.",
+    help="Simulate messages and logs (fast, the default where there is it), or sockets and files.",
 )
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="In how many processes.")
 @click.option("--ledger", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Count seeds here.")
@@ -52,7 +58,7 @@ def sim(
     seeds: str | None,
     minutes: float | None,
     voters: int,
-    depth: str,
+    depth: str | None,
     jobs: int,
     ledger: Path | None,
     faults: int | None,
@@ -72,8 +78,10 @@ def sim(
     Examples:
       barnabas sim --seeds 1..1000
       barnabas sim --seed 17 --voters 5 --story
+      barnabas sim --scenario quorum --seeds 1..100
       barnabas sim --minutes 60 --jobs 4 --ledger seeds.jsonl
     """
+    depth = depth or default_depth(scenario)
     options = ScenarioOptions(voters, depth)
     loaded = load(scenario, options)  # before anything else is said: it may not exist
     wanted = _wanted(seed, seeds, minutes)

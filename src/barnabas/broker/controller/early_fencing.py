@@ -3,8 +3,9 @@
 A closed connection is a hint, not a proof, so it counts only if
 - the broker closed it, and it carried the last heartbeat of its present epoch,
 - the broker was not heard of again within the grace: ours redial at once, others notice late,
-- no other broker's connection closed within that time: then it is the network, or us,
-- this broker was not fenced early within a session timeout before.
+- no other broker's connection closed within that time, also if it came back: then it is the network, or us,
+- this broker was not fenced early within a session timeout before,
+- no broker that was fenced early turned out to live within a minute before: then closed connections say little here.
 Fencing early is fencing as any other: leaders are elected from those in sync, or not at all.
 """
 
@@ -25,16 +26,20 @@ OWN_GRACE_MS: Final = 500
 #: For others: a little more than the time between two heartbeats.
 _OTHERS_GRACE: Final = 1.25
 _OWN_SOFTWARE: Final = "barnabas"
+#: How long nobody is fenced early after that was wrong.
+_MISTRUST_S: Final = 60.0
+_NEVER_S: Final = -1e9
 
 
 @dataclass(slots=True)
 class _Heard:
-    """Who was heard of last on which connection, and since when it is thought to be gone."""
+    """Who was heard of last on which connection, when it was last closed, and when the broker was thought dead."""
 
     epoch: int
     connection: Connection
-    closed_at_s: float | None = None
-    fenced_at_s: float = -1e9
+    closed_at_s: float = _NEVER_S
+    fenced_at_s: float = _NEVER_S
+    is_thought_dead: bool = False
 
 
 class EarlyFencing:
@@ -45,16 +50,19 @@ class EarlyFencing:
         self._others_grace_s = _OTHERS_GRACE * heartbeat_interval_ms / 1000
         self._session_s = session_timeout_ms / 1000
         self._heard: dict[int, _Heard] = {}
+        self._mistaken_at_s = _NEVER_S
         #: How often it has fenced.
         self.count = 0
 
     def heard(self, broker_id: int, epoch: int, connection: Connection) -> None:
         """A heartbeat came."""
-        known = self._heard.get(broker_id)
-        fenced_at_s = -1e9 if known is None else known.fenced_at_s
-        is_new = known is None or known.connection is not connection
-        self._heard[broker_id] = _Heard(epoch, connection, fenced_at_s=fenced_at_s)
-        if is_new:
+        known, heard = self._heard.get(broker_id), _Heard(epoch, connection)
+        if known is not None:
+            heard.closed_at_s, heard.fenced_at_s = known.closed_at_s, known.fenced_at_s
+            if known.is_thought_dead and known.epoch == epoch:
+                self._mistaken_at_s = asyncio.get_running_loop().time()
+        self._heard[broker_id] = heard
+        if known is None or known.connection is not connection:
             connection.on_close(lambda: self._closed(broker_id, connection))
 
     def let_go(self, broker_id: int) -> None:
@@ -80,18 +88,14 @@ class EarlyFencing:
     def _look(self, broker_id: int, heard: _Heard) -> None:
         """The grace is over."""
         now_s = asyncio.get_running_loop().time()
-        if self._heard.get(broker_id) is not heard or heard.closed_at_s is None:
+        if self._heard.get(broker_id) is not heard:
             return  # it came back
         grace_s = self._grace_s(heard.connection)
-        others = [
-            each.closed_at_s
-            for other_id, each in self._heard.items()
-            if other_id != broker_id and each.closed_at_s is not None
-        ]
+        others = [each.closed_at_s for other_id, each in self._heard.items() if other_id != broker_id]
         if any(abs(other_s - heard.closed_at_s) <= grace_s for other_s in others):
             _log.info("Broker %d closed its connection, but others did so too; its session decides", broker_id)
-        elif now_s - heard.fenced_at_s >= self._session_s:
-            heard.fenced_at_s = now_s
+        elif now_s - heard.fenced_at_s >= self._session_s and now_s - self._mistaken_at_s >= _MISTRUST_S:
+            heard.fenced_at_s, heard.is_thought_dead = now_s, True
             self.count += 1
             _log.warning("Fencing broker %d early: its process closed the connection and did not come back", broker_id)
             self._fence(broker_id, heard.epoch)

@@ -205,7 +205,7 @@ class ClusterChecker:
         if is_shared or not history.acknowledged:
             return
         for node_id, image in images.items():
-            found = image.config(history.resource.type, history.resource.name).get(history.name)
+            found = (image.configs.get(history.resource) or {}).get(history.name)
             if found != history.acknowledged[-1] and found not in history.unanswered:
                 self.break_(
                     ClusterInvariant.ACKNOWLEDGED_STAYS,

@@ -100,9 +100,8 @@ class QuorumRun:
         self.checker = ClusterChecker(self._own_offset)
         self.cluster = self.setting.cluster
         addresses = list(self.cluster.addresses().values())
-        self.plan = draw_plan(
-            self.world.random("faults"), addresses, duration_s=DURATION_S, pace=self.setting.pace
-        )[:fault_limit]
+        plan = draw_plan(self.world.random("faults"), addresses, duration_s=DURATION_S, pace=self.setting.pace)
+        self.plan = plan[:fault_limit]
         self.members = self.cluster.members(self.world, self.setting.overrides, self._on_made)
         self._by_host = {member.host.address: member for member in self.members}
         target = DepthTarget(self.world, addresses, self._leader_host, self._start, lambda _: None)
@@ -146,8 +145,7 @@ class QuorumRun:
         brokers = [each.bootstrap for each in self._brokers()]
         plan = AdminPlan(brokers, self.setting.mean_pause_s, self._tell)
         admins = [
-            Admin(number, plan, self.histories, self.world.random(f"admin {number}"))
-            for number in range(1, ADMINS + 1)
+            Admin(number, plan, self.histories, self.world.random(f"admin {number}")) for number in range(1, ADMINS + 1)
         ]
         using = [self.loop.create_task(admin.use()) for admin in admins]
         await asyncio.sleep(DURATION_S)

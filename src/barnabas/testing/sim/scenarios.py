@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["SCENARIOS", "Scenario", "ScenarioOptions", "SeedReport", "load", "shortest_failing"]
+__all__ = ["SCENARIOS", "Scenario", "ScenarioOptions", "SeedReport", "default_depth", "load", "shortest_failing"]
 
 DEPTHS: Final = ("model", "whole")
 
@@ -83,6 +83,12 @@ SCENARIOS: Final[Mapping[str, ScenarioPlace]] = {
         ("whole",),
     ),
 }
+
+
+def default_depth(name: str) -> str:
+    """The fastest that a scenario has."""
+    found = SCENARIOS.get(name)
+    return DEPTHS[0] if found is None else found.depths[0]
 
 
 def load(name: str, options: ScenarioOptions) -> Scenario:
