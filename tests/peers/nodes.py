@@ -143,6 +143,16 @@ class PeerNode:
         if self._process.poll() is not None:
             raise AssertionError(f"node {self.node_id} ended, code {self._process.returncode}:\n{self.log_tail()}")
 
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, which: signal.Signals) -> None:
+        assert self._process is not None, f"node {self.node_id} was not started"
+        self._process.send_signal(which)
+
     def stop(self) -> float:
         """Stop cleanly, which must take less than the time limit; returns the seconds that it took."""
         began = time.monotonic()
@@ -159,6 +169,7 @@ class PeerNode:
         if process is None:
             return None
         process.send_signal(how)
+        process.send_signal(signal.SIGCONT)
         try:
             return process.wait(TIMEOUT_S / 2)
         except subprocess.TimeoutExpired:
