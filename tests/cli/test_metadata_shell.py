@@ -22,7 +22,8 @@ from barnabas.wire.stored.cluster_metadata import (
     UserScramCredentialRecord,
 )
 from tests.broker.metadata_files import CLUSTER_ID, RunningQuorum, config, node_settings
-from tests.cli.tools import Tools
+from tests.cli.tools import Tools, run_kafka
+from tests.oracles import kafka_jars, missing, other_process
 
 TOPIC_ID = Uuid(bytes(range(16)))
 
@@ -185,3 +186,26 @@ def test_paths_are_completed() -> None:
     assert shell.continuations("image/provenance/x") == []
     shell.cd(["image/topics"])
     assert shell.continuations("../prov") == ["../provenance "]
+
+
+def no_shell() -> str | None:
+    """Why Kafka's shell cannot run here: it is a jar of its own, which older folders lack."""
+    jars = kafka_jars()
+    has_shell = jars is None or any(jars.glob("kafka-shell-*.jar"))
+    return missing() if has_shell else "Kafka's shell is not in .oracles: run 'make oracles'"
+
+
+@other_process(no_shell())
+@pytest.mark.parametrize("pattern", ["*.checkpoint", "*.log"])
+def test_kafkas_shell_finds_the_same_in_our_files(barnabas: Tools, data: Path, pattern: str) -> None:
+    (path,) = (data / "__cluster_metadata-0").glob(pattern)
+    for call in (("find", "/image"), ("cat", "/image/topics/byName/clicks/id"), ("ls", "/image/configs/BROKER")):
+        ours = barnabas("metadata-shell", "-s", str(path), *call)
+        assert ours.code == 0
+        # Kafka's does not always wait until it has loaded the file.
+        for _ in range(5):
+            kafkas = run_kafka("org.apache.kafka.shell.MetadataShell", ["--snapshot", str(path), *call])
+            if sorted(ours.out.split()) == sorted(kafkas.out.split()):
+                break
+        else:
+            raise AssertionError((call, ours, kafkas))

@@ -8,6 +8,7 @@ How often it moves is 2, or what BARNABAS_MOVES says:
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,20 +49,25 @@ def test_the_lead_moves_between_the_two_kinds(tmp_path: Path, controllers: Mappi
 
 
 def move_the_lead(cluster: PeerCluster, controllers: Mapping[int, Kind]) -> None:
-    """Whoever leads stops or is killed and comes back, until the lead has moved between the kinds often enough."""
-    moves, rounds, leader = 0, 0, leader_other_than(cluster, None)
-    while moves < MOVES:
-        rounds += 1
-        if rounds % 2:
-            cluster[leader].stop()
-        else:
-            cluster[leader].kill()
-        new = leader_other_than(cluster, leader)
-        moves += controllers[new] is not controllers[leader]
+    """Whoever leads stops or is killed and comes back. Others of its kind miss a change before, so they cannot win."""
+    for move in range(MOVES):
+        leader = leader_other_than(cluster, None)
+        alike = [cluster[each] for each, kind in controllers.items() if kind is controllers[leader] and each != leader]
+        for node in alike:
+            node.pause()
         time.sleep(1)
+        waking = [threading.Timer(0.2, node.go_on) for node in alike]
+        for timer in waking:
+            timer.start()
+        if move % 2:
+            cluster[leader].kill()
+        else:
+            cluster[leader].stop()
+        for timer in waking:
+            timer.join()
+        assert controllers[leader_other_than(cluster, leader)] is not controllers[leader]
         cluster.start({leader: controllers[leader]})
         time.sleep(1)
-        leader = leader_other_than(cluster, None)
 
 
 def leader_other_than(cluster: PeerCluster, former: int | None) -> int:

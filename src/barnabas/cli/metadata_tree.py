@@ -178,7 +178,7 @@ def _quotas(quotas: ClientQuotasImage) -> Tree:
 
 
 def _scram(credentials: ScramImage) -> Tree:
-    shown: Tree = {}
+    shown: Tree = {name: {} for name in _MECHANISMS.values()}
     for user, credential in credentials.items():
         mechanism = _MECHANISMS.get(user.mechanism, str(user.mechanism))
         shown.setdefault(mechanism, {})[user.name] = Leaf(
