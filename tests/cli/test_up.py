@@ -135,7 +135,6 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         ("sasl.enabled.mechanisms=PLAIN", "sasl.enabled.mechanisms"),
         ("listeners=SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "SSL"),
         ("process.roles=broker", "process.roles"),
-        ("controller.quorum.voters=1@a:1,2@b:1,3@c:1", "controller.quorum.voters"),
     ],
 )
 def test_a_setting_that_makes_no_sense_or_is_not_built_stops_the_start(

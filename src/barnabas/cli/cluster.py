@@ -49,7 +49,7 @@ def _connection(function: F) -> F:
 
 @click.group(cls=_Actions)
 def cluster() -> None:
-    """Show the id and the nodes of a cluster, or let it forget a broker.
+    """Show a cluster's id and nodes; forget a broker.
 
     \b
     Examples:

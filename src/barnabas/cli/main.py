@@ -44,11 +44,9 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "broker-api-versions": Tool(
         "barnabas.cli.broker_api_versions:broker_api_versions", "Show which requests each broker understands."
     ),
-    "cluster": Tool(
-        "barnabas.cli.cluster:cluster", "Show the id and the nodes of a cluster, or let it forget a broker."
-    ),
+    "cluster": Tool("barnabas.cli.cluster:cluster", "Show a cluster's id and nodes; forget a broker."),
     "metadata-quorum": Tool(
-        "barnabas.cli.metadata_quorum:metadata_quorum", "Show who leads the metadata quorum, and how far others are."
+        "barnabas.cli.metadata_quorum:metadata_quorum", "Show who leads the metadata quorum, and the lag."
     ),
     "features": Tool("barnabas.cli.features:features", "Show and change the levels of features of a cluster."),
     "topics": Tool("barnabas.cli.topics:topics", "Create, show, change and delete topics."),

@@ -6,7 +6,6 @@ it, and a record that says nothing goes behind it, so that the answer waits unti
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -23,8 +22,6 @@ from barnabas.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord, NoOpRecord
-
-_log = logging.getLogger("barnabas.controller")
 
 #: Levels of metadata.version that changed what records say: there is no way back over them.
 _METADATA_CHANGED: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
@@ -75,7 +72,6 @@ def update_features(
                 why = f"Invalid update version {update.max_version_level} for feature {update.feature}. {refused}"
                 raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, why) from None
     except BrokerError as refused:
-        _log.warning("%s", refused.message)
         why = f"The update failed for all features since the following feature had an error: {refused.message}"
         return ControllerResult(UpdateFeaturesResponse(error_code=refused.code, error_message=why))
     response = UpdateFeaturesResponse(error_message=None)
@@ -147,7 +143,6 @@ def _check_range(who: str, level: int, supported: tuple[int, int] | None) -> Non
 
 def _check_metadata_version(current: int, level: int, kind: UpgradeType) -> None:
     if level >= current or _METADATA_CHANGED.isdisjoint(range(level + 1, current + 1)):
-        _log.warning("metadata.version changes from %d to %d", current, level)
         return
     why = "Refusing to perform the requested downgrade because it might delete metadata information."
     if kind is UpgradeType.UNSAFE_DOWNGRADE:

@@ -115,6 +115,8 @@ class RaftMachine:
         self.epoch = max(election.epoch, self.log.last_epoch)
         #: Whom this replica voted for in this epoch.
         self.voted = election.voted if election.epoch == self.epoch else None
+        if election.epoch == self.epoch and election.leader_id == key.node_id:
+            self.voted = key
         self._saved = found.election
         self._told = LeaderAndEpoch(NO_LEADER_ID, self.epoch)
         self._leader_before = election.leader_id if election.epoch == self.epoch else NO_LEADER_ID
@@ -577,7 +579,9 @@ class RaftMachine:
         new.enter(now_ms)
 
     def _save(self) -> None:
-        state = ElectionState(self.epoch, self.state.leader_id, self.voted)
+        # As Kafka's file: that of a leader does not say whom it voted for, since that was itself.
+        voted = None if isinstance(self.state, Leader) else self.voted
+        state = ElectionState(self.epoch, self.state.leader_id, voted)
         if state != self._saved:
             self._saved = state
             self.emit(SaveElection(state, self.kraft_version, self.voters.ids))

@@ -26,7 +26,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-__all__ = ["Admin", "AdminPlan", "Histories", "create_request"]
+__all__ = ["AdminPlan", "Histories", "SimulatedAdmin", "create_request"]
 
 TIMEOUT_MS: Final = 1500
 PATIENCE_S: Final = 3.0
@@ -62,7 +62,7 @@ class Histories:
         return self.settings.setdefault(topic, SettingHistory(resource, _RETENTION))
 
 
-class Admin:
+class SimulatedAdmin:
     """One of them; `use` goes on until it is cancelled or `is_over`."""
 
     def __init__(self, number: int, plan: AdminPlan, histories: Histories, random: Random) -> None:

@@ -23,7 +23,7 @@ from barnabas.testing.sim.loop import START_S, SimulationError
 from barnabas.testing.sim.nemesis import Nemesis
 from barnabas.testing.sim.network import Link
 from barnabas.testing.sim.quorum_checker import ClusterChecker, ClusterInvariant, NodeWatch
-from barnabas.testing.sim.quorum_clients import Admin, AdminPlan, Histories, create_request
+from barnabas.testing.sim.quorum_clients import AdminPlan, Histories, SimulatedAdmin, create_request
 from barnabas.testing.sim.raft_checkers import InvariantBrokenError
 from barnabas.testing.sim.raft_depths import DepthTarget
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport
@@ -145,7 +145,8 @@ class QuorumRun:
         brokers = [each.bootstrap for each in self._brokers()]
         plan = AdminPlan(brokers, self.setting.mean_pause_s, self._tell)
         admins = [
-            Admin(number, plan, self.histories, self.world.random(f"admin {number}")) for number in range(1, ADMINS + 1)
+            SimulatedAdmin(number, plan, self.histories, self.world.random(f"admin {number}"))
+            for number in range(1, ADMINS + 1)
         ]
         using = [self.loop.create_task(admin.use()) for admin in admins]
         await asyncio.sleep(DURATION_S)
