@@ -10,19 +10,14 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.metadata import brokers
 from barnabas.metadata.authorizer import AuthorizableRequestContext
-from barnabas.metadata.batches import decode_values
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.loader import MetadataLoader
-from barnabas.metadata.replay import ImageBuilder
-from barnabas.raft.types import Snapshot
 from barnabas.testing.sim.quorum_scenario import QuorumScenario
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport, shortest_failing
 from barnabas.wire.message import Request, Response
@@ -74,36 +69,6 @@ def success_after_the_lead_was_lost() -> Iterator[None]:
         yield
 
 
-@planted("a controller that leads again still knows the topics that it had decided on in vain")
-@contextmanager
-def keeps_what_was_not_committed() -> Iterator[None]:
-    load, roll_back = Controller.load, Controller.roll_back
-    kept: dict[tuple[str, int], ClusterImage] = {}
-
-    def remember(self: Controller) -> None:
-        kept[self.options.cluster_id, id(self)] = self.image
-        roll_back(self)
-
-    def load_more(self: Controller, image: ClusterImage) -> None:
-        before = kept.pop((self.options.cluster_id, id(self)), None)
-        load(self, image if before is None else replace(image, topics=before.topics))
-
-    with patch.object(Controller, "load", load_more), patch.object(Controller, "roll_back", remember):
-        yield
-
-
-@planted("an answer that changes nothing does not wait for the changes that it rests on")
-@contextmanager
-def answers_by_what_is_not_committed() -> Iterator[None]:
-    def at_once(self: QuorumController) -> asyncio.Future[None]:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
-
-    with patch.object(QuorumController, "_after_the_last", at_once):
-        yield
-
-
 @planted("a broker is unfenced before it has caught up")
 @contextmanager
 def unfences_too_early() -> Iterator[None]:
@@ -114,21 +79,6 @@ def unfences_too_early() -> Iterator[None]:
         return heartbeat(image, options, sessions, request, *rest)
 
     with patch.object(brokers, "heartbeat", believe):
-        yield
-
-
-@planted("what a node loads from a snapshot is put upon what it had")
-@contextmanager
-def snapshot_upon_what_was_there() -> Iterator[None]:
-    def on_snapshot(self: MetadataLoader, snapshot: Snapshot) -> None:
-        builder = ImageBuilder(self.image)
-        for record in decode_values(snapshot.values):
-            builder.replay(record)
-        # As if it ended one record later than it does.
-        self._offset, self._epoch = snapshot.snapshot_id.end_offset, snapshot.snapshot_id.epoch
-        self._builder = builder
-
-    with patch.object(MetadataLoader, "on_snapshot", on_snapshot):
         yield
 
 

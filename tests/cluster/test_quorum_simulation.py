@@ -20,10 +20,14 @@ from tests.cluster.planted import BUGS, find
 ROOT = Path(__file__).parent.parent.parent
 IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
 
-#: Of the bugs, those that a few seeds find, with a seed that does; `make test` looks for no others.
+#: The bugs, each with a seed that finds it.
 QUICK = {
     "answers_before_commit": 8,
     "success_after_the_lead_was_lost": 11,
+    "creates_again": 1,
+    "unfences_too_early": 4,
+    "fenced_brokers_stay_so": 1,
+    "standby_answers": 1,
 }
 
 
@@ -32,7 +36,7 @@ def run(seed: int) -> SeedReport:
 
 
 def test_what_must_hold_holds() -> None:
-    reports = [run(seed) for seed in range(1, 201 if IS_FULL else 16)]
+    reports = [run(seed) for seed in range(1, 201 if IS_FULL else 11)]
     assert [(each.seed, each.broken, each.problem) for each in reports if not each.is_clean] == []
     assert sum(each.counts["elections"] for each in reports) > len(reports)
     assert sum(each.counts["acknowledged"] for each in reports) > 10 * len(reports)
@@ -66,15 +70,13 @@ def test_planted_bugs_are_found(name: str) -> None:
     assert find(name, [QUICK[name]]) is not None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(BUGS) - set(QUICK)))
-def test_planted_bugs_that_hide_are_found_too(name: str) -> None:
-    assert find(name) is not None
+def test_every_planted_bug_is_looked_for() -> None:
+    assert set(QUICK) == set(BUGS)
 
 
 @pytest.mark.parametrize("brokers", [0, 2])
 def test_connections_that_come_back_in_time_move_no_leader(brokers: int) -> None:
-    report = run_flapping(1, minutes=10 if IS_FULL else 2, brokers=brokers)
+    report = run_flapping(1, minutes=10 if IS_FULL else 1, brokers=brokers)
     assert report.resets >= 2 * report.virtual_s / 1.1
     assert (report.fenced, report.elections, report.moved_at_s) == (0, 0, ())
 

@@ -73,6 +73,7 @@ class ClusterChecker:
         self._broker_epochs: dict[int, int] = {}
         self._read: dict[int, int] = {}
         self.newest = ClusterImage()
+        self.broken: InvariantBrokenError | None = None
         #: All that ever was in a committed image.
         self.ids: dict[str, set[Uuid]] = {}
         self.values: dict[tuple[ConfigResource, str], set[str]] = {}
@@ -81,9 +82,10 @@ class ClusterChecker:
     def election_count(self) -> int:
         return len(self._controllers)
 
-    @staticmethod
-    def break_(invariant: ClusterInvariant, text: str) -> NoReturn:
-        raise InvariantBrokenError(invariant, text)
+    def break_(self, invariant: ClusterInvariant, text: str) -> NoReturn:
+        """It is kept, too: what is raised while a node is told something is taken for a failure of that node."""
+        self.broken = self.broken or InvariantBrokenError(invariant, text)
+        raise self.broken
 
     # What nodes learn
 

@@ -127,6 +127,8 @@ class QuorumRun:
             trace = self.world.trace.hexdigest()
             self.world.close()
             logger.removeHandler(_SILENCE)
+        if self.checker.broken is not None:
+            broken, problem = str(self.checker.broken.invariant.value), self.checker.broken.text
         counts = {
             "faults": len(self.plan),
             "elections": self.checker.election_count,
