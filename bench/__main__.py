@@ -23,7 +23,7 @@ ROUGH = "quick: few records and rounds, so these figures are rough; ratios may b
 
 def benchmarks() -> list[str]:
     helpers = {"__main__", "client_contestants", "measure", "node_brokers", "node_clients", "raft_member"}
-    helpers |= {"spark_contestants"}
+    helpers |= {"spark_contestants", "cluster_nodes"}
     return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if module.name not in helpers)
 
 

@@ -58,16 +58,7 @@ def with_static_voters(folder: Path) -> None:
     path.write_text(path.read_text().replace("bootstrap.servers=", "voters=1@"))
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "",
-        pytest.param(
-            "--standalone ",
-            marks=pytest.mark.xfail(strict=True, reason="a node does not start as a quorum whose voters may change"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("option", ["", "--standalone "])
 def test_the_quickstart_can_be_followed(folder: Path, option: str) -> None:
     if not option:
         with_static_voters(folder)

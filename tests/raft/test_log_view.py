@@ -181,3 +181,12 @@ def test_what_does_not_follow_is_refused() -> None:
         view.append(4, 4, 3)
     with pytest.raises(InvariantError, match="epoch 2 comes after one of epoch 3"):
         view.append(3, 3, 2)
+
+
+def test_snapshots_from_before_the_log_count_for_nothing() -> None:
+    """A stop between forgetting the log and its older snapshot leaves the latter behind; whoever has loaded the newer
+    one follows on from there, and need not load it again for ever."""
+    view = LogView(15, 16, [(8, 15)], [SnapshotId(12, 2), SnapshotId(15, 6)])
+    assert view.validate(15, 6) is None
+    view.add_snapshot(SnapshotId(13, 2))
+    assert view.snapshots == [SnapshotId(15, 6)]

@@ -19,12 +19,12 @@ from barnabas.broker.context import NoQuotas
 from barnabas.broker.controller.api_versions import common_versions
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.controller.controller_channel import ControllerChannel
+from barnabas.broker.controller.forwarding import FORWARDED
 from barnabas.broker.data.directory_assignments import AssignmentsManager
 from barnabas.broker.data.producer_ids import ProducerIdPool
 from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.data.strays import named_topics, refuse_unknown
 from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
-from barnabas.broker.handlers.envelope import FORWARDED
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity

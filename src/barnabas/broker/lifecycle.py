@@ -90,14 +90,33 @@ class BrokerLifecycle:
             try:
                 self.epoch = await self._ask_for_registration()
                 return
-            except BrokerError as refusal:
+            except BrokerError as problem:
+                refusal = self._explained(problem)
                 if refusal.code not in _PASSING or loop.time() >= deadline_s:
-                    raise
+                    raise refusal from None
                 if not told:
                     told = True
                     _log.info("Broker %d waits to be registered: %s", self._identity.node_id, refusal)
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, _PATIENT_MS)
+
+    def _explained(self, refusal: BrokerError) -> BrokerError:
+        """With both sides in it: the controller answers with a number."""
+        node_id = self._identity.node_id
+        if refusal.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            why = f"broker {node_id} belongs to the cluster {self._identity.cluster_id}, and the controllers to another"
+            return BrokerError(refusal.code, why)
+        known = self._services.metadata.image.brokers.get(node_id)
+        if refusal.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION or known is None:
+            return refusal
+        own = advertised_listeners(self._settings, self._services.endpoints)[0]
+        other = known.endpoint(own.name)
+        where = "elsewhere" if other is None else f"at {other.host}:{other.port}"
+        return BrokerError(
+            refusal.code,
+            f"node.id = {node_id}, and this node is at {own.host}:{own.port}, but a broker with this id is registered "
+            f"and alive {where}; if it is not this one before it was started again, give one of them another node.id",
+        )
 
     async def _ask_for_registration(self) -> int:
         request = BrokerRegistrationRequest(

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from ipaddress import ip_address
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_server import BrokerServer
-from barnabas.broker.configs.part_options import channel_limits, listener_specs, server_limits
+from barnabas.broker.configs.part_options import (
+    channel_limits,
+    forwarding_limits,
+    heartbeat_limits,
+    listener_specs,
+    server_limits,
+)
 from barnabas.broker.controller.controller_channel import NodeToControllerChannel
 from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
@@ -23,20 +31,21 @@ from barnabas.broker.lifecycle import advertised_listeners
 from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_identity
 from barnabas.broker.quorum.quorum_addresses import bootstrap_addresses, quorum_voters
 from barnabas.broker.quorum.quorum_transport import QuorumTransport
+from barnabas.broker.quorum.quorum_watch import QuorumWatch
 from barnabas.broker.quorum.raft_quorum import RaftQuorum, controller_addresses
 from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import Turns
-from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.net import Server
+from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.files import FileSystem
 
 _log = logging.getLogger("barnabas.broker")
 
 _DRAIN_TIMEOUT_MS: Final = 5000
-_TELL_AFTER_S: Final = 3.0
 _LOOK_S: Final = 0.005
 
 
@@ -54,6 +63,8 @@ class Node:
         turns = Turns()
         self._broker_router = Router(broker_handlers(), turns)
         self._controller_router = Router(controller_handlers(), turns)
+        #: What this node knows of the cluster.
+        self.loader = MetadataLoader()
         self._started = AsyncExitStack()
         self._starting: asyncio.Task[None] | None = None
         self._stopping = asyncio.Lock()
@@ -143,7 +154,7 @@ class Node:
         _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
         self._failure = asyncio.get_running_loop().create_future()
         identity = read_identity(files, settings)
-        loader = MetadataLoader()
+        loader = self.loader
         transport = QuorumTransport(runtime.randomness, f"raft-client-{settings.node_id}", channel_limits(settings))
         quorum = self._quorum = RaftQuorum(
             files,
@@ -164,6 +175,7 @@ class Node:
         # Before the slow part of the start, so that a port that is taken is told at once.
         self._started.push_async_callback(self._server.stop, 0)
         await self._listen()
+        self._warn_of_open_listeners()
         await quorum.open()
         self._started.push_async_callback(quorum.stop)
         # All that may refuse the start comes before anything is written.
@@ -179,15 +191,18 @@ class Node:
         until_applied = _at_once if broker is None else broker.until_applied
         snapshots = SnapshotGenerator(quorum, loader, settings, runtime, until_applied)
         loader.publish_to(snapshots)
+        loader.publish_to(_FeatureWatch(quorum.log.directory, self._fail))
         self._started.push_async_callback(snapshots.stop)
         await quorum.start()
+        watch = None if quorum.is_alone else self._watch(quorum, identity)
         if controller is not None:
             controller.open()
             self._register(controller, quorum)
             if quorum.is_alone:
                 await controller.controller.until_active()
         if broker is not None:
-            await self._start_broker(broker, quorum, controller)
+            await (self._catch_up(quorum) if watch is None else watch.done())
+            await self._start_broker(broker, quorum, controller, loader)
         if self.failure is not None:
             raise self.failure
         # When the node stops: who waits for a group or for records is answered first, so that nobody waits for them.
@@ -196,6 +211,25 @@ class Node:
             self._started.push_async_callback(broker.stop_serving)
         self._is_ready = True
         _log.info("Node %d of cluster %s started, %s", identity.node_id, identity.cluster_id, self.described)
+
+    def _watch(self, quorum: RaftQuorum, identity: NodeIdentity) -> QuorumWatch:
+        limits, randomness = channel_limits(self._static_settings), self._runtime.randomness
+        watch = QuorumWatch(quorum, identity.cluster_id, randomness, limits, self._fail)
+        self._started.push_async_callback(watch.stop)
+        watch.start()
+        return watch
+
+    def _warn_of_open_listeners(self) -> None:
+        for name in self._static_settings.controller_listeners:
+            host, port = self.endpoints.get(name, ("127.0.0.1", 0))
+            if not _is_loopback(host):
+                _log.warning(
+                    "The controllers' listener %s at %s:%d can be reached from other machines, and believes whoever "
+                    "connects: let nobody but the nodes of this cluster reach it",
+                    name,
+                    host or "*",
+                    port,
+                )
 
     def _make_broker(self, identity: NodeIdentity, loader: MetadataLoader) -> BrokerServer:
         return BrokerServer(
@@ -236,26 +270,30 @@ class Node:
             is_visible=lambda request, response: True,
             randomness=self._runtime.randomness,
             limits=channel_limits(self._static_settings),
+            own_limits=heartbeat_limits(self._static_settings),
             is_alone=quorum.is_alone,
         )
         self._started.push_async_callback(channel.close)
         controller.register(channel)
 
     async def _start_broker(
-        self, broker: BrokerServer, quorum: RaftQuorum, controller: ControllerServer | None
+        self, broker: BrokerServer, quorum: RaftQuorum, controller: ControllerServer | None, loader: MetadataLoader
     ) -> None:
-        """Join the cluster, once this node knows what the cluster knows."""
-        await self._catch_up(quorum)
+        """Join the cluster; this node knows what the cluster knows."""
+        if self.failure is not None:
+            raise self.failure
         channel = NodeToControllerChannel(
             quorum,
             None if controller is None else controller.controller,
             broker.until_applied,
             is_visible=broker.is_visible,
             randomness=self._runtime.randomness,
-            limits=channel_limits(self._static_settings),
+            limits=forwarding_limits(self._static_settings),
+            own_limits=heartbeat_limits(self._static_settings),
             is_alone=quorum.is_alone,
         )
         channel.on_lost = broker.nudge
+        loader.publish_to(channel)
         broker.controller_versions = lambda: channel.controller_versions
         self._started.push_async_callback(channel.close)
         self._started.push_async_callback(broker.stop)
@@ -265,15 +303,10 @@ class Node:
         broker.open()
 
     async def _catch_up(self, quorum: RaftQuorum) -> None:
-        """Wait until this replica has what is committed, and say after a while what it waits for."""
-        loop = asyncio.get_running_loop()
-        tell_at_s = loop.time() + _TELL_AFTER_S
+        """Wait until this replica has what is committed."""
         while not quorum.is_caught_up:
             if self.failure is not None:
                 raise self.failure
-            if loop.time() >= tell_at_s:
-                tell_at_s = loop.time() + 10 * _TELL_AFTER_S
-                _log.warning("Node %d waits: %s", quorum.node_id, quorum.waits_for())
             await asyncio.sleep(_LOOK_S)
 
     async def _listen(self) -> None:
@@ -289,7 +322,8 @@ class Node:
         if self._failure is not None and not self._failure.done():
             known = failure if isinstance(failure, BarnabasError) else BarnabasError(f"the node failed: {failure!r}")
             self._failure.set_result(known)
-            trace = None if known is failure else failure
+            # What a disk refuses says where by itself.
+            trace = None if known is failure or isinstance(failure, OSError) else failure
             _log.critical("the node cannot go on: %s", known, exc_info=trace)
             if self._controller is not None:
                 self._controller.controller.close(f"the node cannot go on: {known}")
@@ -310,6 +344,31 @@ class Node:
             if self._is_ready:
                 _log.info("Node %d: shut down completed", self._static_settings.node_id)
             self._is_ready = False
+
+
+class _FeatureWatch:
+    """Ends the node when the cluster is moved to a level that is not built, or turns out to be there."""
+
+    def __init__(self, where: str, on_failure: Callable[[BaseException], None]) -> None:
+        self._where = where
+        self._on_failure = on_failure
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        if update.delta.features_changed:
+            try:
+                check_features(update.image.features, self._where)
+            except BarnabasError as problem:
+                self._on_failure(problem)
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        """Nothing: it does not matter who leads."""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def _at_once(_: int) -> bool:

@@ -55,11 +55,13 @@ def single_node_settings(
     return BrokerSettings.load(base, *sources, **keywords)
 
 
-def format_if_new(files: FileSystem, settings: BrokerSettings, runtime: Runtime) -> None:
-    """Make the directories those of a new cluster, unless they belong to one."""
+def format_if_new(
+    files: FileSystem, settings: BrokerSettings, runtime: Runtime, *, cluster_id: str | None = None
+) -> None:
+    """Make the directories those of a cluster, a new one unless it is named, if they belong to none."""
     if not is_formatted(files, settings):
         _refuse_data(files, settings)
-        cluster_id = str(Uuid.random(runtime.randomness))
+        cluster_id = cluster_id or str(Uuid.random(runtime.randomness))
         format_directories(files, settings, cluster_id, runtime.randomness, now_ms=runtime.clock.now_ms())
 
 

@@ -1,4 +1,4 @@
-"""Tools whose actions are words, as Kafka makes them with argparse4j: `kafka-features --bootstrap-server A describe`."""
+"""Tools whose actions are words, as Kafka makes them: `kafka-features --bootstrap-server HOST:PORT describe`."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def disable(ctx: click.Context, given: tuple[str, ...], unsafe: bool, dry_run: b
 def version_mapping(release_version: str | None) -> int:
     """Show which levels a release brings."""
     release = release_version or _releases()[_LATEST]
-    level = _metadata_version(release, quoted=True)
+    level = _metadata_version(release)
     say(f"{METADATA_VERSION}={level} ({release})")
     for name in FEATURES:
         say(f"{name}={_default(name, level)}")
@@ -196,7 +196,7 @@ def _level_text(name: str, level: int) -> str:
     return _releases().get(level, f"UNKNOWN {level}")
 
 
-def _metadata_version(release: str, *, quoted: bool = False) -> int:
+def _metadata_version(release: str) -> int:
     """The level of a release: of `4.0-IV3`, or of the last of `4.0`."""
     releases = _releases()
     line = ".".join(release.split(".")[:2])
@@ -205,9 +205,8 @@ def _metadata_version(release: str, *, quoted: bool = False) -> int:
         level for level, name in releases.items() if name.partition("-")[0] == line and "-" not in release
     ]
     if not found:
-        text = f"'{release}'" if quoted else release
         raise BarnabasError(
-            f"Unknown metadata.version {text}. Supported metadata.version are: {', '.join(releases.values())}"
+            f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(releases.values())}"
         )
     return max(found)
 

@@ -55,6 +55,11 @@ class Quorum(Protocol):
         ...
 
     @property
+    def is_alone(self) -> bool:
+        """Whether this node is the only voter, so that nobody else can lead."""
+        ...
+
+    @property
     def has_followers(self) -> bool:
         """Whether anybody else reads the log, as far as this node, if it leads, knows."""
         ...

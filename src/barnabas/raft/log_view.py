@@ -40,7 +40,8 @@ class LogView:
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.synced_offset = end_offset
-        self.snapshots = list(snapshots)
+        # A stop may have left older ones behind, whose log is gone.
+        self.snapshots = [each for each in snapshots if each.end_offset >= start_offset]
         #: Epochs with their first offsets, as far as the log reaches back.
         self._epochs = list(epochs)
 
@@ -123,7 +124,7 @@ class LogView:
         self.start_offset = self.end_offset = self.synced_offset = snapshot_id.end_offset
 
     def add_snapshot(self, snapshot_id: SnapshotId) -> None:
-        if snapshot_id not in self.snapshots:
+        if snapshot_id not in self.snapshots and snapshot_id.end_offset >= self.start_offset:
             self.snapshots = sorted([*self.snapshots, snapshot_id])
 
     def advance_start(self, offset: int) -> None:

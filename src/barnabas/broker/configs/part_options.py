@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from barnabas.broker.settings import BrokerSettings
@@ -57,6 +58,17 @@ def channel_limits(settings: BrokerSettings) -> ChannelLimits:
         socket_connection_setup_timeout_ms=settings.socket_connection_setup_timeout_ms,
         socket_connection_setup_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
     )
+
+
+def forwarding_limits(settings: BrokerSettings) -> ChannelLimits:
+    """How long a broker waits for what it has forwarded: what is asked again may be refused, as it was done by then."""
+    return replace(channel_limits(settings), request_timeout_ms=settings.controller_socket_timeout_ms)
+
+
+def heartbeat_limits(settings: BrokerSettings) -> ChannelLimits:
+    """How long a broker waits until it asks again for itself: once more before its session ends."""
+    limits = channel_limits(settings)
+    return replace(limits, request_timeout_ms=max(limits.request_timeout_ms, settings.broker_session_timeout_ms // 2))
 
 
 def log_options(settings: BrokerSettings) -> LogManagerOptions:

@@ -18,6 +18,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError
 from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.metadata.authorizer import AuthorizableRequestContext
+from barnabas.metadata.loader import MetadataUpdate
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.errors import ChannelError, DisconnectedError
 from barnabas.raft.types import Address, LeaderAndEpoch
@@ -32,6 +33,7 @@ _log = logging.getLogger("barnabas.broker")
 #: How long a request without a timeout of its own looks for the active controller, and how often.
 _DEFAULT_TIMEOUT_MS: Final = 30_000
 _RETRY_MS: Final = 50
+_SLOWEST_ANSWER_S: Final = 1.5
 _PRINCIPAL_VERSION: Final = 0
 #: Errors that say that nobody has decided.
 _NOBODY_DECIDED: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
@@ -79,6 +81,10 @@ class NodeToControllerChannel:
     The answer to a client waits until this broker has applied what was decided: whoever hears that a topic exists can
     use it here. What was decided elsewhere is applied a moment later, and nobody says at which offset it is; so the
     answer waits for all that is committed by then, as far as this replica hears of it.
+
+    A connection is served in order, so heartbeats have one of their own: they must not wait behind ten thousand
+    partitions that a client asked for. It follows the loader: whoever waits for a controller that another has replaced
+    asks the new one, and does not wait until the old one, which may be cut off, has timed out.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class NodeToControllerChannel:
         is_visible: Callable[[Request, Response], bool],
         randomness: Random,
         limits: ChannelLimits,
+        own_limits: ChannelLimits,
         is_alone: bool,
     ) -> None:
         self._quorum = quorum
@@ -97,9 +104,11 @@ class NodeToControllerChannel:
         self._until_applied = until_applied
         self._is_visible = is_visible
         self._randomness = randomness
-        self._limits = limits
+        self._limits = {True: own_limits, False: limits}
         self._is_alone = is_alone
-        self._channel: Channel | None = None
+        #: By whether they carry what this broker asks for itself.
+        self._channels: dict[bool, Channel] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
         #: Told when the connection to the active controller was lost.
         self.on_lost: Callable[[], None] = lambda: None
@@ -111,7 +120,12 @@ class NodeToControllerChannel:
         deadline_s = loop.time() + timeout_ms / 1000
         while True:
             try:
-                response = await self._ask(request, version, caller, is_own=is_own)
+                # The controller says itself when it took too long; one that is cut off says nothing.
+                async with asyncio.timeout_at(deadline_s + _SLOWEST_ANSWER_S):
+                    response = await self._ask(request, version, caller, is_own=is_own)
+            except TimeoutError:
+                late = f"the active controller has not answered within {timeout_ms} ms; what was asked may still happen"
+                raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, late) from None
             except ChannelError as failure:
                 problem = BrokerError(ErrorCode.NOT_CONTROLLER, f"the active controller cannot be reached: {failure}")
             except BrokerError as refusal:
@@ -129,10 +143,12 @@ class NodeToControllerChannel:
     @property
     def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
         """What the active controller understands, if that is another node and was asked; the one here is as we are."""
-        channel, leader_id = self._channel, self._quorum.leader.leader_id
-        if channel is None or leader_id == self._quorum.node_id or channel.node_id != leader_id:
-            return None
-        return channel.offered or None
+        leader_id = self._quorum.leader.leader_id
+        if leader_id != self._quorum.node_id:
+            for channel in self._channels.values():
+                if channel.node_id == leader_id and channel.offered:
+                    return channel.offered
+        return None
 
     async def _ask(
         self, request: Request, version: int, caller: AuthorizableRequestContext, *, is_own: bool
@@ -143,33 +159,53 @@ class NodeToControllerChannel:
         address = self._quorum.leader_address
         if leader_id < 0 or address is None:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, "nobody leads the quorum of the controllers at the moment")
-        channel = await self._channel_to(leader_id, address)
+        channel = self._channel_to(leader_id, address, is_own=is_own)
         if is_own:
             return cast(Response, await channel.request(request))
         return await self._forward(channel, request, version, caller)
 
-    async def _channel_to(self, leader_id: int, address: Address) -> Channel:
-        channel = self._channel
+    def _channel_to(self, leader_id: int, address: Address, *, is_own: bool) -> Channel:
+        channel = self._channels.get(is_own)
         if channel is not None and (channel.host, channel.port, channel.node_id) == (*address, leader_id):
             return channel
-        self._channel = Channel(
+        self._drop(is_own)
+        channel = self._channels[is_own] = Channel(
             address.host,
             address.port,
             client_id=f"broker-{self._quorum.node_id}-to-controller",
             randomness=self._randomness,
-            limits=self._limits,
+            limits=self._limits[is_own],
             node_id=leader_id,
-            on_ready=self._look,
+            on_ready=self._look if is_own else None,
         )
+        return channel
+
+    def _drop(self, is_own: bool) -> None:
+        """Who waits there hears that the connection is closed, and asks again."""
+        channel = self._channels.pop(is_own, None)
         if channel is not None:
-            await channel.close()
-        return self._channel
+            task = asyncio.get_running_loop().create_task(channel.close(), name="close the way to a controller")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     def _look(self, _: int) -> None:
         """A broker whose connection was closed says at once that it lives: it may be thought dead by now."""
-        channel = self._channel
+        channel = self._channels.get(True)
         if channel is not None and isinstance(channel.last_failure, DisconnectedError) and not self._is_closed:
             self.on_lost()
+
+    # What the loader calls
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        """Nothing: who leads is no record."""
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        if leader.leader_id < 0 or self._is_closed:
+            return
+        for is_own in [each for each, channel in self._channels.items() if channel.node_id != leader.leader_id]:
+            self._drop(is_own)
+        # The new one knows by a connection sooner than by a timeout that a broker is gone.
+        self.on_lost()
 
     @staticmethod
     async def _forward(
@@ -206,8 +242,7 @@ class NodeToControllerChannel:
 
     async def close(self) -> None:
         self._is_closed = True
-        if self._channel is not None:
-            await self._channel.close()
+        await asyncio.gather(*(each.close() for each in self._channels.values()), *self._closing)
 
 
 #: How long an answer waits for its broker to see what another node decided: so often, for so long.

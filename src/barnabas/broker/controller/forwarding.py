@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps, awaited, parts_for_the_controller
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.wire.messages.create_partitions import (
@@ -28,6 +29,20 @@ from barnabas.wire.messages.incremental_alter_configs import (
 )
 
 R = TypeVar("R", bound=Response)
+
+#: What brokers forward.
+FORWARDED: Final = frozenset(
+    {
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.UPDATE_FEATURES,
+    }
+)
 
 
 class _Division(NamedTuple):

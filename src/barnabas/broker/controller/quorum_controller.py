@@ -26,9 +26,10 @@ from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.quorum import Quorum
 from barnabas.raft.types import LeaderAndEpoch
-from barnabas.storage.errors import LogDirectoryError
+from barnabas.storage.errors import LogDirectoryError, PassingError
 from barnabas.storage.manager import PeriodicTask
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
 
 _log = logging.getLogger("barnabas.controller")
@@ -99,6 +100,7 @@ class QuorumController:
         was_active, self._leader = self._is_active, leader
         if was_active:
             self._resigned()
+        self._tell(leader, was_active=was_active)
         if self._is_active:
             try:
                 self._activate(leader.epoch)
@@ -113,6 +115,16 @@ class QuorumController:
             _, waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(None)
+
+    def _tell(self, leader: LeaderAndEpoch, *, was_active: bool) -> None:
+        """Who has nobody beside it leads as a matter of course."""
+        if not self._quorum.is_alone:
+            if self._is_active:
+                _log.info("Node %d is the active controller now, in epoch %d", leader.leader_id, leader.epoch)
+            elif leader.leader_id >= 0:
+                _log.info("Controller %d is the active one now, in epoch %d", leader.leader_id, leader.epoch)
+            elif was_active:
+                _log.info("Node %d is no longer the active controller", self._quorum.node_id)
 
     # Leading
 
@@ -180,7 +192,12 @@ class QuorumController:
             if outcome.response is None:
                 return
             _log.info("Fencing broker %d, whose session has expired", outcome.response)
-            await self._write(outcome.records)
+            try:
+                await self._write(outcome.records)
+            except BrokerError as refusal:
+                if refusal.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
+                return  # whoever leads now decides about it
 
     def _activated(self, written: asyncio.Future[None]) -> None:
         failure = None if written.cancelled() else written.exception()
@@ -225,7 +242,16 @@ class QuorumController:
         outcome = self._apis.handle(request, version, caller, self._clock.monotonic_ms())
         if outcome.records:
             await self._until_committed(self._write(outcome.records), timeout_ms)
+        elif self._waiting and not isinstance(request, DescribeQuorumRequest):
+            # The answer may rest on what was decided before, and must not outlive it.
+            await self._until_committed(self._after_the_last(), timeout_ms)
         return outcome.response
+
+    def _after_the_last(self) -> asyncio.Future[None]:
+        """Done when all that was decided so far is committed."""
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((self._waiting[-1][0], committed))
+        return committed
 
     def _write(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
         """Write one change, and remember it as decided; done when it is committed."""
@@ -239,12 +265,22 @@ class QuorumController:
             last_offset = self._quorum.append(values, self._leader.epoch)
         except LogDirectoryError as failure:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"the metadata log has failed: {failure}") from failure
+        except PassingError as refusal:
+            raise self._cannot_write(refusal) from refusal
         for offset, record in enumerate(records, last_offset - len(records) + 1):
             controller.replay(record, offset)
         controller.mark()
         self._last_append_ms = self._clock.monotonic_ms()
         self._waiting.append((last_offset, committed))
         return committed
+
+    def _cannot_write(self, refusal: PassingError) -> BrokerError:
+        """The disk is full, for instance. Those who follow may have room on theirs; alone one can only wait."""
+        if len(self._quorum.describe().voters) == 1:
+            return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, str(refusal))
+        _log.warning("this controller cannot write, so that another should lead: %s", refusal)
+        asyncio.get_running_loop().call_soon(self._quorum.resign, self._leader.epoch)
+        return BrokerError(ErrorCode.NOT_CONTROLLER, str(refusal))
 
     async def _until_committed(self, committed: asyncio.Future[None], timeout_ms: int | None) -> None:
         wait_ms = None if timeout_ms is None else max(timeout_ms, _LEAST_COMMIT_WAIT_MS)

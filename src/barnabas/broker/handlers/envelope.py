@@ -12,6 +12,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError
 from barnabas.broker.context import RequestContext
+from barnabas.broker.controller.forwarding import FORWARDED
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps, awaited
@@ -24,20 +25,6 @@ from barnabas.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 API_KEY = ApiKey.ENVELOPE
 ANSWER_BYTES_PER_ELEMENT: Final = 0
-
-#: What brokers forward.
-FORWARDED: Final = frozenset(
-    {
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.UPDATE_FEATURES,
-    }
-)
 
 
 def handle(

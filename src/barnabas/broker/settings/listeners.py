@@ -28,15 +28,11 @@ class NodeSettings(Settings, title="Node", importance=HIGH):
         "How long a starting broker tries to register before it gives up.",
         default=60_000,
         importance=MEDIUM,
-        state=NOT_BUILT,
-        refused=False,
     )
     broker_heartbeat_interval_ms: Int = setting(
         "How often a broker tells the controller that it is alive.",
         default=2000,
         importance=MEDIUM,
-        state=NOT_BUILT,
-        refused=False,
     )
     broker_session_timeout_ms: Int = setting(
         "After how much silence the controller takes a broker for dead.", default=9000, importance=MEDIUM
@@ -180,7 +176,7 @@ class NetworkSettings(Settings, title="Network"):
         "How long this node waits for another one to answer.", default=30_000, importance=HIGH
     )
     controller_socket_timeout_ms: Int = setting(
-        "How long a socket to a controller may stay silent.", default=30_000, state=NO_EFFECT
+        "How long a broker waits for a controller to answer what it forwarded.", default=30_000
     )
     num_network_threads: Int = setting(
         "Threads for the network in Kafka; here one event loop does the work.",

@@ -47,7 +47,7 @@ class Invariant(Enum):
 class InvariantBrokenError(AssertionError):
     """One of them did not hold."""
 
-    def __init__(self, invariant: Invariant, text: str) -> None:
+    def __init__(self, invariant: Enum, text: str) -> None:
         super().__init__(f"{invariant.value}: {text}")
         self.invariant = invariant
         self.text = text

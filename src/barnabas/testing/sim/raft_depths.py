@@ -77,18 +77,22 @@ class SimNetwork(Protocol):
     def reset(self, one: str, other: str) -> None: ...
 
 
-class Depth(Protocol):
+class Strikable(Protocol):
+    """Hosts and a network, which faults can strike."""
+
+    @property
+    def network(self) -> SimNetwork: ...
+
+    def host(self, name: str, /) -> SimHost: ...
+
+
+class Depth(Strikable, Protocol):
     """A world, and how replicas run in it."""
 
     @property
     def loop(self) -> VirtualTimeLoop: ...
 
-    @property
-    def network(self) -> SimNetwork: ...
-
     def random(self, name: str) -> Random: ...
-
-    def host(self, name: str) -> SimHost: ...
 
     def start_process(self, host: str) -> Process: ...
 
@@ -179,7 +183,7 @@ class DepthTarget:
 
     def __init__(
         self,
-        depth: Depth,
+        depth: Strikable,
         hosts: Sequence[str],
         leader: Callable[[], str | None],
         start: Callable[[str], None],

@@ -76,6 +76,12 @@ SCENARIOS: Final[Mapping[str, ScenarioPlace]] = {
         (3, 5),
         DEPTHS,
     ),
+    "quorum": ScenarioPlace(
+        "barnabas.testing.sim.quorum_scenario:QuorumScenario",
+        "a cluster of nodes under overlapping faults: topics and settings change, controllers fail over",
+        (3,),
+        ("whole",),
+    ),
 }
 
 

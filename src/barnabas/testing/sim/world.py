@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -105,6 +105,18 @@ class World:
         node = SimulatedNode(self.host(address), overrides or {}, settings)
         await node.start()
         return node
+
+    async def start_cluster(
+        self, nodes: int = 3, overrides: Mapping[str, object] | None = None, *, brokers: int = 0
+    ) -> list[SimulatedNode]:
+        """Start nodes that are controller and broker in one, or, with `brokers`, so many of those beside controllers;
+        wait until all answer."""
+        # Late, because it knows this module.
+        from barnabas.testing.sim.cluster import ClusterPlan
+
+        members = ClusterPlan(nodes, brokers).members(self, overrides or {})
+        await asyncio.gather(*(member.start() for member in members))
+        return members
 
     async def client(
         self, bootstrap: str, client_id: str = "scripted", *, address: str = CLIENT_ADDRESS, timeout_s: float = 60.0
@@ -290,7 +302,17 @@ class Host:
 class SimulatedNode:
     """A node on a host. It may be started and stopped many times; each start is a new process on the same disk."""
 
-    def __init__(self, host: Host, overrides: Mapping[str, object], keywords: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        overrides: Mapping[str, object],
+        keywords: Mapping[str, object],
+        *,
+        cluster_id: str | None = None,
+        on_made: Callable[[Node], None] | None = None,
+    ) -> None:
+        """With a `cluster_id` it belongs to that cluster, else to one of its own. `on_made` sees each node before it is
+        started."""
         self.host = host
         self.settings: BrokerSettings = single_node_settings(
             host.address,
@@ -303,6 +325,8 @@ class SimulatedNode:
             **keywords,
         )
         self.node: Node | None = None
+        self._cluster_id = cluster_id
+        self._on_made = on_made
 
     @property
     def bootstrap(self) -> str:
@@ -318,8 +342,10 @@ class SimulatedNode:
         from barnabas.broker.node import Node
 
         files, runtime = self.host.disk, self.host.runtime()
-        format_if_new(files, self.settings, runtime)
+        format_if_new(files, self.settings, runtime, cluster_id=self._cluster_id)
         self.node = Node(self.settings, files=files, runtime=runtime)
+        if self._on_made is not None:
+            self._on_made(self.node)
         await self.node.start()
 
     async def start_if_dead(self) -> None:
