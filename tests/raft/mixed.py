@@ -184,7 +184,7 @@ class MixedQuorum:
     """Voters by their ids: 1, 2 … are Kafka's, then come ours.
 
     With `in_log` the voters stand in the log (kraft.version 1): Kafka's own tool formats all of them, ours too.
-    `patient` are those of ours that leave it to others to lead.
+    `patient` are those of ours that leave it to others to lead. `late_kafkas` are started by the story itself.
     """
 
     def __init__(
@@ -195,10 +195,12 @@ class MixedQuorum:
         *,
         in_log: bool = False,
         patient: Sequence[int] = (),
+        late_kafkas: bool = False,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         ids = range(1, kafkas + ours + 1)
         self._in_log = in_log
+        self._late_kafkas = late_kafkas
         self._addresses = {each: Address(HOST, port) for each, port in zip(ids, free_ports(len(ids)), strict=True)}
         randomness = Random(folder.name)
         self._directory_ids = {each: Uuid.random(randomness) for each in ids}
@@ -232,7 +234,7 @@ class MixedQuorum:
         else:
             for kafka in self.kafkas.values():
                 format_for_kafka(kafka, self._directory_ids[kafka.node_id])
-        for kafka in self.kafkas.values():
+        for kafka in () if self._late_kafkas else self.kafkas.values():
             kafka.start()
         for ours in self.ours.values():
             await ours.start()

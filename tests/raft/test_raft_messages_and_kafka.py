@@ -81,6 +81,11 @@ RESULTS: list[tuple[type[RaftRequest], RaftResult]] = [
 ]
 
 
+def _name(kind: type) -> str:
+    """Under which name Kafka's side knows it."""
+    return "Fetch" if kind is FetchLog else kind.__name__
+
+
 def plain(value: Any) -> Any:
     """As the Java program takes it."""
     if isinstance(value, Uuid | ErrorCode):
@@ -99,13 +104,13 @@ def fields(message: RaftRequest | RaftResult) -> dict[str, Any]:
 
 
 def asked(request: RaftRequest, version: int) -> dict[str, Any]:
-    return fields(request) | {"request": type(request).__name__, "version": version}
+    return fields(request) | {"request": _name(type(request)), "version": version}
 
 
 def answered(kind: type[RaftRequest], result: RaftResult, version: int) -> dict[str, Any]:
     at = {} if result.leader_address is None else {"CONTROLLER": list(result.leader_address)}
     leader = {"leader_id": result.leader.leader_id, "epoch": result.leader.epoch, "listeners": at}
-    return fields(result) | leader | {"result": kind.__name__, "version": version}
+    return fields(result) | leader | {"result": _name(kind), "version": version}
 
 
 def built_by_kafka(messages: Iterable[dict[str, Any]]) -> list[bytes]:

@@ -28,12 +28,12 @@ def is_same(one: bytes, other: bytes) -> bool:
 
 
 def test_kafka_loads_our_snapshot_follows_us_leads_us_and_hands_over(tmp_path: Path) -> None:
-    play(take_turns(MixedQuorum(tmp_path, kafkas=1, ours=2, patient=[3])), 60)
+    play(take_turns(MixedQuorum(tmp_path, kafkas=1, ours=2, patient=[3], late_kafkas=True)), 60)
 
 
 @pytest.mark.slow
 def test_the_same_where_the_voters_are_in_the_log(tmp_path: Path) -> None:
-    play(take_turns(MixedQuorum(tmp_path, kafkas=1, ours=2, in_log=True, patient=[3])))
+    play(take_turns(MixedQuorum(tmp_path, kafkas=1, ours=2, in_log=True, patient=[3], late_kafkas=True)))
 
 
 async def take_turns(quorum: MixedQuorum) -> None:
@@ -49,6 +49,7 @@ async def take_turns(quorum: MixedQuorum) -> None:
         snapshot_id = await first.take_snapshot()
         await first.append([NO_OP])
         assert first.start_offset == snapshot_id.end_offset
+        kafka.start()
 
         await quorum.until(lambda: log_of(kafka.metadata_log, snapshot_id), "Kafka loads our snapshot and follows")
         await quorum.until(
@@ -74,7 +75,8 @@ async def take_turns(quorum: MixedQuorum) -> None:
         leader = first if first.is_leader else second
         await leader.append([NO_OP])
         await quorum.until(lambda: first.driver.high_watermark == second.driver.high_watermark, "both know")
-    assert is_same(log_bytes(first.metadata_log), log_bytes(second.metadata_log))
+        # Before they stop: whoever is left last may lead once more, alone, and write what the other never sees.
+        assert is_same(log_bytes(first.metadata_log), log_bytes(second.metadata_log))
     assert log_bytes(second.metadata_log).count(log_bytes(kafka.metadata_log)) == 1
     assert first.told.values == second.told.values
     assert not quorum.complaints()
@@ -164,7 +166,7 @@ async def diverge(quorum: MixedQuorum) -> None:
 
 @pytest.mark.slow
 def test_a_voter_that_moved_says_so_to_the_leader(tmp_path: Path) -> None:
-    play(move_house(MixedQuorum(tmp_path, kafkas=1, ours=2, in_log=True, patient=[3])))
+    play(move_house(MixedQuorum(tmp_path, kafkas=1, ours=2, in_log=True, patient=[3], late_kafkas=True)))
 
 
 async def move_house(quorum: MixedQuorum) -> None:

@@ -140,9 +140,18 @@ class Node:
             raise
 
     async def _start_or_clean_up(self) -> None:
+        loop = asyncio.get_running_loop()
+        failed = self._failure = loop.create_future()
+        starting = loop.create_task(self._start(), name="start the parts of the node")
         try:
-            await self._start()
+            # A part that fails meanwhile may be what the others wait for.
+            await asyncio.wait({starting, failed}, return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                raise failed.result()
+            starting.result()
         except BaseException as failure:
+            starting.cancel()
+            await asyncio.wait({starting})
             await self._started.aclose()
             if isinstance(failure, BrokerError) and self.failure is not None:
                 # Who waited for the controller was told that it is gone; this is why.
@@ -152,7 +161,6 @@ class Node:
     async def _start(self) -> None:
         settings, runtime, files = self._static_settings, self._runtime, self._files
         _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
-        self._failure = asyncio.get_running_loop().create_future()
         identity = read_identity(files, settings)
         loader = self.loader
         transport = QuorumTransport(runtime.randomness, f"raft-client-{settings.node_id}", channel_limits(settings))
