@@ -22,10 +22,10 @@ IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
 
 #: The bugs, each with a seed that finds it.
 QUICK = {
-    "answers_before_commit": 8,
+    "answers_before_commit": 11,
     "success_after_the_lead_was_lost": 11,
     "creates_again": 1,
-    "unfences_too_early": 4,
+    "unfences_too_early": 10,
     "fenced_brokers_stay_so": 1,
     "standby_answers": 1,
 }
