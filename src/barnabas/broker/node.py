@@ -95,6 +95,12 @@ class Node:
         return f"controller {host or '*'}:{port}"
 
     @property
+    def waits_for(self) -> str | None:
+        """What keeps it from knowing what the cluster knows; None if nothing does, or it has not come so far."""
+        quorum = self._quorum
+        return quorum.waits_for() if quorum is not None and quorum.is_open and not quorum.is_caught_up else None
+
+    @property
     def services(self) -> Services:
         if self._broker is None:
             raise BarnabasError("the node is not started")

@@ -26,6 +26,8 @@ _log = logging.getLogger("barnabas.cli")
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _WANTED_FILES: Final = 65_536
+#: A node that is not ready by then says for whom it waits.
+_TELL_AFTER_S: Final = 3.0
 
 
 def log_to_stderr(level: int) -> None:
@@ -78,7 +80,12 @@ async def _serve(node: Node, notes: Sequence[str]) -> None:
         loop.add_signal_handler(each, stop, each)
     starting = loop.create_task(node.start())
     stopping = loop.create_task(told_to_stop.wait())
-    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    first = asyncio.FIRST_COMPLETED
+    done, _ = await asyncio.wait({starting, stopping}, timeout=_TELL_AFTER_S, return_when=first)
+    if not done and (waits_for := node.waits_for) is not None:
+        say(f"waiting: {waits_for}")
+        sys.stdout.flush()
+    await asyncio.wait({starting, stopping}, return_when=first)
     if not starting.done():
         starting.cancel()
         with contextlib.suppress(asyncio.CancelledError, BarnabasError):

@@ -176,6 +176,10 @@ class RaftDriver:
         return known(self._machine, "the replica has not been started")
 
     @property
+    def is_open(self) -> bool:
+        return self._machine is not None
+
+    @property
     def node_id(self) -> int:
         return self.key.node_id
 

@@ -154,6 +154,10 @@ class RaftQuorum:
         return self.log.max_batch_bytes
 
     @property
+    def is_open(self) -> bool:
+        return self.driver.is_open
+
+    @property
     def has_followers(self) -> bool:
         state = self.driver.machine.state
         return isinstance(state, Leader) and bool(state.progress)
