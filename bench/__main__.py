@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import bench
@@ -23,7 +24,7 @@ ROUGH = "quick: few records and rounds, so these figures are rough; ratios may b
 
 def benchmarks() -> list[str]:
     helpers = {"__main__", "client_contestants", "measure", "node_brokers", "node_clients", "raft_member"}
-    helpers |= {"spark_contestants", "cluster_nodes"}
+    helpers |= {"spark_contestants", "cluster_nodes", "cluster_bytes", "cluster_image", "cluster_replicas"}
     return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if module.name not in helpers)
 
 
@@ -49,12 +50,32 @@ def arguments(given: list[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--quick", action="store_true", help="all parts within two minutes; the figures are rough")
-    parser.add_argument("parts", metavar="PART", nargs="*", help="what to measure; all of it if none is named")
+    parser.add_argument("--against", metavar="SRC", help="node alone: the src of another checkout, in Kafka's place")
+    parser.add_argument(
+        "parts",
+        metavar="PART",
+        nargs="*",
+        help="what to measure; all of it if none is named. Some have sections: cluster:idle",
+    )
     asked = parser.parse_args(given)
-    unknown = [each for each in asked.parts if each not in benchmarks()]
-    if unknown:
-        parser.error(f"no part is called {unknown[0]}; there are {', '.join(benchmarks())}")
+    for each in asked.parts:
+        name, _, section = each.partition(":")
+        if name not in benchmarks():
+            parser.error(f"no part is called {name}; there are {', '.join(benchmarks())}")
+        sections = getattr(importlib.import_module(f"bench.{name}"), "SECTIONS", {}) if section else {}
+        if section and section not in sections:
+            parser.error(f"{name} has no section called {section}; it has {', '.join(sections) or 'none'}")
     return asked
+
+
+def results(part: str, *, is_quick: bool) -> Iterator[Result]:
+    """Those of a part, or of a section of it (`cluster:idle`)."""
+    name, _, section = part.partition(":")
+    module = importlib.import_module(f"bench.{name}")
+    if section:
+        yield from module.SECTIONS[section](is_quick)
+    else:
+        yield from getattr(module, "run_quickly", module.run)() if is_quick else module.run()
 
 
 def main(given: list[str]) -> int:
@@ -62,12 +83,14 @@ def main(given: list[str]) -> int:
     if asked.quick:
         print(ROUGH)
         measure.be_quick()
+    if asked.against is not None:
+        measure.against = str(Path(asked.against).resolve())
     print(COLUMNS)
     start = time.monotonic()
-    for name in asked.parts or benchmarks():
-        print(f"[{time.monotonic() - start:4.0f} s] {name}: {purpose(name)}", file=sys.stderr, flush=True)
-        module = importlib.import_module(f"bench.{name}")
-        for result in getattr(module, "run_quickly", module.run)() if asked.quick else module.run():
+    for part in asked.parts or benchmarks():
+        about = purpose(part.partition(":")[0])
+        print(f"[{time.monotonic() - start:4.0f} s] {part}: {about}", file=sys.stderr, flush=True)
+        for result in results(part, is_quick=asked.quick):
             print(show(Result(*result)), flush=True)
     return 0
 

@@ -1,4 +1,9 @@
-"""Three nodes beside three of Apache Kafka: fail-over of the controller, many partitions, what they take while idle."""
+"""Three nodes beside three of Apache Kafka: fail-over of the controller, many partitions, what they take while idle.
+
+Each section can be asked for by itself: `cluster:idle`, `cluster:fail-over`, `cluster:partitions`, `cluster:image`,
+`cluster:bytes`, and those of three replicas: `cluster:produce`, `cluster:leader-fail-over`, `cluster:shutdown`,
+`cluster:following`, `cluster:catching-up`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from tests.cluster.asking import active, all_unfenced, create, created, fenced, 
 from tests.cluster.nodes import Cluster, Node
 from tests.oracles import missing
 
+from bench import cluster_bytes, cluster_image, cluster_replicas
 from bench.cluster_nodes import KafkaCluster, OurCluster
 from bench.measure import Result
 from bench.node_brokers import idle_load, resident_bytes
@@ -38,21 +44,52 @@ class FailOver(NamedTuple):
     leaderless_s: float
 
 
-def run(rounds: int = ROUNDS, partitions: int = PARTITIONS, idle_s: float = IDLE_S) -> Iterator[Result]:
+@contextlib.contextmanager
+def clusters() -> Iterator[dict[str, Cluster]]:
+    """Three nodes of ours, and three of Kafka's if it is at hand; all are ready."""
     makers: dict[str, Callable[[Path], Cluster]] = {"ours": OurCluster}
     if missing() is None:
         makers["Kafka"] = KafkaCluster
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
-        clusters = {name: running.enter_context(maker(Path(folder) / name)) for name, maker in makers.items()}
-        for each in clusters.values():
+        found = {name: running.enter_context(maker(Path(folder) / name)) for name, maker in makers.items()}
+        for each in found.values():
             all_unfenced(each)
-        yield from _idle(clusters, idle_s)
-        yield from _fail_over(clusters, rounds)
-        yield from _many_partitions(clusters, partitions)
+        yield found
+
+
+def idle(is_quick: bool) -> Iterator[Result]:
+    with clusters() as found:
+        yield from _idle(found, QUICK_IDLE_S if is_quick else IDLE_S)
+
+
+def fail_over(is_quick: bool) -> Iterator[Result]:
+    with clusters() as found:
+        yield from _fail_over(found, QUICK_ROUNDS if is_quick else ROUNDS)
+
+
+def many_partitions(is_quick: bool) -> Iterator[Result]:
+    with clusters() as found:
+        yield from _many_partitions(found, QUICK_PARTITIONS if is_quick else PARTITIONS)
+
+
+SECTIONS: Final[dict[str, Callable[[bool], Iterator[Result]]]] = {
+    "idle": idle,
+    "fail-over": fail_over,
+    "partitions": many_partitions,
+    "image": cluster_image.results,
+    "bytes": cluster_bytes.results,
+    **cluster_replicas.SECTIONS,
+}
+
+
+def run() -> Iterator[Result]:
+    for each in SECTIONS.values():
+        yield from each(False)
 
 
 def run_quickly() -> Iterator[Result]:
-    return run(QUICK_ROUNDS, QUICK_PARTITIONS, QUICK_IDLE_S)
+    for each in SECTIONS.values():
+        yield from each(True)
 
 
 # Idle

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.cluster.asking import ask
@@ -27,8 +28,8 @@ _FORMAT = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--fe
 class OurCluster(Cluster):
     """`barnabas server start`, three times."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, settings=SETTINGS)
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, settings={**SETTINGS, **(settings or {})})
 
 
 class KafkaNode(Node):
@@ -66,8 +67,8 @@ class KafkaCluster(Cluster):
 
     NODE = KafkaNode
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, settings=SETTINGS)
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, settings={**SETTINGS, **(settings or {})})
 
     def format(self, node: Node, cluster_id: str | None = None) -> None:
         arguments = ["format", "-t", cluster_id or self.cluster_id, "-c", str(node.file), *_FORMAT]

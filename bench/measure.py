@@ -19,6 +19,8 @@ class Result(NamedTuple):
 
 _QUICK_ROUNDS = 3
 _is_quick = False
+#: The sources of another checkout of ours to measure against, if that was asked for.
+against: str | None = None
 
 
 def be_quick() -> None:

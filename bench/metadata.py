@@ -15,7 +15,7 @@ from random import Random
 
 from barnabas.base.ids import Uuid
 from barnabas.metadata.controller import Controller
-from barnabas.metadata.elections import changes_when_broker_leaves
+from barnabas.metadata.elections import changes_when_unregistered
 from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT, encode_record
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.options import ControllerOptions
@@ -169,7 +169,9 @@ def of_decisions(images: dict[int, ClusterImage]) -> list[Result]:
     small = [applied(images[size], list(on_one_broker(PER_TOPIC))) for size in SIZES]
     decisions: dict[str, list[Callable[[], object]]] = {
         "decide on a topic": [partial(each.create_topics, asked) for each in controllers],
-        "fence a broker of 10 partitions": [partial(changes_when_broker_leaves, each, SMALL_BROKER) for each in small],
+        "fence a broker of 10 partitions": [
+            partial(changes_when_unregistered, each, ControllerOptions(), SMALL_BROKER) for each in small
+        ],
     }
     results = []
     for name, contestants in decisions.items():

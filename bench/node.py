@@ -1,5 +1,6 @@
 """Our node against Apache Kafka: the same clients, the same machine, the same run, in turns.
 
+With `--against` it is measured against that of another checkout, as before a change.
 `--quick` takes a tenth of the time and says less exactly. Without Kafka's jars (`make oracles`)
 our figures are told alone. Each rate is the best of a few rounds; both were warmed up, which Kafka's compiler needs.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from tests.oracles import missing
 
+from bench import measure
 from bench import node_clients as clients
 from bench.measure import Result
 from bench.node_brokers import Barnabas, Broker, Kafka, cpu_seconds, idle_load, resident_bytes
@@ -216,12 +218,12 @@ def add(figures: Figures, records: int, size: int, seconds: float, cpu_s: float)
 
 
 def ratio(measured: list[Figures]) -> float:
-    """Our rate over Kafka's."""
+    """Our rate over the other's."""
     return measured[0].rate / measured[1].rate if len(measured) > 1 and measured[1].rate else math.nan
 
 
 def inverse(costs: list[float]) -> float:
-    """Kafka's cost over ours: above one is better."""
+    """The other's cost over ours: above one is better."""
     return costs[1] / costs[0] if len(costs) > 1 and costs[0] else math.nan
 
 
@@ -253,7 +255,9 @@ def at_rest(brokers: list[Broker], plan: Plan) -> list[Result]:
 def run(plan: Plan = FULL) -> list[Result]:
     folder = Path(tempfile.mkdtemp(prefix="barnabas-bench-"))
     brokers: list[Broker] = [Barnabas(folder / "barnabas")]
-    if missing() is None:
+    if measure.against is not None:
+        brokers.append(Barnabas(folder / "against", sources=measure.against))
+    elif missing() is None:
         brokers.append(Kafka(folder / "kafka"))
     else:
         print(f"node: alone, without Apache Kafka: {missing()}", file=sys.stderr)

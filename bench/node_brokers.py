@@ -40,9 +40,10 @@ class Barnabas:
 
     name = "barnabas"
 
-    def __init__(self, folder: Path, *overrides: str) -> None:
-        """`overrides` are settings, as `name=value`."""
+    def __init__(self, folder: Path, *overrides: str, sources: str | None = None) -> None:
+        """`overrides` are settings, as `name=value`; `sources` the `src` of another checkout."""
         self._folder = folder
+        self._sources = sources
         self._overrides = overrides
         self._process: subprocess.Popen[str] | None = None
         self.bootstrap = ""
@@ -66,6 +67,8 @@ class Barnabas:
         command = [sys.executable, "-m", "barnabas", "up", "--listen", "127.0.0.1:0", *arguments]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPYCACHEPREFIX"] = str(self._folder / "compiled")
+        if self._sources is not None:
+            environment["PYTHONPATH"] = self._sources
         with (self._folder / "barnabas.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,

@@ -44,6 +44,10 @@ _OTHER_PROCESSES: Final = {
 }
 
 
+#: What is slow may take more than `timeout` in pyproject.toml.
+_LONGEST_SLOW_S: Final = 3600
+
+
 def pytest_configure() -> None:
     """Tests of Ctrl-C need one that is heard. A shell without job control lets what it starts in the background ignore
     it, and every process that a test starts would inherit that."""
@@ -71,6 +75,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest must not begin last."""
     for item in items:
         _mark_other_processes(item)
+        if item.get_closest_marker("slow") is not None:
+            item.add_marker(pytest.mark.timeout(_LONGEST_SLOW_S))
     order = [*_QUEUES]
     items.sort(key=lambda item: order.index(queue) if (queue := _queue_of(item.nodeid)) in order else len(order))
 

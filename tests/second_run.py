@@ -23,6 +23,9 @@ import pytest
 
 _MARK: Final = "other_process"
 
+#: A test that hangs fails by itself (`timeout` in pyproject.toml). A run that does not end all the same is ended.
+_LONGEST_RUN_S: Final = 40 * 60
+
 
 @dataclass(slots=True)
 class Outcomes:
@@ -59,7 +62,11 @@ def _run(arguments: list[str]) -> tuple[int, Outcomes]:
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder, "outcomes.json")
         command = [sys.executable, "-m", "pytest", "-p", __spec__.name, f"--outcomes-to={told}", *arguments]
-        code = subprocess.run(command, check=False).returncode
+        try:
+            code = subprocess.run(command, check=False, timeout=_LONGEST_RUN_S).returncode
+        except subprocess.TimeoutExpired:
+            _tell(f"Not through after {_LONGEST_RUN_S // 60} minutes, and ended", [])
+            code = pytest.ExitCode.INTERRUPTED
         return code, Outcomes(**json.loads(told.read_text())) if told.exists() else Outcomes()
 
 

@@ -17,6 +17,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.persistent_map import PersistentMap
 from barnabas.broker.configs.config_resources import effective_topic_settings
 from barnabas.broker.context import NoQuotas
+from barnabas.broker.data.alter_partition_manager import BrokerLeaderPorts
 from barnabas.broker.data.producer_ids import ProducerIdPool
 from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.services import MetadataCache, Services
@@ -36,6 +37,8 @@ from barnabas.metadata.image import (
 )
 from barnabas.records import BatchBuilder, BatchView, Codec, TransactionMarker, build_marker, iter_batches
 from barnabas.replication.fetch_sessions import FetchSessionCache
+from barnabas.replication.isr import PendingPartitionChange
+from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.partition import Partition
 from barnabas.storage.files import FileSystem
 from barnabas.storage.manager import LogManager
@@ -88,7 +91,16 @@ class DataPlane:
             lambda topic: effective_topic_settings(self.settings, self.image, topic),
             runtime,
         )
-        self.replica_manager = ReplicaManager(NODE, self.logs, self._settings_of)
+        #: Changes of ISRs that were proposed; no controller decides on them.
+        self.proposals: list[tuple[LeaderState, PendingPartitionChange]] = []
+        ports = BrokerLeaderPorts(
+            self.metadata,
+            runtime.clock,
+            lambda: 1,
+            self.settings.replica_lag_time_max_ms,
+            lambda leader, change: self.proposals.append((leader, change)),
+        )
+        self.replica_manager = ReplicaManager(NODE, self.logs, self._settings_of, ports)
         self.blocks = 0
         nothing: Any = None
         self.services = Services(

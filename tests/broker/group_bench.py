@@ -41,6 +41,8 @@ class MemoryLog:
         self.failure: ErrorCode | None = None
         self.waits: list[tuple[int, asyncio.Future[ErrorCode]]] = []
         self.load_failure: LogError | None = None
+        #: Partitions of which followers have not told yet how much of what earlier leaders wrote they have.
+        self.behind: dict[TopicPartition, asyncio.Event] = {}
 
     def append_as_coordinator(self, partition: TopicPartition, batch: bytearray, now_ms: int) -> int:
         if self.failure is not None:
@@ -68,6 +70,11 @@ class MemoryLog:
         for _, outcome in reversed(waits):
             settle(outcome, ErrorCode.NONE)
 
+    async def until_readable(self, partition: TopicPartition) -> ErrorCode:
+        if partition in self.behind:
+            await self.behind[partition].wait()
+        return ErrorCode.NONE
+
     async def read_all(self, partition: TopicPartition, max_bytes: int, runtime: Runtime) -> AsyncIterator[bytes]:
         if self.load_failure is not None:
             raise self.load_failure
@@ -84,13 +91,13 @@ def settle(future: asyncio.Future[ErrorCode], outcome: ErrorCode) -> None:
         future.set_result(outcome)
 
 
-def image_of(topics: Mapping[str, int], leader: int = NODE_ID) -> ClusterImage:
+def image_of(topics: Mapping[str, int], leader: int = NODE_ID, epoch: int = 0) -> ClusterImage:
     """A cluster of one broker with topics of so many partitions."""
     images = [
         TopicImage(
             name,
             Uuid(name.encode()[:16].rjust(16, b"\x01")),
-            tuple(PartitionImage((leader,), (leader,), leader, 0, 0) for _ in range(count)),
+            tuple(PartitionImage((leader,), (leader,), leader, epoch, epoch) for _ in range(count)),
         )
         for name, count in topics.items()
     ]

@@ -52,7 +52,7 @@ def formatted_disk(settings: BrokerSettings | None = None, **how: Any) -> Simula
     disk = SimulatedDisk(Random(1), **how)
     disk.make_directory("/data")
     disk.sync_directory("/")
-    format_directories(disk, settings or node_settings(), CLUSTER_ID, Random(7))
+    format_directories(disk, settings or node_settings(), CLUSTER_ID, Random(7), elr_version=0)
     return disk
 
 
@@ -146,6 +146,7 @@ class RunningQuorum:
             router=Router([], Turns()),
             endpoints={"CONTROLLER": ("127.0.0.1", 9093)},
             transport=QuorumTransport(Random(1), "raft", ChannelLimits()),
+            on_failure=self._failed,
         )
         self.server.start()
         if takes_snapshots:

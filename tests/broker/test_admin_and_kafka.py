@@ -40,7 +40,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
 from tests.broker.admin import AdminNode
 from tests.metadata.clusters import new_topic, uuid
 from tests.oracles import needs_kafka
-from tests.oracles.kafka_server import KafkaServer
+from tests.oracles.kafka_server import FORMAT_WITHOUT_ELR, KafkaServer
 
 pytestmark = needs_kafka()
 
@@ -79,7 +79,7 @@ class Both:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
+    with KafkaServer(tmp_path_factory.mktemp("kafka"), format_options=FORMAT_WITHOUT_ELR) as server:
         host, _, port = server.bootstrap.partition(":")
         pair = Both((host, int(port)), AdminNode())
         pair.ask(CreateTopicsRequest(topics=[new_topic("old.topic", 2, 1, configs={"retention.ms": "5000"})]), 7)
@@ -158,7 +158,9 @@ def test_new_topics(both: Both, topics: list[CreatableTopic], version: int) -> N
         assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("counts", [[9_999], [10_000], [10_001], [6_000, 6_000]])
+@pytest.mark.parametrize(
+    "counts", [[9_999], [10_000], [10_001], [6_000, 6_000], [150] * 100], ids=lambda each: str(each[:2])
+)
 def test_too_much_at_once(both: Both, counts: list[int]) -> None:
     topics = [new_topic(f"big{number}", count, 1) for number, count in enumerate(counts)]
     kafka, ours = both.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000, validate_only=True), 7)

@@ -67,3 +67,19 @@ def test_who_may_not_is_refused() -> None:
     node.authorizer = Deny(AclOperation.DESCRIBE_CONFIGS)
     (hidden,) = node.ask(create_topics, CreateTopicsRequest(topics=[new_topic("u")]), 7).topics
     assert (hidden.error_code, hidden.topic_config_error_code, hidden.configs) == (0, refused, [])
+
+
+def test_a_few_bytes_cannot_ask_for_very_many_partitions() -> None:
+    node = AdminNode()
+    too_many = CreateTopicsRequest(topics=[new_topic(f"t{number}", 150, 1) for number in range(100)])
+    refused = node.ask(create_topics, too_many, 7).topics
+    assert {each.error_code for each in refused} == {ErrorCode.POLICY_VIOLATION}
+    assert "15000" in refused[0].error_message
+    assert not node.metadata.image.topics
+    node.ask(create_topics, CreateTopicsRequest(topics=[new_topic(f"t{number}", 1, 1) for number in range(70)]), 7)
+    growth = [CreatePartitionsTopic(name=f"t{number}", count=151, assignments=None) for number in range(70)]
+    more = CreatePartitionsRequest(topics=growth, timeout_ms=1, validate_only=False)
+    refused = node.ask(create_partitions, more, 3).results
+    assert {each.error_code for each in refused} == {ErrorCode.POLICY_VIOLATION}
+    assert "10500" in refused[0].error_message
+    assert {len(topic.partitions) for topic in node.metadata.image.topics.values()} == {1}

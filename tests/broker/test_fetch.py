@@ -225,7 +225,8 @@ def test_what_lies_in_an_older_segment_is_enough(plane: DataPlane) -> None:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"leader": 2, "leader_epoch": 1}, "NOT_LEADER_OR_FOLLOWER"),
+        ({"leader": 2, "leader_epoch": 1}, "FENCED_LEADER_EPOCH"),
+        ({"leader": 2}, "NOT_LEADER_OR_FOLLOWER"),
         ({"leader_epoch": 1}, "FENCED_LEADER_EPOCH"),
     ],
 )

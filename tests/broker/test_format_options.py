@@ -33,9 +33,9 @@ def refusal(settings: Mapping[str, str], **asked: Any) -> str:
 
 def test_where_the_settings_name_the_voters() -> None:
     for settings in (COMBINED, BROKER, CONTROLLER):
-        assert options(settings) == FormatOptions(25, 0, None)
+        assert options(settings) == FormatOptions(25, 1, 0, None)
     # As Kafka has it: there are no first voters that the log would name.
-    assert options(COMBINED, no_initial_controllers=True, features=["kraft.version=0"]) == FormatOptions(25, 0, None)
+    assert options(COMBINED, no_initial_controllers=True, features=["kraft.version=0"]) == FormatOptions(25, 1, 0, None)
 
 
 def test_a_controller_alone() -> None:
@@ -70,12 +70,12 @@ def test_first_voters() -> None:
         ]
     )
     for settings in (COMBINED, CONTROLLER, BROKER):
-        assert options(dynamic(settings), initial_controllers=BOTH) == FormatOptions(25, 1, expected)
+        assert options(dynamic(settings), initial_controllers=BOTH) == FormatOptions(25, 1, 1, expected)
 
 
 def test_nodes_that_hear_of_the_voters_from_others() -> None:
-    assert options(dynamic(CONTROLLER), no_initial_controllers=True) == FormatOptions(25, 1, None)
-    assert options(dynamic(BROKER)) == FormatOptions(25, 1, None)
+    assert options(dynamic(CONTROLLER), no_initial_controllers=True) == FormatOptions(25, 1, 1, None)
+    assert options(dynamic(BROKER)) == FormatOptions(25, 1, 1, None)
     assert options(dynamic(BROKER), features=["kraft.version=1"]).kraft_version == 1
 
 
@@ -140,7 +140,26 @@ def test_levels_that_are_built(asked: dict[str, Any], level: int) -> None:
     assert options(COMBINED, **asked).metadata_version == level
 
 
-BUILT = "built are metadata.version 7 (3.3-IV3) to 25 (4.0-IV3), kraft.version 0 and 1, and no other feature"
+@pytest.mark.parametrize(
+    ("asked", "level"),
+    [
+        ({}, 1),
+        ({"features": ["eligible.leader.replicas.version=0"]}, 0),
+        ({"features": ["eligible.leader.replicas.version=1", "metadata.version=23"]}, 1),
+        # A release is what Kafka's release is: before 4.1 without ELR.
+        ({"release_version": "4.0"}, 0),
+        ({"features": ["metadata.version=25"]}, 0),
+        ({"release_version": "4.0", "features": ["eligible.leader.replicas.version=1"]}, 1),
+    ],
+)
+def test_eligible_leader_replicas_are_kept_unless_told_otherwise(asked: dict[str, Any], level: int) -> None:
+    assert options(COMBINED, **asked).elr_version == level
+
+
+BUILT = (
+    "built are metadata.version 7 (3.3-IV3) to 25 (4.0-IV3), kraft.version 0 and 1, eligible.leader.replicas.version 0 "
+    "and 1, and no other feature"
+)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +171,16 @@ BUILT = "built are metadata.version 7 (3.3-IV3) to 25 (4.0-IV3), kraft.version 0
         (COMBINED, {"features": ["metadata.version=30"]}, f"metadata.version=30: this level is not built; {BUILT}"),
         (COMBINED, {"features": ["metadata.version=6"]}, f"metadata.version=6: this level is not built; {BUILT}"),
         (COMBINED, {"features": ["group.version=1"]}, f"only level 0 of group.version is built; {BUILT}"),
+        (
+            COMBINED,
+            {"features": ["eligible.leader.replicas.version=2"]},
+            f"eligible.leader.replicas.version=2: this level is not built; {BUILT}",
+        ),
+        (
+            COMBINED,
+            {"features": ["eligible.leader.replicas.version=1"], "release_version": "4.0-IV0"},
+            "eligible.leader.replicas.version could not be set to 1 because it depends on metadata.version level 23",
+        ),
         (COMBINED, {"features": ["foo=1"]}, f"--feature foo=1: there is no such feature; {BUILT}"),
         (COMBINED, {"features": ["foo"]}, "write it as NAME=LEVEL, as in metadata.version=25"),
         (COMBINED, {"features": ["metadata.version=x"]}, "write it as NAME=LEVEL, as in metadata.version=25"),

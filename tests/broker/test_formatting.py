@@ -13,6 +13,7 @@ from barnabas.base.ids import Uuid
 from barnabas.base.properties import parse_properties
 from barnabas.broker.quorum.formatting import (
     NotFormattedError,
+    bootstrap_records,
     format_directories,
     is_formatted,
     read_bootstrap,
@@ -72,8 +73,19 @@ def test_every_directory_gets_an_identity_of_its_own() -> None:
     ]
 
 
+BUILT = [
+    FeatureLevelRecord(name="metadata.version", feature_level=25),
+    FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+]
+
+
 def test_a_new_cluster_begins_with_what_is_built_and_no_other_feature() -> None:
-    assert read_bootstrap(formatted(), "/data/a") == [FeatureLevelRecord(name="metadata.version", feature_level=25)]
+    assert read_bootstrap(formatted(), "/data/a") == BUILT
+
+
+def test_a_metadata_version_without_elr_begins_without() -> None:
+    assert bootstrap_records(22) == [FeatureLevelRecord(name="metadata.version", feature_level=22)]
+    assert bootstrap_records(elr_version=0) == BUILT[:1]
 
 
 def test_the_metadata_directory_may_be_one_of_its_own() -> None:
@@ -146,7 +158,7 @@ def test_the_first_voters_stand_before_the_log() -> None:
     assert meta is not None
     assert meta.directory_id == Uuid(bytes([1]) * 16)
     # Features are where they are in any cluster.
-    assert read_bootstrap(files, "/data/a") == [FeatureLevelRecord(name="metadata.version", feature_level=25)]
+    assert read_bootstrap(files, "/data/a") == BUILT
 
 
 def test_a_node_that_is_not_among_the_first_voters_knows_them() -> None:

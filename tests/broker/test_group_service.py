@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.ids import Uuid
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.handlers import (
     delete_groups,
     describe_groups,
@@ -198,6 +198,70 @@ def test_while_a_shard_loads_members_need_not_fear() -> None:
         assert await fetch(bench, "simple") == {"t-0": 7}
 
     play(second, play(first))
+
+
+def test_a_shard_that_must_wait_for_followers_keeps_no_other_from_being_loaded() -> None:
+    """A new leader does not know yet what its predecessor had committed: a coordinator that went by its high watermark
+    would have lost commits."""
+    log = MemoryLog()
+
+    async def story(bench: ServiceBench) -> None:
+        groups = {bench.groups.partition_for(name): name for name in ("a", "b", "c", "d", "e")}
+        log.behind[TopicPartition(CONSUMER_OFFSETS, 0)] = caught_up = asyncio.Event()
+        bench.apply(image_of({CONSUMER_OFFSETS: 2}))
+        await asyncio.sleep(60)
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await bench.call(join_group, join(groups[0]), 9)).error_code == loading
+        assert (await bench.call(join_group, join(groups[1]), 9)).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        caught_up.set()
+        await asyncio.sleep(1)
+        assert (await bench.call(join_group, join(groups[0]), 9)).error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+    play(story, log, offsets_topic_num_partitions=2)
+
+
+def test_who_leads_again_in_a_newer_epoch_reads_the_log_again() -> None:
+    """In between another may have led, and written; who waits for the old epoch must look for the coordinator."""
+    log = MemoryLog()
+
+    async def story(bench: ServiceBench) -> None:
+        await bench.start(1, t=1)
+        member = await stable_member(bench)
+        assert commit_codes(await bench.call(offset_commit, commit("simple", ("t", 0, 7)), 8)) == [0]
+        log.commits_at_once = False
+        lost = asyncio.ensure_future(bench.call(offset_commit, commit("simple", ("t", 0, 9)), 8))
+        await asyncio.sleep(0.01)
+        log.commits_at_once = True
+        # The next leader did not have the last commit.
+        log.batches[TopicPartition(CONSUMER_OFFSETS, 0)].pop()
+        bench.apply(image_of({CONSUMER_OFFSETS: 1, "t": 1}, epoch=2))
+        assert commit_codes(await lost) == [ErrorCode.NOT_COORDINATOR]
+        beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=member)
+        assert (await bench.call(join_group, join(), 9)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.sleep(1)
+        assert (await bench.call(heartbeat, beat, 4)).error_code == ErrorCode.NONE
+        assert await fetch(bench, "simple") == {"t-0": 7}
+
+    play(story, log)
+
+
+def test_an_epoch_that_changes_while_a_shard_is_loaded_begins_the_loading_anew() -> None:
+    log = MemoryLog()
+
+    async def first(bench: ServiceBench) -> None:
+        await bench.start(1, t=1)
+        assert commit_codes(await bench.call(offset_commit, commit("simple", ("t", 0, 7)), 8)) == [0]
+
+    async def second(bench: ServiceBench) -> None:
+        for epoch in range(4):
+            bench.apply(image_of({CONSUMER_OFFSETS: 1, "t": 1}, epoch=epoch))
+            await asyncio.sleep(0.001 * epoch)
+        await asyncio.sleep(1)
+        assert await fetch(bench, "simple") == {"t-0": 7}
+        assert commit_codes(await bench.call(offset_commit, commit("simple", ("t", 0, 8)), 8)) == [0]
+        assert await fetch(bench, "simple") == {"t-0": 8}
+
+    play(second, play(first, log))
 
 
 def test_a_partition_that_cannot_be_read_is_not_served() -> None:

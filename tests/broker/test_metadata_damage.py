@@ -23,6 +23,11 @@ from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.testing.sim.world import SimulatedNode, World
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.wire.messages.metadata import MetadataRequest
 from tests.broker.metadata_files import (
     LOG_DIRECTORY,
@@ -311,6 +316,35 @@ def test_partitions_with_the_ids_of_each_other_refuse_the_start() -> None:
         await refused(node, "never named /data/ledger-0")
 
     with World(2) as world:
+        world.run(story())
+
+
+def test_a_partition_with_the_id_of_a_deleted_topic_of_another_name_refuses_the_start() -> None:
+    """Also where the log does not reach back to the creation of that topic: a snapshot does."""
+    overrides = {
+        "internal.metadata.log.segment.bytes": 1500,
+        "metadata.log.max.record.bytes.between.snapshots": 1200,
+        "metadata.max.retention.bytes": 8000,
+    }
+
+    async def story() -> None:
+        node = await a_node_with_topics(world, overrides=overrides)
+        client = await world.client(node.bootstrap)
+        assert (await client.ask(create("old"))).topics[0].error_code == 0
+        old = read_file(node.host.disk, "/data/old-0/partition.metadata")
+        for number in range(150):
+            change = AlterableConfig(name="retention.ms", config_operation=0, value=str(10_000_000 + number))
+            resource = AlterConfigsResource(resource_type=2, resource_name="letters", configs=[change])
+            await client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+            await asyncio.sleep(0.1)
+        assert (await client.ask(delete("old"))).responses[0].error_code == 0
+        await client.close()
+        await node.stop()
+        assert f"{0:020d}.log" not in node.host.disk.names("/data/__cluster_metadata-0"), "it begins with a snapshot"
+        rewritten("/data/ledger-0/partition.metadata", lambda _: old)(node.host.disk)
+        await refused(node, "never named /data/ledger-0")
+
+    with World(3) as world:
         world.run(story())
 
 

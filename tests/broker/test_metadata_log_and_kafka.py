@@ -33,7 +33,7 @@ from barnabas.wire.stored.cluster_metadata import (
 )
 from tests.broker.metadata_files import BASE_SETTINGS, CLUSTER_ID, RunningQuorum, flat, node_settings
 from tests.oracles import kafka_jars, needs_kafka
-from tests.oracles.kafka_server import KafkaServer
+from tests.oracles.kafka_server import FORMAT, FORMAT_WITHOUT_ELR, KafkaServer
 
 pytestmark = needs_kafka()
 
@@ -71,9 +71,9 @@ class OurTurn:
         return read_identity(FILES, self.settings).directory_ids[str(self.data)]
 
 
-def format_for_us(folder: Path) -> None:
+def format_for_us(folder: Path, elr_version: int = 0) -> None:
     folder.mkdir(exist_ok=True)
-    format_directories(FILES, node_settings(str(folder / "data")), CLUSTER_ID, Random(3))
+    format_directories(FILES, node_settings(str(folder / "data")), CLUSTER_ID, Random(3), elr_version=elr_version)
 
 
 def topics_of(bootstrap: str) -> dict[str, int]:
@@ -187,12 +187,13 @@ def test_we_start_on_a_directory_that_kafka_formatted_and_wrote(tmp_path: Path) 
     assert state.epoch == 3
 
 
-def test_our_files_look_as_kafkas_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("elr_version", [0, 1])
+def test_our_files_look_as_kafkas_do(tmp_path: Path, elr_version: int) -> None:
     """Formatted and started once by either: the same names, the same first records, in the same batches."""
-    with KafkaServer(tmp_path / "kafka"):
+    with KafkaServer(tmp_path / "kafka", format_options=FORMAT if elr_version else FORMAT_WITHOUT_ELR):
         pass
     mine = tmp_path / "ours"
-    format_for_us(mine)
+    format_for_us(mine, elr_version)
     asyncio.run(OurTurn(mine).write())
 
     theirs = tmp_path / "kafka" / "data"
@@ -205,9 +206,9 @@ def test_our_files_look_as_kafkas_do(tmp_path: Path) -> None:
         assert (mine / "data" / path).read_bytes() == (theirs / path).read_bytes()
     log_file = Path("__cluster_metadata-0", "00000000000000000000.log")
     first_ours, first_kafkas = _shape(dumped(mine / "data" / log_file)), _shape(dumped(theirs / log_file))
-    # The leader's change with its batch, the bootstrap records with theirs.
-    assert first_ours[:6] == first_kafkas[:6]
-    assert len(first_ours) == 6
+    # The leader's change with its batch, the bootstrap records with theirs: with ELR two more.
+    assert first_ours == first_kafkas[: len(first_ours)]
+    assert len(first_ours) == 6 + 2 * elr_version
 
 
 def test_a_directory_of_kafkas_newest_level_is_refused_with_the_reason(tmp_path: Path) -> None:

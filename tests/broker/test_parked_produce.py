@@ -17,7 +17,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.metadata.image import PartitionImage
 from barnabas.records import BatchBuilder
 from barnabas.records.compression import Codec
-from barnabas.replication.roles import LeaderState
+from barnabas.replication.leader_state import LeaderState
 from barnabas.testing.sim.world import SimulatedNode, World
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

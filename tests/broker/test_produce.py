@@ -12,7 +12,7 @@ import pytest
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records import Codec
 from barnabas.records.batch import CRC_AT
-from barnabas.replication.roles import LeaderState
+from barnabas.replication.leader_state import LeaderState
 from barnabas.testing.sim.disk import SimulatedDisk
 from barnabas.testing.sim.runtime import EPOCH_MS
 from tests.broker.connections import FakeConnection, over_the_wire

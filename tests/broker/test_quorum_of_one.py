@@ -333,6 +333,26 @@ def test_a_snapshot_is_taken_after_so_long_but_only_if_something_changed() -> No
     run(story())
 
 
+def test_a_snapshot_that_waits_for_a_broker_does_not_hold_up_the_stop() -> None:
+    """A broker whose start fails never applies what the snapshot waits for."""
+
+    async def never(_: int) -> bool:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody ends this future")
+
+    async def story() -> None:
+        settings = node_settings(metadata_log_max_record_bytes_between_snapshots=1)
+        disk = formatted_disk()
+        running = await started(disk, settings, takes_snapshots=True, until_applied=never)
+        waiting = running._snapshotting
+        assert waiting is not None
+        await running.stop()
+        assert waiting.cancelled()
+        assert not find_snapshots(disk, LOG_DIRECTORY)
+
+    run(story())
+
+
 def test_the_same_state_is_not_written_twice() -> None:
     async def story() -> None:
         disk = formatted_disk()
@@ -355,6 +375,24 @@ def test_a_snapshot_that_cannot_be_written_harms_nothing() -> None:
         await running.commit(config("c"))
         assert find_snapshots(disk, LOG_DIRECTORY)
         await running.stop()
+
+    run(story())
+
+
+def test_a_snapshot_that_waits_for_a_broker_that_never_applies_it_does_not_keep_the_node_from_ending() -> None:
+    async def never(_: int) -> bool:
+        await asyncio.get_running_loop().create_future()
+        return True
+
+    async def story() -> None:
+        settings = node_settings(metadata_log_max_record_bytes_between_snapshots=100)
+        disk = formatted_disk()
+        running = await started(disk, settings, takes_snapshots=True, until_applied=never)
+        running.append(config("a"), config("b"))
+        while running._snapshotting is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await running.stop()
+        assert not find_snapshots(disk, LOG_DIRECTORY)
 
     run(story())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from random import Random
 
@@ -299,3 +300,37 @@ def test_checkpoints_of_a_topic_that_is_no_more_are_forgotten_at_the_start(plane
     plane = restarted(plane)
     plane.create_topic("t")
     assert plane.append("t", b"new").base_offset == 0
+
+
+def test_a_new_leader_is_readable_once_its_followers_have_what_it_had() -> None:
+    """Of what its predecessor wrote it does not know what was committed; a coordinator must have all of that."""
+    plane = DataPlane()
+    plane.create_topic("t", replicas=(1, 2))
+    plane.append("t", b"a")
+    plane.change_partition("t", leader=2, leader_epoch=1)
+    plane.change_partition("t", leader=1, leader_epoch=2)
+    waiting = asyncio.ensure_future(plane.replica_manager.until_readable(T0), loop=plane.loop)
+    plane.pass_ms(200_000)
+    assert not waiting.done()
+    plane.change_partition("t", isr=(1,))
+    assert plane.run(waiting) is ErrorCode.NONE
+    plane.change_partition("t", leader=2, leader_epoch=3)
+    assert plane.run(plane.replica_manager.until_readable(T0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_reading_all_ends_when_the_lead_is_lost() -> None:
+    plane = DataPlane()
+    plane.create_topic("t", replicas=(1, 2))
+    plane.append("t", b"a")
+    plane.append("t", b"b")
+    plane.change_partition("t", isr=(1,))
+
+    async def read() -> None:
+        pieces = plane.replica_manager.read_all(T0, 80, plane.services.runtime)
+        await anext(pieces)
+        plane.change_partition("t", leader=2, leader_epoch=1)
+        with pytest.raises(LogError) as refused:
+            await anext(pieces)
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    plane.run(read())

@@ -22,6 +22,8 @@ _CLASSES: Final = {
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",

@@ -58,6 +58,8 @@ def test_the_metadata_log_as_json(barnabas: Tools, tmp_path: Path) -> None:
     assert [each["payload"]["type"] for each in batches[1]["records"]] == [
         "BEGIN_TRANSACTION_RECORD",
         "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "CONFIG_RECORD",
         "END_TRANSACTION_RECORD",
     ]
     assert batches[2]["records"][0]["payload"]["data"]["name"] == "a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,12 @@ get-offsets --topic clicks --time earliest-local
 get-offsets --topic clicks --time 1700000002000
 get-offsets --topic clicks --partitions 1
 get-offsets --topic-partitions clicks:0,a.b_c:1-,clicks:-1
+leader-election --election-type preferred --topic clicks --partition 1
+leader-election --election-type UNCLEAN --topic clicks --partition 0
+leader-election --election-type preferred --all-topic-partitions
+log-dirs --describe
+log-dirs --describe --topic-list clicks,nothing --broker-list 1
+log-dirs --describe --topic-list nothing
 """.strip().splitlines()
 
 #: What our node does not have yet.
@@ -128,9 +135,15 @@ def assert_same(barnabas: Tools, kafka: KafkaTools, bootstrap: str, call: str) -
 
 
 def lines(text: str) -> list[tuple[str, list[str]]]:
-    """Sorted, and the settings of a topic too."""
+    """Sorted, and the settings of a topic too, and the replicas in a directory."""
+    if "logDirs" in text:
+        text = re.sub(r"(?<=\"partitions\":\[){.*?}(?=\])", lambda found: _sorted_objects(found[0]), text)
     parts = (line.partition("Configs: ") for line in text.rstrip("\n").splitlines())
     return sorted((begin, sorted(settings.split(","))) for begin, _, settings in parts)
+
+
+def _sorted_objects(text: str) -> str:
+    return ",".join(sorted(re.findall("{.*?}", text)))
 
 
 def test_of_our_node(barnabas: Tools, kafka: KafkaTools, our_node: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.base.properties import load_properties_file
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.single_node import replication_for
 from barnabas.cli.server import _start_daemon
 from tests.cli.tools import Tools
 from tests.oracles import needs_kafka, run_java
@@ -80,6 +81,7 @@ def test_nodes_of_one_host_have_ports_of_their_own(barnabas: Tools, tmp_path: Pa
     voters = "1@localhost:9093,2@localhost:9095,3@localhost:9097"
     assert [settings_in(tmp_path, f"server-{each}") for each in (1, 3)] == [
         SHIPPED
+        | replication_for(3)
         | {
             "process.roles": "broker,controller",
             "node.id": str(number),
@@ -149,13 +151,13 @@ def test_in_the_background_a_node_that_waits_for_others_is_left_to_wait(
 ) -> None:
     """Node 1 of three is started first, and alone it cannot be ready."""
     node = tmp_path / "node"
-    node.write_text("#!/bin/sh\necho 'waiting: for a majority of voters 1, 2, 3'\nexec cat fifo\n")
+    node.write_text("#!/bin/sh\necho 'waiting: no controller leads; of the voters 2, 3'\nexec cat fifo\n")
     node.chmod(node.stat().st_mode | stat.S_IXUSR)
     subprocess.run(["mkfifo", tmp_path / "fifo"], check=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(node))
     _start_daemon("server.properties", (), None)
     told = capsys.readouterr().out
-    assert told.startswith("waiting: for a majority of voters 1, 2, 3 (process ")
+    assert told.startswith("waiting: no controller leads; of the voters 2, 3 (process ")
     # It runs on, and ends when somebody writes.
     (tmp_path / "fifo").write_text("")

@@ -151,6 +151,15 @@ def leaders(node: Node, topic: str) -> list[int] | None:
     return [each.leader_id for each in sorted(found.partitions, key=lambda each: each.partition_index)]
 
 
+def replicas_in_sync(node: Node, topic: str) -> list[list[int]]:
+    """Of each partition, as this node tells."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    response = cast(MetadataResponse, ask(node.bootstrap, request))
+    return [
+        sorted(each.isr_nodes) for each in sorted(response.topics[0].partitions, key=lambda each: each.partition_index)
+    ]
+
+
 def topics(node: Node) -> set[str]:
     response = cast(MetadataResponse, ask(node.bootstrap, MetadataRequest(topics=None)))
     return {str(each.name) for each in response.topics}

@@ -45,7 +45,7 @@ def three() -> dict[int, str]:
     return dict.fromkeys((1, 2, 3), COMBINED)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A node must not outlive tests that were killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -100,7 +100,7 @@ class Node:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
 
     def until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -108,11 +108,14 @@ class Node:
         assert process is not None
         assert process.stdout is not None
         deadline_s = time.monotonic() + timeout_s
-        while select.select([process.stdout], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
-            line = process.stdout.readline()
-            if line.startswith("ready: "):
+        output, told = process.stdout.fileno(), b""
+        # Not by lines: two that come at once would leave the second in a buffer that nobody waits for.
+        while select.select([output], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+            piece = os.read(output, 65536)
+            told += piece
+            if told.startswith(b"ready: ") or b"\nready: " in told:
                 return
-            if not line:
+            if not piece:
                 raise AssertionError(f"node {self.node_id} ended with code {process.wait()}:\n{self.tail()}")
         raise AssertionError(f"node {self.node_id} was not ready within {timeout_s:.0f} s:\n{self.tail()}")
 

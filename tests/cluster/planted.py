@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 from unittest.mock import patch
 
 from barnabas.broker.controller.quorum_controller import QuorumController
@@ -18,32 +18,15 @@ from barnabas.metadata import brokers
 from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.image import ClusterImage
-from barnabas.testing.sim.quorum_scenario import QuorumScenario
-from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport, shortest_failing
+from barnabas.metadata.replay import ImageBuilder
+from barnabas.metadata.snapshot import image_records
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.wire.stored.cluster_metadata import PartitionRecord, RegisterBrokerRecord, TopicRecord
+from tests.cluster.planting import PlantedBugs
 
-MAX_SEEDS: Final = 200
-
-Plant = Callable[[], AbstractContextManager[Any]]
-
-
-class PlantedBug(NamedTuple):
-    """A bug, and what it is in words."""
-
-    plant: Plant
-    text: str
-
-
-BUGS: Final[dict[str, PlantedBug]] = {}
-
-
-def planted(text: str) -> Callable[[Plant], Plant]:
-    def register(plant: Plant) -> Plant:
-        BUGS[plant.__name__] = PlantedBug(plant, text)
-        return plant
-
-    return register
+PLANTED: Final = PlantedBugs("quorum", max_seeds=200)
+planted = PLANTED.planted
 
 
 @planted("a controller answers before the change is committed")
@@ -72,13 +55,16 @@ def success_after_the_lead_was_lost() -> Iterator[None]:
 @planted("a broker is unfenced before it has caught up")
 @contextmanager
 def unfences_too_early() -> Iterator[None]:
-    heartbeat = brokers.heartbeat
+    register = brokers.register_broker
 
-    def believe(image: ClusterImage, options: Any, sessions: Any, request: BrokerHeartbeatRequest, *rest: Any) -> Any:
-        request.current_metadata_offset = 2**62
-        return heartbeat(image, options, sessions, request, *rest)
+    def believe(*asked: Any) -> Any:
+        result = register(*asked)
+        for record in result.records:
+            if isinstance(record, RegisterBrokerRecord):
+                record.fenced = False
+        return result
 
-    with patch.object(brokers, "heartbeat", believe):
+    with patch.object(brokers, "register_broker", believe):
         yield
 
 
@@ -132,37 +118,25 @@ def fenced_brokers_stay_so() -> Iterator[None]:
         yield
 
 
-# Finding them
+@planted("a controller that leads again still believes in topics that it created and never committed")
+@contextmanager
+def never_rolls_back() -> Iterator[None]:
+    load = Controller.load
 
+    def believe(self: Controller, image: ClusterImage) -> None:
+        ghosts = {each.topic_id for name, each in self.image.topics.items() if name not in image.topics}
+        builder = ImageBuilder(image)
+        for record in image_records(self.image):
+            if isinstance(record, TopicRecord | PartitionRecord) and record.topic_id in ghosts:
+                builder.replay(record)
+        load(self, builder.build(image.offset, image.epoch))
 
-def find(name: str, seeds: Sequence[int] = range(1, MAX_SEEDS + 1)) -> SeedReport | None:
-    """The report of the first seed that notices the bug."""
-    scenario = QuorumScenario(ScenarioOptions(3, "whole"))
-    with BUGS[name].plant():
-        reports = (scenario.run(seed) for seed in seeds)
-        return next((report for report in reports if not report.is_clean), None)
+    def keep(self: Controller) -> None:
+        self._sessions = brokers.BrokerSessions()
 
-
-def say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def main(arguments: Sequence[str]) -> int:
-    missed = 0
-    for name in arguments or BUGS:
-        report = find(name)
-        if report is None:
-            missed += 1
-            say(f"{name:36} NOT FOUND in {MAX_SEEDS} seeds: {BUGS[name].text}")
-            continue
-        say(f"{name:36} seed {report.seed:3}: {report.broken}")
-        if arguments:
-            with BUGS[name].plant():
-                shortest = shortest_failing(QuorumScenario(ScenarioOptions(3, "whole")), report)
-            say("\n".join([shortest.problem, *shortest.plan, *shortest.story]))
-    return 1 if missed else 0
+    with patch.object(Controller, "load", believe), patch.object(Controller, "roll_back", keep):
+        yield
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(PLANTED.main(sys.argv[1:]))

@@ -100,8 +100,46 @@ def test_voters_that_disagree(pair: Cluster, tmp_path: Path) -> None:
     )
 
 
+def test_voters_with_each_others_addresses(pair: Cluster, tmp_path: Path) -> None:
+    broker = Node(7, "broker", tmp_path, 0, 0)
+    broker.bootstrap = "127.0.0.1:0"
+    swapped = {1: pair[1].controller, 2: pair[3].controller, 3: pair[2].controller}
+    voters = ",".join(f"{node_id}@{address}" for node_id, address in swapped.items())
+    pair.write(broker, {"controller.quorum.voters": voters})
+    pair.format(broker)
+    said = refused(broker)
+    assert (
+        f"controller.quorum.voters has voter 2 at {pair[3].controller} for node 7, but at {pair[2].controller} for the "
+        "active controller"
+    ) in said
+
+
+def test_a_voter_id_twice(pair: Cluster, tmp_path: Path) -> None:
+    """Each has its own machine, so no port and no lock keeps them apart: the second to come has to go."""
+    first, second = (Node(3, "controller", tmp_path / name, 0, 0) for name in ("first", "second"))
+    first.controller = pair[3].controller
+    second.controller = "127.0.0.1:0"
+    for node in (first, second):
+        node.file.parent.mkdir()
+        pair.write(node)
+        pair.format(node)
+    try:
+        first.launch()
+        first.until_ready()
+        second.launch()
+        assert second.process is not None
+        assert second.process.wait(60) != 0
+        assert first.is_running
+    finally:
+        first.end()
+        second.end()
+    assert "two controllers have node.id = 3: this one at 127.0.0.1:" in second.told()
+    assert f"and one at {first.controller} that has registered after it" in second.told()
+    assert f"two controllers have node.id = 3: this one at {first.controller}" in first.told()
+
+
 def test_a_node_id_twice(pair: Cluster, tmp_path: Path) -> None:
-    """A voter's id cannot be had twice on one address; a broker's can."""
+    """Of brokers, the one that is registered stays."""
     first, second = (Node(8, "broker", tmp_path / name, 0, 0) for name in ("first", "second"))
     for node in (first, second):
         node.file.parent.mkdir()

@@ -1,7 +1,8 @@
 """What stands between the nodes and their controllers' listeners, so that a test can cut it.
 
-Each controller is found at a port of ours, and all that comes there is carried on. Who connects is known by the client
-id of its first request. A cut loses nothing and closes nothing: what is sent waits, as in TCP, until it is healed.
+Each controller is found at a port of ours, and all that comes there is carried on; where a test wants it, so is each
+broker by the others. Who connects is known by the client id of its first request. A cut loses nothing and closes
+nothing: what is sent waits, as in TCP, until it is healed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import contextlib
 import re
 import struct
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -20,6 +21,8 @@ from tests.cluster.nodes import Node
 _NODE_ID: Final = re.compile(rb"(?:raft-client|broker)-(\d+)")
 _PIECE_BYTES: Final = 65536
 _PATIENCE_S: Final = 10.0
+#: Two wires may lead to one node: the second has a number that is higher by this.
+TO_BROKER: Final = 1000
 T = TypeVar("T")
 
 
@@ -33,6 +36,8 @@ class Wires:
         self._targets: dict[int, str] = {}
         self._servers: dict[int, asyncio.Server] = {}
         self._cut: set[int] = set()
+        #: All that was carried so far, in both directions.
+        self.carried_bytes = 0
         self._changed = asyncio.Event()
         self._pumps: set[asyncio.Task[None]] = set()
         self._ports = {each: self._run(self._listen(each, 0)) for each in node_ids}
@@ -44,6 +49,10 @@ class Wires:
     def carry_to(self, nodes: Iterable[Node]) -> None:
         self._targets.update({each.node_id: each.controller for each in nodes})
 
+    def carry_to_brokers(self, addresses: Mapping[int, str]) -> None:
+        """Where other brokers find each, by the ids of the nodes."""
+        self._targets.update({TO_BROKER + each: address for each, address in addresses.items()})
+
     # Faults
 
     def cut(self, node_id: int) -> None:
@@ -54,12 +63,14 @@ class Wires:
         self._run(self._set_cut(set()))
 
     def down(self, node_id: int) -> None:
-        """The node is about to die: its port refuses, as that of a dead process does."""
-        self._run(self._close(node_id))
+        """The node is about to die: its ports refuse, as those of a dead process do."""
+        for wire in (node_id, TO_BROKER + node_id):
+            self._run(self._close(wire))
 
     def up(self, node_id: int) -> None:
-        if node_id in self._ports and node_id not in self._servers:
-            self._run(self._listen(node_id, self._ports[node_id]))
+        for wire in (node_id, TO_BROKER + node_id):
+            if wire in self._ports and wire not in self._servers:
+                self._run(self._listen(wire, self._ports[wire]))
 
     async def _set_cut(self, cut: set[int]) -> None:
         self._cut = cut
@@ -85,11 +96,12 @@ class Wires:
             size = await reader.readexactly(4)
             first = await reader.readexactly(struct.unpack(">i", size)[0])
             named = _NODE_ID.search(first[:100])
-            ends = {to_id} if named is None else {to_id, int(named[1])}
+            ends = {to_id % TO_BROKER} | (set() if named is None else {int(named[1])})
             await self._until_whole(ends)
             host, _, port = self._targets[to_id].rpartition(":")
             back, there = await asyncio.open_connection(host, int(port))
             there.write(size + first)
+            self.carried_bytes += len(size) + len(first)
             _, pending = await asyncio.wait(
                 [
                     asyncio.ensure_future(self._pump(reader, there, ends)),
@@ -112,6 +124,7 @@ class Wires:
         with contextlib.suppress(OSError):
             while piece := await reader.read(_PIECE_BYTES):
                 await self._until_whole(ends)
+                self.carried_bytes += len(piece)
                 writer.write(piece)
                 await writer.drain()
             await self._until_whole(ends)

@@ -238,8 +238,9 @@ def test_what_is_there_already_or_not_at_all(client: KafkaPython) -> None:
     assert answer["topic"][topic].startswith("[Error 40] InvalidConfigurationError")
 
 
-def test_only_the_metadata_version_is_finalised(client: KafkaPython) -> None:
+def test_what_is_finalised(client: KafkaPython) -> None:
     features = client.admin.describe_features()
     assert {name: each["finalized"] for name, each in features.items() if "finalized" in each} == {
-        "metadata.version": (25, 25)
+        "eligible.leader.replicas.version": (1, 1),
+        "metadata.version": (25, 25),
     }

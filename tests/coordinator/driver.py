@@ -115,7 +115,7 @@ class Bench:
     ) -> None:
         error = kind.refusal(self.config, request)
         if error is ErrorCode.NONE:
-            self.run(kind.operation(self.shard, request, Caller(version, client), token))
+            self.run(kind.operation(request, Caller(version, client), self.shard, token))
         else:
             refused = CoordinatorResult(response=kind.failed(request, error))
             self.run(Operation(None, lambda _: refused, token))
@@ -133,6 +133,10 @@ class Bench:
         response = told.pop(token)
         assert not told
         assert isinstance(response, HeartbeatResponse)
+        if request.group_id and not self.runtime.has_unappended:
+            # As the broker asks where nothing waits to be appended.
+            assert HEARTBEAT.answer is not None
+            assert HEARTBEAT.answer(self.shard, request, self.now_ms).error_code == response.error_code
         return ErrorCode.of(response.error_code)
 
     def leave(self, group_id: str, leaving: list[MemberIdentity], token: object) -> None:

@@ -41,33 +41,23 @@ from barnabas.wire.messages.offset_fetch import OffsetFetchRequestTopics, Offset
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from barnabas.wire.schema import Struct
 from tests.coordinator.driver import Bench
-
-_OUTPUT = ("<", "=")
+from tests.stories import StoryPlayer
 
 
 def play(script: str) -> str:
     """The dialogue that the asking lines of a script lead to; comments and blank lines stay."""
-    return "\n".join(Player().play(script.splitlines())) + "\n"
+    return Player().played(script)
 
 
-class Player:
+class Player(StoryPlayer):
+    OUTPUT = ("<", "=")
+
     def __init__(self) -> None:
         self.bench = Bench()
 
-    def play(self, lines: list[str]) -> Iterator[str]:
-        for line in lines:
-            if line.startswith(_OUTPUT):
-                continue
-            yield line
-            words = line.split()
-            if not words or line.startswith("#"):
-                continue
-            for told_line in (*self._step(words), *self._news()):
-                yield told_line.rstrip()
-            self.after_step()
-
-    def after_step(self) -> None:
-        """For those who want to look at the bench between the steps."""
+    def step(self, words: list[str]) -> Iterator[str]:
+        yield from self._step(words)
+        yield from self._news()
 
     def _news(self) -> Iterator[str]:
         for token, response in self.bench.settle():

@@ -9,7 +9,7 @@ from typing import TypeVar
 from barnabas.base.ids import Uuid
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.controller_result import ControllerResult
-from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT, SUPPORTED, encode_record
+from barnabas.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_BUILT, SUPPORTED, encode_record
 from barnabas.metadata.image import ClusterImage, PartitionImage
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.replay import ImageBuilder
@@ -77,13 +77,20 @@ class Cluster:
     """Brokers 1 to `brokers`, registered and unfenced."""
 
     def __init__(
-        self, brokers: int = 0, *, seed: int = 1, racks: Sequence[str] = (), options: ControllerOptions | None = None
+        self,
+        brokers: int = 0,
+        *,
+        seed: int = 1,
+        racks: Sequence[str] = (),
+        options: ControllerOptions | None = None,
+        elr: bool = False,
     ) -> None:
         self.now_ms = 1_000_000
         self.log: list[MetadataRecord] = []
         self.controller = Controller(ClusterImage(), options or ControllerOptions(cluster_id=CLUSTER_ID), Random(seed))
         version = FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_BUILT)
-        self.do(self.controller.activate(1, 0, self.now_ms, [version]))
+        kept = [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)] if elr else []
+        self.do(self.controller.activate(1, 0, self.now_ms, [version, *kept]))
         for broker_id in range(1, brokers + 1):
             self.join(broker_id, rack=racks[(broker_id - 1) % len(racks)] if racks else None)
 
@@ -111,9 +118,27 @@ class Cluster:
 
     # Brokers
 
-    def join(self, broker_id: int, *, rack: str | None = None, life: int = 1) -> None:
-        self.do(self.controller.register_broker(registration(broker_id, rack=rack, life=life), self.now_ms))
+    def join(
+        self, broker_id: int, *, rack: str | None = None, life: int = 1, previous_epoch: int = -1, version: int = 4
+    ) -> None:
+        request = registration(broker_id, rack=rack, life=life)
+        request.previous_broker_epoch = previous_epoch
+        self.do(self.controller.register_broker(request, version, self.now_ms))
         self.beat(broker_id)
+
+    def silence(self, *broker_ids: int) -> None:
+        """These are not heard of any more, until they are fenced; all others are."""
+        self.now_ms += self.controller.options.broker_session_timeout_ms
+        for broker_id, broker in self.image.brokers.items():
+            if broker_id not in broker_ids and not broker.is_fenced:
+                self.beat(broker_id)
+        while self.do(self.controller.fence_expired_brokers(self.now_ms)) is not None:
+            pass
+
+    def restart(self, broker_id: int, *, life: int = 2, is_clean: bool) -> None:
+        """A broker whose session has ended comes back."""
+        epoch = self.image.brokers[broker_id].epoch
+        self.join(broker_id, life=life, previous_epoch=epoch if is_clean else -1)
 
     def beat(self, broker_id: int, *, fence: bool = False, stop: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(

@@ -21,7 +21,7 @@ from tests.metadata.clusters import Cluster, new_topic, registration, uuid
 def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_that() -> None:
     cluster = Cluster()
     at = len(cluster.log)
-    response = cluster.do(cluster.controller.register_broker(registration(1, rack="a"), cluster.now_ms))
+    response = cluster.do(cluster.controller.register_broker(registration(1, rack="a"), 4, cluster.now_ms))
     broker = cluster.image.brokers[1]
     assert response.broker_epoch == broker.epoch == at
     assert broker.is_fenced
@@ -34,7 +34,7 @@ def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_that() -> None
 
 def test_a_broker_works_once_it_has_read_its_own_registration() -> None:
     cluster = Cluster()
-    cluster.do(cluster.controller.register_broker(registration(1), cluster.now_ms))
+    cluster.do(cluster.controller.register_broker(registration(1), 4, cluster.now_ms))
     epoch = cluster.image.brokers[1].epoch
     behind = BrokerHeartbeatRequest(
         broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch - 1, want_fence=False, want_shut_down=False
@@ -63,7 +63,7 @@ def test_heartbeats_of_a_former_life_are_refused() -> None:
 def test_two_brokers_cannot_have_one_id() -> None:
     cluster = Cluster(brokers=1)
     with pytest.raises(BrokerError) as refused:
-        cluster.controller.register_broker(registration(1, life=2), cluster.now_ms)
+        cluster.controller.register_broker(registration(1, life=2), 4, cluster.now_ms)
     assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     cluster.now_ms += 9_000
     before = cluster.image.brokers[1].epoch
@@ -74,7 +74,7 @@ def test_two_brokers_cannot_have_one_id() -> None:
 def test_a_broker_that_asks_again_keeps_its_epoch_and_goes_on_working() -> None:
     cluster = Cluster(brokers=1)
     before = cluster.image.brokers[1]
-    cluster.do(cluster.controller.register_broker(registration(1, rack="moved"), cluster.now_ms))
+    cluster.do(cluster.controller.register_broker(registration(1, rack="moved"), 4, cluster.now_ms))
     assert cluster.image.brokers[1] == replace(before, rack="moved")
 
 
@@ -114,7 +114,7 @@ def test_a_broker_that_does_not_belong_here_is_refused(spoil: object, code: Erro
     assert callable(spoil)
     spoil(request)
     with pytest.raises(BrokerError) as refused:
-        cluster.controller.register_broker(request, cluster.now_ms)
+        cluster.controller.register_broker(request, 4, cluster.now_ms)
     assert refused.value.code is code
     assert refused.value.message
 
@@ -164,7 +164,7 @@ def test_a_restarted_broker_first_gives_up_what_it_led() -> None:
     cluster = Cluster(brokers=1)
     cluster.create(new_topic("t", assignment={0: [1]}))
     cluster.now_ms += 10_000
-    cluster.do(cluster.controller.register_broker(registration(1, life=2), cluster.now_ms))
+    cluster.do(cluster.controller.register_broker(registration(1, life=2), 4, cluster.now_ms))
     assert cluster.partition("t").leader == NO_LEADER
     cluster.beat(1)
     assert (cluster.partition("t").leader, cluster.partition("t").leader_epoch) == (1, 2)

@@ -19,7 +19,7 @@ def cluster_with_two_disks() -> tuple[Cluster, Uuid, Uuid]:
     """Broker 1 has two directories, and leads the partitions 0 and 1 of a topic."""
     cluster = Cluster()
     request = registration(1, dirs=2)
-    cluster.do(cluster.controller.register_broker(request, cluster.now_ms))
+    cluster.do(cluster.controller.register_broker(request, 4, cluster.now_ms))
     cluster.beat(1)
     cluster.create(new_topic("t", 2, 1))
     first, second = request.log_dirs

@@ -137,6 +137,14 @@ def test_all_levels_change_or_none() -> None:
     assert cluster.image.features.metadata_version == 25
 
 
+def test_very_many_are_refused_at_once() -> None:
+    """They would be looked at in one turn, since they change together."""
+    cluster = Cluster(brokers=1)
+    response = update(cluster, *[(f"feature-{each}", 1, UP) for each in range(101)])
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert response.error_message == "101 features are more than a request may name (100)"
+
+
 def test_validating_changes_nothing() -> None:
     cluster, quorum = Cluster(brokers=1), Quorum()
     wanted = (("metadata.version", 24, SAFE), ("kraft.version", 1, UP))
@@ -149,7 +157,7 @@ def test_every_broker_must_support_the_level_also_one_that_is_away() -> None:
     update(cluster, ("metadata.version", 24, SAFE))
     old = registration(2)
     old.features[0].max_supported_version = 24
-    cluster.do(cluster.controller.register_broker(old, cluster.now_ms))
+    cluster.do(cluster.controller.register_broker(old, 4, cluster.now_ms))
     said = refusal(update(cluster, ("metadata.version", 25, UP)))
     assert said == "Invalid update version 25 for feature metadata.version. Broker 2 only supports versions 7-24"
 

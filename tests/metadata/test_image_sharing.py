@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.persistent_map import PersistentMap
 from barnabas.metadata.controller import Controller
-from barnabas.metadata.elections import changes_when_broker_comes, changes_when_broker_leaves, leads_anything
+from barnabas.metadata.elections import changes_when_fenced, changes_when_unfenced, leads_anything
 from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, PlacedPartition, TopicImage
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.snapshot import image_records
@@ -258,14 +258,14 @@ def test_brokers_come_and_go_at_the_cost_of_what_they_have() -> None:
     cluster.create(*(new_topic(f"on_1_{number}", assignment={0: [1]}) for number in range(20)))
     cluster.create(new_topic("on_2", assignment={0: [2], 1: [1], 2: [2]}))
     image, looked_up = unwalked(cluster.image)
-    changes = changes_when_broker_leaves(image, 2)
+    changes = changes_when_fenced(image, cluster.controller.options, 2)
     assert [each.partition_id for each in changes if isinstance(each, log.PartitionChangeRecord)] == [0, 2]
     assert looked_up == ["on_2"]
     assert leads_anything(image, 2)
     assert not leads_anything(image, 3)
     image, looked_up = unwalked(built(cluster.image, *changes))
     assert not leads_anything(image, 2)
-    assert len(changes_when_broker_comes(image, cluster.controller.options, 2)) == 2
+    assert len(changes_when_unfenced(image, cluster.controller.options, 2)) == 2
     assert looked_up == ["on_2"]
 
 

@@ -3,23 +3,19 @@ anew."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.metadata.transcripts import Player, play
+from tests.stories import assert_played_as_told, stories_beside
 
-STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
+STORIES = stories_beside(__file__)
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_story(path: Path) -> None:
-    told = path.read_text()
-    played = play(told)
-    if os.environ.get("BARNABAS_RECORD"):
-        path.write_text(played)
-    assert played == told
+    assert_played_as_told(path, play)
 
 
 class _ReplayingPlayer(Player):

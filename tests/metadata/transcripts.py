@@ -28,16 +28,19 @@ from barnabas.base.steps import at_once
 from barnabas.metadata.authorizer import AclOperation, AuthorizableRequestContext, Resource
 from barnabas.metadata.controller import Controller, ControllerResult
 from barnabas.metadata.controller_apis import ControllerApis
-from barnabas.metadata.features import METADATA_VERSION, METADATA_VERSION_BUILT, encode_record
+from barnabas.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_BUILT, encode_record
 from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.wire.message import Message, Request
+from barnabas.wire.messages import alter_partition
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.wire.messages.alter_partition import AlterPartitionRequest
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.wire.messages.create_topics import CreateTopicsRequest
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from barnabas.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -47,10 +50,10 @@ from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.wire.schema import Struct
 from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord
 from tests.metadata.clusters import CLUSTER_ID, new_topic, registration
+from tests.stories import StoryPlayer
 
 M = TypeVar("M", bound=Message)
 
-_OUTPUT: Final = ("<", "=", "+")
 _LIKE_ALL_OTHERS: Final = {"end_points", "features", "is_migrating_zk_broker"}
 _GUEST: Final = "User:guest"
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -59,7 +62,7 @@ _OPERATIONS: Final = {"": _SET, "-": _DELETE, "+": _APPEND, "~": _SUBTRACT}
 
 def play(script: str) -> str:
     """The dialogue that the asking lines of a script lead to; comments and blank lines stay."""
-    return "\n".join(Player().play(script.splitlines())) + "\n"
+    return Player().played(script)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class _NotForGuests:
         return caller.principal != _GUEST
 
 
-class _AnyBrokerSetting:
+class AnyBrokerSetting:
     """Brokers take every setting, and have no lists."""
 
     def is_list(self, name: str) -> bool:
@@ -90,8 +93,10 @@ class _AnyBrokerSetting:
     def check_other(self, *_: object) -> None: ...
 
 
-class Player:
+class Player(StoryPlayer):
     """One controller with a log; another one may lead in between and write nothing."""
+
+    OUTPUT = ("<", "=", "+")
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -104,26 +109,11 @@ class Player:
         self.waiting: list[tuple[int, str, str]] = []
         self.ids: dict[Uuid, str] = {}
         self.controller = Controller(ClusterImage(), ControllerOptions(cluster_id=CLUSTER_ID), Random(1))
-        rules: Any = _AnyBrokerSetting()
+        rules: Any = AnyBrokerSetting()
         self.apis = ControllerApis(self.controller, cast(Any, None), _NotForGuests(), rules)
         list(self._lead())
 
-    def play(self, lines: list[str]) -> Iterator[str]:
-        for line in lines:
-            if line.startswith(_OUTPUT):
-                continue
-            yield line
-            words = line.split()
-            if not words or line.startswith("#"):
-                continue
-            for told_line in self._step(words):
-                yield told_line.rstrip()
-            self.after_step()
-
-    def after_step(self) -> None:
-        """For those who want to look between the steps."""
-
-    def _step(self, words: list[str]) -> Iterator[str]:
+    def step(self, words: list[str]) -> Iterator[str]:
         match words:
             case ["at", moment]:
                 yield from self._pass_time(int(moment))
@@ -140,6 +130,9 @@ class Player:
                 self.waiting.clear()
             case ["this", "one", "leads"]:
                 yield from self._lead()
+            case ["eligible", "leader", "replicas", "are", "kept"]:
+                yield from self._write([FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
+                yield from self._commit()
             case ["show"]:
                 yield from (f"= {line}" for line in self._shown())
             case [">", token, api, *rest]:
@@ -215,6 +208,7 @@ class Player:
     def _register(self, name: str, given: dict[str, str]) -> Request:
         request = registration(int(name), rack=given.get("rack"), life=int(given.get("life", 1)))
         request.cluster_id = given.get("cluster", CLUSTER_ID)
+        request.previous_broker_epoch = int(given.get("previous", -1))
         return request
 
     def _heartbeat(self, name: str, given: dict[str, str]) -> Request:
@@ -248,6 +242,31 @@ class Player:
             for name in names.split(",")
         ]
         return CreateTopicsRequest(topics=topics, validate_only="validate" in given)
+
+    def _alter(self, name: str, given: dict[str, str]) -> Request:
+        """A leader proposes who is in sync, by what it knows; `by` another one, or with other epochs."""
+        topic, _, number = name.rpartition("-")
+        image = self.controller.image
+        state = image.topics[topic].partitions[int(number)]
+        by = int(given.get("by", state.leader))
+        data = alter_partition.PartitionData(
+            partition_index=int(number),
+            leader_epoch=int(given.get("leader_epoch", state.leader_epoch)),
+            partition_epoch=int(given.get("partition_epoch", state.partition_epoch)),
+            new_isr_with_epochs=[
+                alter_partition.BrokerState(broker_id=int(each), broker_epoch=image.brokers[int(each)].epoch)
+                for each in given["isr"].split(",")
+            ],
+        )
+        asked = alter_partition.TopicData(topic_id=image.topics[topic].topic_id, partitions=[data])
+        epoch = int(given.get("epoch", image.brokers[by].epoch))
+        return AlterPartitionRequest(broker_id=by, broker_epoch=epoch, topics=[asked])
+
+    def _elect(self, names: str, given: dict[str, str]) -> Request:
+        wanted = [each.rpartition("-") for each in names.split(",") if each]
+        asked = [TopicPartitions(topic=topic, partitions=[int(number)]) for topic, _, number in wanted]
+        kind = 1 if given.get("kind") == "unclean" else 0
+        return ElectLeadersRequest(election_type=kind, topic_partitions=asked or None)
 
     def _partitions(self, name: str, given: dict[str, str]) -> Request:
         topic = CreatePartitionsTopic(name=name, count=int(given["count"]), assignments=None)
@@ -320,6 +339,7 @@ class Player:
         for name, topic in sorted(image.topics.items()):
             partitions = " ".join(
                 f"{number}:{each.leader}/{_numbers(each.replicas)} isr={_numbers(each.isr)} epoch={each.leader_epoch}"
+                + (f" elr={_numbers(elr)}" if (elr := each.eligible_leader_replicas) else "")
                 for number, each in enumerate(topic.partitions)
             )
             yield f"{name} {partitions}"

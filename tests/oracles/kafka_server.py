@@ -22,7 +22,10 @@ _START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 20
 
 #: The features that our node finalises: metadata.version 25, and neither new consumer groups nor new transactions.
-_FORMAT = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
+_LEVELS = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
+#: The levels that our own formatting has, and the same without eligible leader replicas.
+FORMAT = (*_LEVELS, "--feature", "eligible.leader.replicas.version=1")
+FORMAT_WITHOUT_ELR = (*_LEVELS, "--feature", "eligible.leader.replicas.version=0")
 
 _JVM = (*QUICK_JVM, "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
 
@@ -35,7 +38,7 @@ class KafkaServer:
     """
 
     def __init__(
-        self, folder: Path, overrides: Mapping[str, str] | None = None, format_options: tuple[str, ...] = _FORMAT
+        self, folder: Path, overrides: Mapping[str, str] | None = None, format_options: tuple[str, ...] = FORMAT
     ) -> None:
         reason = missing()
         if reason is not None:

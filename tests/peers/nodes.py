@@ -1,6 +1,7 @@
 """Nodes that are processes of their own, run by our program or by Apache Kafka's from one and the same folder and file.
 
-The folders are formatted to the levels that both know, with static voters.
+The folders are formatted to the levels that both know: with static voters by our program, or with voters in the log
+(kraft.version 1) by the program that is named.
 """
 
 from __future__ import annotations
@@ -10,23 +11,27 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Final, Self
 
+from barnabas.base.ids import Uuid
+from barnabas.broker.quorum.format_options import parse_initial_controllers
 from barnabas.broker.quorum.formatting import format_directories
 from barnabas.broker.settings import BrokerSettings
 from barnabas.storage.real_files import RealFileSystem
 from tests.cli.processes import command
-from tests.oracles.kafka_controller import java_command
+from tests.oracles.kafka_controller import java_command, run_kafka
 from tests.oracles.kafka_server import answers, free_ports
 
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 HOST: Final = "127.0.0.1"
-TIMEOUT_S: Final = 60
+TIMEOUT_S: Final = 150
+#: What Kafka has to be told when it formats for both.
+LEVELS: Final = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
 
 _COMPLAINT: Final = re.compile(r" (WARN|WARNING|ERROR|FATAL|CRITICAL) ")
 #: Peers that are not there yet or any more, a slow machine, and what Kafka says of every node of its own. A partition
@@ -34,6 +39,7 @@ _COMPLAINT: Final = re.compile(r" (WARN|WARNING|ERROR|FATAL|CRITICAL) ")
 _EXPECTED: Final = re.compile(
     "could not be established|Performing controller activation|Renouncing the leadership|already been closed|"
     "LogLoader partition=second-.*Could not find offset index file|Graceful shutdown|Fencing broker .* early|"
+    "partitions cannot be fetched from node|"
     "Expected partition .* but it was missing|EventPerformanceMonitor|waits: no controller leads|"
     "Unexpected error handling request .*apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION)|"
     "heartbeat of broker .* was not taken: NOT_CONTROLLER|Exiting early; no longer|disconnected|"
@@ -86,8 +92,22 @@ class PeerNode:
             "group.initial.rebalance.delay.ms": "0",
         } | dict(settings)
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in entries.items()))
-        broker_settings = BrokerSettings.load(entries)
-        format_directories(RealFileSystem(), broker_settings, CLUSTER_ID, Random(self.node_id))
+        self._entries = entries
+
+    def format(self, by: Kind, initial_controllers: str | None = None) -> None:
+        """With the voters of the settings; or with these, which the log then names, or none if it is empty."""
+        if by is Kind.KAFKA:
+            first = []
+            if initial_controllers:
+                first = ["--initial-controllers", initial_controllers]
+            elif initial_controllers is not None and self.is_controller:
+                first = ["--no-initial-controllers"]
+            arguments = ["-t", CLUSTER_ID, "-c", str(self.properties), *LEVELS, *first]
+            run_kafka("kafka.tools.StorageTool", "format", *arguments)
+            return
+        voters = parse_initial_controllers(initial_controllers, "CONTROLLER") if initial_controllers else None
+        settings = BrokerSettings.load(self._entries)
+        format_directories(RealFileSystem(), settings, CLUSTER_ID, Random(self.node_id), voters=voters)
 
     @property
     def is_broker(self) -> bool:
@@ -101,6 +121,10 @@ class PeerNode:
     def address(self) -> str:
         """Where clients find a broker."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def controller(self) -> str:
+        return f"{HOST}:{self.controller_port}"
 
     @property
     def metadata_log(self) -> Path:
@@ -193,14 +217,35 @@ class PeerNode:
 class PeerCluster:
     """Nodes with one set of voters. `roles` says of each node id what it is: `broker`, `controller` or both."""
 
-    def __init__(self, folder: Path, roles: Mapping[int, str], settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        roles: Mapping[int, str],
+        settings: Mapping[str, str] | None = None,
+        *,
+        voters_in_log: Mapping[int, Kind] | None = None,
+        first_voters: Collection[int] | None = None,
+    ) -> None:
+        """`voters_in_log` says which program formats each node of a quorum with kraft.version 1; `first_voters` are
+        all controllers, unless they are named."""
         drawn = free_ports(2 * len(roles))
         ports = dict(zip(roles, zip(drawn[::2], drawn[1::2], strict=True), strict=True))
-        voters = ",".join(f"{each}@{HOST}:{ports[each][1]}" for each, role in roles.items() if "controller" in role)
-        shared = {"controller.quorum.voters": voters} | dict(settings or {})
+        where = {each: f"{HOST}:{ports[each][1]}" for each, role in roles.items() if "controller" in role}
+        voters = ",".join(f"{each}@{address}" for each, address in where.items())
+        named = {"controller.quorum.voters": voters}
+        if voters_in_log is not None:
+            named = {"controller.quorum.bootstrap.servers": ",".join(where.values())}
         self.nodes = {
-            each: PeerNode(folder / f"node-{each}", each, role, ports[each], shared) for each, role in roles.items()
+            each: PeerNode(folder / f"node-{each}", each, role, ports[each], named | dict(settings or {}))
+            for each, role in roles.items()
         }
+        first = where.keys() if first_voters is None else first_voters
+        initial = ",".join(f"{each}@{where[each]}:{Uuid.random(Random(each))}" for each in first)
+        for each, node in self.nodes.items():
+            if voters_in_log is None:
+                node.format(Kind.OURS)
+            else:
+                node.format(voters_in_log[each], initial if each in first else "")
 
     def __getitem__(self, node_id: int) -> PeerNode:
         return self.nodes[node_id]

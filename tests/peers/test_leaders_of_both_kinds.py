@@ -35,13 +35,19 @@ SETTINGS = {"metadata.log.max.snapshot.interval.ms": str(SNAPSHOT_MS), "metadata
 
 
 @pytest.mark.parametrize("controllers", QUORUMS.values(), ids=QUORUMS.keys())
-def test_the_lead_moves_between_the_two_kinds(tmp_path: Path, controllers: Mapping[int, Kind]) -> None:
+@pytest.mark.parametrize("kraft_version", [0, 1])
+def test_the_lead_moves_between_the_two_kinds(
+    tmp_path: Path, controllers: Mapping[int, Kind], kraft_version: int
+) -> None:
     roles = dict.fromkeys(controllers, "controller") | dict.fromkeys(BROKERS, "broker")
-    with PeerCluster(tmp_path, roles, SETTINGS) as cluster:
+    # Each is formatted by the program that runs it.
+    by = {**controllers, **BROKERS} if kraft_version else None
+    with PeerCluster(tmp_path, roles, SETTINGS, voters_in_log=by) as cluster:
         cluster.start(controllers)
         cluster.start(BROKERS)
         with Changes([cluster[each].address for each in BROKERS]) as changes:
             move_the_lead(cluster, controllers)
+        assert Work(cluster.bootstrap).kraft_version() == kraft_version
         check_topics(cluster, changes)
         compare_states(cluster)
     assert_same_logs(cluster.nodes.values())

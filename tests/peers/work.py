@@ -86,6 +86,19 @@ class Work:
         with self._admin() as admin:
             return admin.describe_metadata_quorum().leader_id
 
+    def kraft_version(self) -> int:
+        with self._admin() as admin:
+            return admin.describe_features().finalized.get("kraft.version", (0, 0))[1]
+
+    def voters(self) -> set[int]:
+        """The controllers that vote."""
+        with self._admin() as admin:
+            return {each.replica_id for each in admin.describe_metadata_quorum().voters}
+
+    def observers(self) -> set[int]:
+        with self._admin() as admin:
+            return {each.replica_id for each in admin.describe_metadata_quorum().observers}
+
     def brokers(self) -> set[int]:
         with self._admin() as admin:
             return {each.node_id for each in admin.describe_cluster().nodes}

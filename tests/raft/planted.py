@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from barnabas.raft import machine as machine_module
 from barnabas.raft.driver import RaftDriver
-from barnabas.raft.effects import Commit, SaveElection, Send, StartAnew, Truncate
+from barnabas.raft.effects import SaveElection, Send, StartAnew, Truncate
 from barnabas.raft.log_view import LogView
 from barnabas.raft.machine import RaftMachine
 from barnabas.raft.messages import FetchLog, FetchResult, Vote, VoteResult
@@ -29,7 +29,7 @@ from barnabas.raft.states.follower import Follower
 from barnabas.raft.states.leader import Leader
 from barnabas.raft.states.unattached import Unattached
 from barnabas.raft.transitions import Role
-from barnabas.raft.types import Address, LeaderAndEpoch, ReplicaKey
+from barnabas.raft.types import Address, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
 from barnabas.raft.voters import QuorumHistory, VoterSet
 from barnabas.testing.sim.raft_scenario import RaftRun, RaftScenario
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport, shortest_failing
@@ -171,12 +171,12 @@ def leader_stays_at_a_higher_epoch() -> Iterator[None]:
 def follows_an_older_epoch() -> Iterator[None]:
     hear_of = RaftMachine.hear_of
 
-    def believe(self: RaftMachine, leader: LeaderAndEpoch, address: Address | None, now_ms: int) -> None:
+    def believe(self: RaftMachine, leader: LeaderAndEpoch, address: Address | None, now_ms: int, **rest: Any) -> None:
         if leader.epoch < self.epoch and leader.leader_id >= 0 and address and leader.leader_id != self.key.node_id:
             self.epoch, self.voted = leader.epoch, None
             self.become_follower(leader.leader_id, leader.epoch, address, now_ms)
             return
-        hear_of(self, leader, address, now_ms)
+        hear_of(self, leader, address, now_ms, **rest)
 
     with patch.object(RaftMachine, "hear_of", believe):
         yield
@@ -252,6 +252,16 @@ def overlooks_divergence() -> Iterator[None]:
         yield
 
 
+@planted("a follower cuts its log where the leader's epoch ends, though it has no record of that epoch", voters=5)
+@contextmanager
+def cuts_where_the_leaders_epoch_ends() -> Iterator[None]:
+    def cut(self: LogView, diverging: OffsetAndEpoch) -> int:
+        return min(diverging.offset, self.end_offset)
+
+    with patch.object(LogView, "truncation_offset", cut):
+        yield
+
+
 @planted("the owner is told of records that were cut off")
 @contextmanager
 def forgets_a_truncation() -> Iterator[None]:
@@ -267,11 +277,12 @@ def forgets_a_truncation() -> Iterator[None]:
 def high_watermark_beyond_the_log() -> Iterator[None]:
     append = Follower._append
 
-    def believe(self: Follower, result: FetchResult) -> None:
-        append(self, result)
+    def believe(self: Follower, result: FetchResult) -> bool:
+        has_committed = append(self, result)
         if result.high_watermark > self.machine.high_watermark:
             self.machine.high_watermark = result.high_watermark
-            self.machine.emit(Commit(result.high_watermark))
+            return True
+        return has_committed
 
     with patch.object(Follower, "_append", believe):
         yield

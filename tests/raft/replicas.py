@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from barnabas.raft.ports import Reply
+from barnabas.raft.replica_fetch import ReplicaFetch
 from barnabas.raft.socket_transport import SocketOptions, SocketTransport
 from barnabas.raft.types import Address
 from barnabas.wire import FrameSplitter, Request, Response, api, frame_parts
@@ -49,7 +50,7 @@ def snapshot_response(data: bytes) -> fetch_snapshot.FetchSnapshotResponse:
 def default_answer(request: Request) -> Response:
     if isinstance(request, vote.VoteRequest):
         return vote_response(request.topics[0].partitions[0].replica_epoch)
-    if isinstance(request, fetch.FetchRequest):
+    if isinstance(request, fetch.FetchRequest | ReplicaFetch):
         return fetch.FetchResponse(responses=[])
     if isinstance(request, fetch_snapshot.FetchSnapshotRequest):
         return snapshot_response(b"")

@@ -19,7 +19,8 @@ A story is text. Lines that begin with `>` are commands, the others are what the
     > backup 1 / restore 1      copy the disk of a replica / give it back the copy (it must be stopped)
     > empty 1                   replica 1, which is stopped, gets a new disk, with nothing on it, as another directory
     > fetch-batches 1           a fetch brings at most so many batches
-    > snapshot 1                take a snapshot at replica 1, and forget the log before it
+    > snapshot 1                take a snapshot at replica 1, and forget the log before it, but for what others load;
+                                with `snapshot 1 alone` that goes as well
     > resign 1 / stop 1         replica 1 stops leading / stops in good order
     > add 4 / remove 1          change the voters, at whoever leads
     > move 2 22                 voter 2 listens at host22 now, says whoever leads
@@ -307,17 +308,20 @@ class Story:
     def do_fetch_batches(self, most: str) -> None:
         self.fetch_batches = int(most)
 
-    def do_snapshot(self, node_id: str) -> None:
+    def do_snapshot(self, node_id: str, alone: str = "") -> None:
         replica = self.replicas[int(node_id)]
         machine, disk = known(replica.machine, "it runs"), replica.disk
         end_offset = machine.high_watermark
         snapshot_id = SnapshotId(end_offset, machine.log.epoch_of(end_offset - 1))
         self.snapshots[snapshot_id] = machine.history.records_before(end_offset)
-        disk.snapshots = {snapshot_id: self.snapshots[snapshot_id]}
-        disk.batches = [each for each in disk.batches if BatchView(each).base_offset >= end_offset]
-        disk.start_offset = end_offset
+        in_use = frozenset[SnapshotId]() if alone else machine.snapshots_in_use(self.now_ms)
+        disk.snapshots[snapshot_id] = self.snapshots[snapshot_id]
+        first = min([snapshot_id, *(each for each in disk.snapshots if each in in_use)])
+        disk.snapshots = {each: records for each, records in disk.snapshots.items() if each >= first}
+        disk.batches = [each for each in disk.batches if BatchView(each).base_offset >= first.end_offset]
+        disk.start_offset = first.end_offset
         machine.snapshot_taken(snapshot_id)
-        machine.log_cleaned(end_offset)
+        machine.log_cleaned(first.end_offset)
         self.tell(f"{node_id} has a snapshot up to {end_offset}")
 
     def do_resign(self, node_id: str) -> None:
@@ -544,7 +548,7 @@ class Story:
         assert isinstance(asked, Asked)
         if isinstance(effect, AnswerFetch):
             later = [each for each in replica.disk.batches if BatchView(each).base_offset >= effect.offset]
-            result = replace(effect.result, records=b"".join(later[: self.fetch_batches]))
+            result = effect.result._replace(records=b"".join(later[: self.fetch_batches]))
         elif isinstance(effect, AnswerFetchSnapshot):
             rest = bytes(max(0, SNAPSHOT_BYTES - effect.result.position))
             result = replace(effect.result, size_bytes=SNAPSHOT_BYTES, data=rest[: effect.max_bytes])

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-from barnabas.raft.effects import Answer, Append, AppendControl, Effect, SaveElection, Send
+import pytest
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.raft.batches import build_batches
+from barnabas.raft.effects import Answer, Append, AppendControl, Effect, SaveElection, Send, SyncLog
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import FetchLog, Vote, VoteResult
+from barnabas.raft.messages import FetchLog, FetchResult, Vote, VoteResult
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.ports import FoundReplica
 from barnabas.raft.types import ElectionState, OffsetAndEpoch
@@ -49,7 +53,7 @@ def test_nobody_speaks_of_an_epoch_before_it_is_on_disk() -> None:
     assert stories
 
 
-def machine_of(node_id: int) -> RaftMachine:
+def machine_of(node_id: int, *, is_never_voter: bool = False) -> RaftMachine:
     machine = RaftMachine(
         key_of(node_id),
         FoundReplica(None, 0, 0, [], [], []),
@@ -58,6 +62,7 @@ def machine_of(node_id: int) -> RaftMachine:
         listeners={"CONTROLLER": address_of(node_id)},
         options=QuorumOptions(),
         randomness=Random(1),
+        is_never_voter=is_never_voter,
     )
     machine.start(0)
     machine.take_effects()
@@ -94,3 +99,22 @@ def test_a_leader_that_hears_of_a_higher_epoch_saves_it_before_it_turns_fetchers
     effects = machine.take_effects()
     assert isinstance(effects[0], SaveElection)
     assert [each.reply_to for each in effects if isinstance(each, Answer)] == ["parked", "asked"]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "is_never_voter", "waits_for"), [(1, False, 1), (4, False, 1), (4, True, 0), (1, True, 1)]
+)
+def test_only_an_observer_that_never_votes_may_claim_what_it_has_not_synced(
+    node_id: int, is_never_voter: bool, waits_for: int
+) -> None:
+    """Any other may be counted by the leader before it knows."""
+    machine = machine_of(node_id, is_never_voter=is_never_voter)
+    machine.become_follower(2, 1, address_of(2), 0)
+    (first,) = [each for each in machine.take_effects() if isinstance(each, Send)]
+    (batch,) = build_batches([b"value"], base_offset=0, epoch=1, timestamp_ms=0)
+    machine.receive_result(first.request, FetchResult(ErrorCode.NONE, machine.leader, records=batch), 0)
+    effects = machine.take_effects()
+    (then,) = [each for each in effects if isinstance(each, Send)]
+    assert isinstance(then.request, FetchLog)
+    assert (then.request.offset, then.after_sync) == (1, waits_for)
+    assert any(isinstance(each, SyncLog) for each in effects) is (node_id == 1)

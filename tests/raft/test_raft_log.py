@@ -195,6 +195,21 @@ def test_an_own_snapshot_ends_where_the_log_is_synced() -> None:
         store.close()
 
 
+def test_a_snapshot_that_is_in_use_stays_and_all_behind_it() -> None:
+    store = started(OnSimulatedDisk(retention_bytes=0, delete_delay_ms=0))
+    for number in range(4):
+        store.append([b"x" * 300], 1)
+        commit(store)
+        take_snapshot(store, snapshot_of(number + 1, 1, b"state"))
+    assert store.clean({SnapshotId(2, 1), SnapshotId(3, 1)}) == 2
+    assert store.snapshots == [SnapshotId(2, 1), SnapshotId(3, 1), SnapshotId(4, 1)]
+    assert [each.base_offset for each in store.batches(2, 4)] == [2, 3]
+    assert store.clean({SnapshotId(3, 1)}) == 3
+    assert store.clean() == 4
+    assert store.snapshots == [SnapshotId(4, 1)]
+    store.close()
+
+
 @pytest.mark.parametrize("options", [{"retention_bytes": 0}, {"retention_bytes": -1, "retention_ms": 1000}])
 def test_files_go_some_time_after_they_were_deleted(options: dict[str, Any]) -> None:
     make_store = OnSimulatedDisk(delete_delay_ms=500, **options)

@@ -100,7 +100,8 @@ def plain(value: Any) -> Any:
 
 
 def fields(message: RaftRequest | RaftResult) -> dict[str, Any]:
-    return {each.name: plain(getattr(message, each.name)) for each in dataclasses.fields(message)}
+    names = message._fields if isinstance(message, tuple) else [each.name for each in dataclasses.fields(message)]
+    return {name: plain(getattr(message, name)) for name in names}
 
 
 def asked(request: RaftRequest, version: int) -> dict[str, Any]:

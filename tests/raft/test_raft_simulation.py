@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from barnabas.testing.sim.scenarios import SCENARIOS, ScenarioOptions, SeedReport, load, shortest_failing
+from tests.other_hashes import python_with_hash_seed
 from tests.raft.planted import BUGS, find
 
-ROOT = Path(__file__).parent.parent.parent
 IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
 
 #: Of the bugs, those that a few seeds find; `make test` looks for no others.
@@ -55,22 +52,11 @@ def test_a_seed_gives_one_trace_in_every_process(depth: str) -> None:
 
 
 def in_another_process(depth: str, hash_seed: str) -> list[str]:
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     code = (
         "import sys; from tests.raft.test_raft_simulation import run; "
         f"print(*(run(seed, 3, {depth!r}).trace for seed in (3, 4)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return python_with_hash_seed(hash_seed, "-c", code).split()
 
 
 def test_the_story_changes_nothing() -> None:

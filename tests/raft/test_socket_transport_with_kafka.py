@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.raft.replica_fetch import ReplicaFetch
 from barnabas.raft.types import Address
 from barnabas.wire import Request, api
 from barnabas.wire.messages import describe_quorum, fetch
@@ -49,9 +50,9 @@ def test_kafkas_network_channel_understands_us() -> None:
     assert not partition.pre_vote
     assert replica.received[0][0].topics[0].partitions[0].pre_vote  # type: ignore[attr-defined]
     assert found[BeginQuorumEpochRequest].leader_endpoints[0].port == 9093
-    fetched = found[FetchRequest].topics[0]
-    assert fetched.topic_id == METADATA_TOPIC_ID
-    assert (fetched.partitions[0].fetch_offset, fetched.partitions[0].high_watermark) == (1234, 1000)
+    # Kafka's own bytes go the quick way, too.
+    fetched = found[ReplicaFetch].fetch
+    assert (fetched.offset, fetched.high_watermark) == (1234, 1000)
     assert found[FetchSnapshotRequest].topics[0].partitions[0].position == 17
     assert found[UpdateRaftVoterRequest].k_raft_version_feature.max_supported_version == 1
 

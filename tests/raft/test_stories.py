@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.raft.story import Story, retell
+from tests.stories import assert_played_as_told, stories_beside
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "raft.md"
-STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
+STORIES = stories_beside(__file__)
 #: Stories in the document, fenced.
 FENCED = re.compile(r"(?<=^```raft\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
 
@@ -35,11 +36,7 @@ def retell_document(text: str, make: Callable[[], Story] = Story) -> tuple[str, 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_story(path: Path) -> None:
-    told = path.read_text(encoding="utf-8")
-    retold = retell(told)
-    if os.environ.get("BARNABAS_RECORD"):
-        path.write_text(retold, encoding="utf-8")
-    assert retold == told
+    assert_played_as_told(path, retell)
 
 
 def test_the_stories_of_the_document() -> None:

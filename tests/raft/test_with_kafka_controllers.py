@@ -183,6 +183,7 @@ async def move_house(quorum: MixedQuorum) -> None:
     async with quorum:
         await quorum.until(lambda: first.is_leader, "ours leads")
         await first.append(FIRST_RECORDS)
+        quorum.kafkas[1].start()
         await quorum.until_kafka_answers(1)
         await asyncio.to_thread(quorum.kafkas[1].stop)
         quorum.move_kafka(1, new[1])

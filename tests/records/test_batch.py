@@ -16,6 +16,7 @@ from barnabas.records import (
     iter_batches,
     iter_records,
 )
+from barnabas.records._kernel.scan import skip_intact
 
 SOME = [NaiveRecord(5, b"k", b"v"), NaiveRecord(9, None, b"w", (("h", None),), 1), NaiveRecord(7, b"", None, (), 2)]
 ONE = naive.encode(NaiveBatch(SOME, base_offset=10))
@@ -203,3 +204,50 @@ def test_a_view_outlives_the_view_it_was_made_from() -> None:
     first.data.release()
     with pytest.raises(ValueError, match="released"):
         first.read_header()
+
+
+# What recovery looks at first
+
+LONG = b"".join(naive.encode(NaiveBatch(SOME, base_offset=offset)) for offset in (10, 13, 16, 19))
+
+
+def test_intact_batches_that_follow_each_other_are_stepped_over() -> None:
+    size = len(ONE)
+    assert skip_intact(LONG, 10, 1000) == (4 * size, 22, 3 * size, 19)
+    assert skip_intact(LONG, 10, 22) == (4 * size, 22, 3 * size, 19)
+    assert skip_intact(LONG, 10, 21) == (3 * size, 19, 2 * size, 16), "none reaches beyond the end that is asked for"
+    assert skip_intact(LONG[:-1], 10, 1000) == (3 * size, 19, 2 * size, 16)
+    assert skip_intact(LONG, 9, 1000) == (0, 9, 0, 9)
+    assert skip_intact(b"", 10, 1000) == (0, 10, 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (0, b"\0\0\0\0\0\0\0\x11"),  # another offset
+        (8, b"\xff\xff\xff\xff"),  # a length that cannot be
+        (8, b"\0\0\0\x30"),  # too short for a header
+        (8, b"\x7f\xff\xff\xff"),  # longer than the buffer
+        (16, b"\1"),  # an old format
+        (23, b"\xff\xff\xff\xff"),  # a negative delta, under no right CRC either
+        (57, b"\xff\xff\xff\xff"),
+        (70, b"\xee"),  # a record
+    ],
+)
+def test_whatever_is_wrong_with_a_batch_is_left_to_a_closer_look(at: int, value: bytes) -> None:
+    data, size = bytearray(LONG), len(ONE)
+    data[2 * size + at : 2 * size + at + len(value)] = value
+    assert skip_intact(data, 10, 1000) == (2 * size, 16, size, 13)
+
+
+def test_a_batch_tells_whether_it_is_intact_and_follows() -> None:
+    batch = BatchView(bytearray(ONE))
+    assert batch.is_intact()
+    assert batch.follows(10, 13)
+    assert not batch.follows(10, 12), "it reaches the bound"
+    assert not batch.follows(9, 13)
+    assert not batch.follows(11, 13)
+    assert not BatchView(naive.encode(NaiveBatch(SOME, base_offset=10, last_offset_delta=5))).follows(10, 100)
+    batch.data[-1] ^= 1
+    assert not batch.is_intact()
+    assert batch.follows(10, 2**63 - 1)

@@ -10,6 +10,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.metadata.image import PartitionImage
 from barnabas.records import BatchBuilder, TransactionMarker, build_marker
 from barnabas.replication.partition import Partition
+from barnabas.replication.ports import LeaderPorts
 from barnabas.storage.log import Appended
 from barnabas.storage.recovery import load_log
 from barnabas.storage.settings import TopicSettings
@@ -22,18 +23,29 @@ TOPIC_ID = Uuid(bytes(range(16)))
 
 
 def state(
-    replicas: tuple[int, ...] = (1,), *, isr: tuple[int, ...] | None = None, leader: int = 1, epoch: int = 0
+    replicas: tuple[int, ...] = (1,),
+    *,
+    isr: tuple[int, ...] | None = None,
+    leader: int = 1,
+    epoch: int = 0,
+    partition_epoch: int = 0,
+    recovery: int = 0,
 ) -> PartitionImage:
-    return PartitionImage(replicas, replicas if isr is None else isr, leader, epoch, 0)
+    return PartitionImage(replicas, replicas if isr is None else isr, leader, epoch, partition_epoch, recovery)
 
 
-def partition(image: PartitionImage | None = None, **settings: Any) -> Partition:
-    disk = SimulatedDisk(Random(1))
+def partition(image: PartitionImage | None = None, ports: LeaderPorts | None = None, **settings: Any) -> Partition:
+    return partition_on(SimulatedDisk(Random(1)), image, ports, **settings)
+
+
+def partition_on(
+    disk: SimulatedDisk, image: PartitionImage | None = None, ports: LeaderPorts | None = None, **settings: Any
+) -> Partition:
     disk.make_directory("/data")
     log = load_log(
         disk, "/data/t-0", NAME, TopicSettings(**settings), was_clean=True, now_ms=NOW_MS, randomness=Random(5)
     )
-    made = Partition(NAME, TOPIC_ID, 1)
+    made = Partition(NAME, TOPIC_ID, 1, ports)
     made.attach(log)
     made.update(image or state())
     return made

@@ -14,13 +14,12 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.replication.fetch_sessions import (
     DEFAULT_BYTES,
-    MAX_EPOCH,
     FetchSessionCache,
     SessionFetch,
     WantedPartition,
-    next_epoch,
     size_of,
 )
+from barnabas.wire.fetch_session_epoch import MAX_EPOCH, next_epoch
 from barnabas.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,

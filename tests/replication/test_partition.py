@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.replication.follower_state import FollowerState
 from barnabas.replication.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -17,7 +18,7 @@ from barnabas.replication.partition import (
     Partition,
 )
 from barnabas.replication.purgatory import DelayedFetch, DelayedProduce
-from barnabas.replication.roles import FollowerState, Isolation, PartitionError, PartitionRead
+from barnabas.replication.roles import Isolation, PartitionError, PartitionRead
 from barnabas.storage.errors import CorruptLogError, LogError
 from barnabas.storage.leader_epochs import EpochEnd
 from tests.replication.partitions import (

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.other_hashes import python_with_hash_seed
 from tests.simulation.story import trace_of
 
-ROOT = Path(__file__).parent.parent.parent
 SEEDS = range(20) if os.environ.get("BARNABAS_SWEEP") == "full" else range(1)
 
 
 def in_another_process(story: str, seed: int, hash_seed: str) -> str:
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation.story", story, str(seed)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return python_with_hash_seed(hash_seed, "-m", "tests.simulation.story", story, str(seed))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

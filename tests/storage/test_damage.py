@@ -16,6 +16,7 @@ from barnabas.storage.damage import DamagedLogError, LogFacts, SegmentFacts, ver
 from barnabas.storage.errors import LogError
 from barnabas.storage.files import File
 from barnabas.storage.manager import LogManager
+from barnabas.storage.validation import prepare_from_client
 from barnabas.testing.memory_files import MemoryFileSystem
 from tests.storage.damaged_logs import (
     CLICKS,
@@ -29,7 +30,7 @@ from tests.storage.damaged_logs import (
     start,
     value_of,
 )
-from tests.storage.logs import NOW_MS
+from tests.storage.logs import NOW_MS, batch
 from tests.storage.managers import TOPIC_ID, append, started
 
 KINDS = (".log", ".index", ".timeindex", ".txnindex")
@@ -256,6 +257,41 @@ def test_another_topic_of_the_name_is_set_aside_and_made_anew() -> None:
 
 
 # Not damage
+
+
+def _with_last_offset(disk: Disk, from_offset: int, to_offset: int) -> Disk:
+    """The last batch of the last segment says that it begins elsewhere; no CRC covers that."""
+    data = bytearray(disk[segment_path(10)])
+    position = data.rindex(from_offset.to_bytes(8, "big"))
+    data[position : position + 8] = to_offset.to_bytes(8, "big")
+    return {**disk, segment_path(10): bytes(data)}
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("to_offset", [15, 22, 12])
+def test_a_last_batch_with_another_offset_is_noticed_after_a_clean_stop(policy: str, to_offset: int) -> None:
+    disk = filled(is_clean=True, cleanup_policy=(policy,))
+    files = disk_of(_with_last_offset(disk, 14, to_offset))
+    told = refusal(started(files, cleanup_policy=(policy,)))
+    assert segment_path(10) in told
+    assert "all below offset 15 was flushed" in told
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_batch_that_reaches_over_the_noted_end_has_another_offset(is_clean: bool, policy: str) -> None:
+    files = MemoryFileSystem(lambda: NOW_MS)
+    logs = started(files, cleanup_policy=(policy,))
+    log = logs.create(CLICKS, TOPIC_ID)
+    log.append(prepare_from_client(batch([b"a", b"b", b"c"]), log.settings, NOW_MS), leader_epoch=0, now_ms=NOW_MS)
+    asyncio.run(logs.stop())
+    disk = contents(files)
+    data = bytearray(disk[segment_path(0)])
+    data[7] = 1  # offsets 1 to 3 in the place of 0 to 2
+    disk[segment_path(0)] = bytes(data)
+    if not is_clean:
+        del disk["/one/.kafka_cleanshutdown"]
+    assert "offsets 1 to 3 are in one batch" in refusal(started(disk_of(disk), cleanup_policy=(policy,)))
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

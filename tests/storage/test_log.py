@@ -407,6 +407,22 @@ def test_a_full_disk_fails_the_append_and_nothing_else() -> None:
     assert open_log(disk, was_clean=False).log_end_offset == 4
 
 
+def test_a_batch_that_no_index_could_be_told_of_is_not_there() -> None:
+    """The index of a log that was opened again is read when it is needed, and there may be no descriptor for that."""
+    disk = new_disk()
+    filled(disk, 3).close()
+    log = open_log(disk)
+    before = read_all(log)
+    log.active_segment.unload_indexes()
+    disk.fail_next(errno.EMFILE, path=".timeindex")
+    with pytest.raises(LogError, match="as many files open as it may"):
+        lead(log, batch([VALUE], producer_id=7, producer_epoch=0, base_sequence=0))
+    assert (log.log_end_offset, read_all(log)) == (3, before)
+    assert lead(log, batch([b"on"], producer_id=7, producer_epoch=0, base_sequence=0)).first_offset == 3
+    disk.crash(power=False)
+    assert len(read_all(open_log(disk, was_clean=False))) == 4
+
+
 @pytest.mark.parametrize("path", ["00000000000000000005.log", ".index", ".timeindex", ".snapshot"])
 def test_a_full_disk_while_rolling(path: str) -> None:
     disk = new_disk()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.testing.sim.checkers import LogChecker
+from barnabas.testing.sim.checkers import GroupCommits, LogChecker
 
 A = TopicPartition("a", 0)
 B = TopicPartition("b", 1)
@@ -25,7 +25,7 @@ def good_history(**options: bool) -> LogChecker:
 
 
 def kinds(checker: LogChecker) -> list[str]:
-    return [violation.kind for violation in checker.violations]
+    return [violation.kind.value for violation in checker.violations]
 
 
 def test_a_good_history_is_accepted() -> None:
@@ -127,3 +127,57 @@ def test_duplicates_are_found_unless_allowed() -> None:
         checker = good_history(allow_duplicates=allow_duplicates)
         checker.finish(A, [b"1", b"2", b"3", b"4", b"3"])
         assert kinds(checker) == ([] if allow_duplicates else ["a record is there twice"])
+    checker = good_history()
+    checker.finish(A, [b"1", b"2", b"3", b"4", b"3"], may_be_twice={b"3"})
+    checker.check()
+
+
+def group_history() -> tuple[LogChecker, GroupCommits]:
+    """One member has read and committed up to 5, then tried 8 without an answer."""
+    checker = LogChecker()
+    commits = GroupCommits(checker)
+    commits.assigned(A, "first")
+    commits.began(A, "first", 0)
+    commits.trying(A, 5)
+    commits.committed(A, "first", 5)
+    commits.trying(A, 8)
+    return checker, commits
+
+
+@pytest.mark.parametrize("offset", [5, 8])
+def test_a_group_goes_on_at_what_was_committed_or_tried_since(offset: int) -> None:
+    checker, commits = group_history()
+    commits.assigned(A, "second")
+    commits.began(A, "second", offset)
+    commits.found(A, offset)
+    checker.check()
+    assert commits.acknowledged_count == 1
+
+
+@pytest.mark.parametrize("offset", [0, 4, 6, 9])
+def test_a_group_that_goes_on_elsewhere_is_found(offset: int) -> None:
+    checker, commits = group_history()
+    commits.assigned(A, "second")
+    commits.began(A, "second", offset)
+    assert kinds(checker) == ["a group is not where it has committed"]
+
+
+def test_once_another_owner_has_begun_what_was_tried_before_is_settled() -> None:
+    checker, commits = group_history()
+    commits.assigned(A, "second")
+    commits.began(A, "second", 5)
+    commits.assigned(A, "third")
+    commits.began(A, "third", 8)
+    assert kinds(checker) == ["a group is not where it has committed"]
+
+
+def test_who_is_not_the_owner_any_more_settles_nothing() -> None:
+    checker, commits = group_history()
+    commits.assigned(A, "second")
+    commits.began(A, "first", 0)  # it still thinks that it is
+    commits.began(A, "second", 8)
+    commits.trying(A, 12)
+    commits.committed(A, "second", 12)
+    commits.committed(A, "first", 8)  # its answer comes late
+    commits.found(A, 12)
+    checker.check()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.testing.sim.fault_plans import LEADER, Fault, FaultKind, draw_plan
+from barnabas.testing.sim.fault_plans import LEADER, WEIGHTS, Fault, FaultKind, draw_plan
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.nemesis import FaultTarget, Nemesis
 
@@ -78,6 +78,7 @@ def test_who_leads_is_found_out_when_the_fault_begins() -> None:
 def test_an_old_disk_is_kept_first_and_comes_back_at_the_end() -> None:
     calls = play(Fault(1, 2, FaultKind.OLD_DISK, ("c",)))
     assert calls == ["keep_image c", "power_off c", "restore_image c", "start c"]
+    assert play(Fault(1, 2, FaultKind.RESTORE, ("c",))) == ["keep_image c", "stop_and_restore c"]
 
 
 def test_of_two_conditions_of_a_link_the_last_that_goes_on_holds() -> None:
@@ -104,7 +105,7 @@ def test_a_plan_is_in_order_within_its_time_and_among_its_hosts(seed: int) -> No
 
 def test_plans_know_all_kinds_overlap_and_read_well() -> None:
     plans = [draw_plan(Random(seed), HOSTS, duration_s=20, old_disks=["c"]) for seed in range(100)]
-    assert {fault.kind for plan in plans for fault in plan} == set(FaultKind)
+    assert {fault.kind for plan in plans for fault in plan} == set(WEIGHTS)
     assert any(one.end_s > two.start_s for plan in plans for one, two in pairwise(plan))
     lines = [str(fault) for plan in plans for fault in plan]
     assert not [line for line in lines if "\n" in line or len(line) > 120]
@@ -115,3 +116,37 @@ def test_plans_know_all_kinds_overlap_and_read_well() -> None:
 def test_without_old_disks_nobody_comes_back_with_one() -> None:
     plans = [draw_plan(Random(seed), HOSTS, duration_s=20) for seed in range(100)]
     assert FaultKind.OLD_DISK not in {fault.kind for plan in plans for fault in plan}
+
+
+def test_a_restart_is_a_stop_and_then_a_start() -> None:
+    assert play(Fault(1, 2, FaultKind.RESTART, ("a",))) == ["stop a", "start a"]
+
+
+def test_a_fault_that_may_not_strike_now_leaves_nothing_behind() -> None:
+    loop, recorder, told = VirtualTimeLoop(), Recorder(), list[str]()
+    faults = [Fault(1, 2, FaultKind.KILL, ("a",)), Fault(1.5, 2, FaultKind.POWER, (LEADER,))]
+
+    def may_strike(fault: Fault, targets: Sequence[str]) -> str:
+        return "for a reason" if targets == ("b",) else ""
+
+    nemesis = Nemesis(loop, recorder, faults, told.append, may_strike)
+    nemesis.begin()
+    loop.run_for(1.7)
+    assert not nemesis.is_held_down("b")
+    loop.run_for(5)
+    loop.close()
+    assert recorder.calls == ["kill a", "start a"]
+    assert told == ["a is killed", "the leader loses power (b): left out, for a reason"]
+
+
+def test_ways_to_clients_suffer_and_hosts_are_restarted_in_turn() -> None:
+    weights = {FaultKind.CUT: 1, FaultKind.KILL: 1, FaultKind.RESTART: 2}
+    plans = [draw_plan(Random(seed), HOSTS, duration_s=20, weights=weights, clients=["x", "y"]) for seed in range(50)]
+    struck = {(fault.kind, target) for plan in plans for fault in plan for target in fault.targets}
+    assert {target for kind, target in struck if kind is FaultKind.CUT} == {*HOSTS, "x", "y", LEADER}
+    assert {target for kind, target in struck if kind is not FaultKind.CUT} == {*HOSTS, LEADER}
+    assert any(
+        [fault.targets for fault in plan[at : at + 3]] in ([("a",), ("b",), ("c",)], [("b",), ("a",), ("c",)])
+        for plan in plans
+        for at in range(len(plan))
+    )

@@ -37,6 +37,25 @@ def test_the_broker_is_one_for_all(barnabas_broker, barnabas_bootstrap):
     assert seen <= set(asyncio.run(topics(barnabas_bootstrap)))
 """
 
+CLUSTER_TESTS = """
+import pytest
+
+@pytest.fixture
+def barnabas_cluster_nodes():
+    return 2
+
+@pytest.fixture
+def barnabas_cluster_settings():
+    return {"num.partitions": 4}
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_each_has_a_cluster_of_its_own(barnabas_cluster, time):
+    assert barnabas_cluster.running == [1, 2]
+    barnabas_cluster.create_topic("orders", partitions=-1)
+    assert barnabas_cluster.leader("orders", 3) in (1, 2)
+    barnabas_cluster.kill(time)
+"""
+
 SETTINGS = """
 import pytest
 
@@ -75,6 +94,13 @@ def test_fixtures_serve_a_users_tests(tmp_path: Path) -> None:
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
+
+
+def test_a_cluster_serves_one_test(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(CLUSTER_TESTS)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
 
 
 def test_settings_of_the_broker_can_be_given(tmp_path: Path) -> None:

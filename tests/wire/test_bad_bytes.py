@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
 from barnabas.base.ids import Uuid
+from barnabas.base.steps import at_once
+from barnabas.wire.decoder_source import MAX_ELEMENTS, MAX_TAGS
+from barnabas.wire.message import Request
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.messages.produce import ProduceRequest
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, TopicRecord
@@ -216,3 +220,46 @@ def test_stored_messages_of_unknown_type_or_version() -> None:
         GroupKey.decode_key(b"\x00")
     with pytest.raises(RemoteProtocolError, match="OffsetCommitValue: version 77 was stored"):
         GroupValue.decode_value(1, b"\x00\x4d")
+
+
+# Caps of requests
+
+
+def _uvarint(value: int) -> bytes:
+    data = b""
+    while value > 127:
+        data += bytes([value & 127 | 128])
+        value >>= 7
+    return data + bytes([value])
+
+
+def _with_keys(count: int) -> bytes:
+    return b"\0" + _uvarint(count + 1) + b"\x01" * count + b"\0"
+
+
+def _with_tags(count: int) -> bytes:
+    return b"\x01\x01" + _uvarint(count) + b"".join(_uvarint(99 + number) + b"\0" for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "data", "complaint"),
+    [
+        (FindCoordinatorRequest, 4, _with_keys(MAX_ELEMENTS + 1), f"more than {MAX_ELEMENTS} elements"),
+        (ApiVersionsRequest, 3, _with_tags(MAX_TAGS + 1), f"more than {MAX_TAGS} tags"),
+    ],
+)
+def test_a_request_has_so_many_elements_and_tags_and_no_more(
+    cls: type[Request], version: int, data: bytes, complaint: str
+) -> None:
+    with pytest.raises(RemoteProtocolError, match=complaint):
+        at_once(cls.decode_in_slices(memoryview(data), version, 0, MAX_ELEMENTS))
+
+
+def test_as_many_as_are_allowed_are_read() -> None:
+    request, _ = at_once(ApiVersionsRequest.decode_in_slices(memoryview(_with_tags(MAX_TAGS)), 3, 0, MAX_ELEMENTS))
+    assert isinstance(request, ApiVersionsRequest)
+    found, _ = at_once(FindCoordinatorRequest.decode_in_slices(memoryview(_with_keys(2000)), 4, 0, 2000))
+    assert isinstance(found, FindCoordinatorRequest)
+    assert len(found.coordinator_keys) == 2000
+    with pytest.raises(RemoteProtocolError, match="more than 1999 elements"):
+        at_once(FindCoordinatorRequest.decode_in_slices(memoryview(_with_keys(2000)), 4, 0, 1999))

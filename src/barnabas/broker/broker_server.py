@@ -6,22 +6,31 @@ and who keeps the metadata log, makes no difference to it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from typing import Final
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, known
 from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_publisher import BrokerMetadataPublisher
 from barnabas.broker.change_lines import tell_changes
-from barnabas.broker.configs.config_resources import effective_settings, effective_topic_settings
+from barnabas.broker.configs.config_resources import (
+    effective_settings,
+    effective_topic_settings,
+    tell_unused_min_isr,
+)
 from barnabas.broker.configs.part_options import cleaner_options, log_options
 from barnabas.broker.context import NoQuotas
 from barnabas.broker.controller.api_versions import common_versions
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.controller.controller_channel import ControllerChannel
 from barnabas.broker.controller.forwarding import FORWARDED
+from barnabas.broker.data.alter_partition_manager import AlterPartitionManager, BrokerLeaderPorts
 from barnabas.broker.data.directory_assignments import AssignmentsManager
 from barnabas.broker.data.producer_ids import ProducerIdPool
+from barnabas.broker.data.replica_fetcher import FollowerParts
+from barnabas.broker.data.replica_fetcher_manager import ReplicaFetcherManager
 from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.data.strays import named_topics, refuse_unknown
 from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
@@ -33,18 +42,21 @@ from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, ConfigResourceType
+from barnabas.metadata.image import BrokerImage, ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.raft.types import CommittedBatch
 from barnabas.replication.fetch_sessions import FetchSessionCache
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectory
 from barnabas.storage.files import FileSystem
-from barnabas.storage.manager import LogManager
+from barnabas.storage.manager import LogManager, PeriodicTask
 from barnabas.storage.settings import TopicSettings
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.create_topics import CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsResponse
+
+#: How often a broker that starts looks whether its registration is in the log that it reads.
+_LOOK_S: Final = 0.005
 
 
 class BrokerServer:
@@ -76,6 +88,7 @@ class BrokerServer:
         #: What the active controller understands, where that is another node.
         self.controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
         self._assignments: AssignmentsManager | None = None
+        self._alter_partition: AlterPartitionManager | None = None
         self._publisher = BrokerMetadataPublisher(loader, self._apply, on_failure)
         self._services: Services | None = None
         self._lifecycle: BrokerLifecycle | None = None
@@ -133,23 +146,45 @@ class BrokerServer:
 
     async def start(self, controller: ControllerChannel, endpoints: dict[str, tuple[str, int]]) -> None:
         """Recover the logs, bring everything to the newest image, and join the cluster; `endpoints` are bound."""
-        await self.logs.load_logs()
+        # First, so that whoever waits for something to be applied is told if it never will be.
         self._started.push_async_callback(self._publisher.stop)
+        await self.logs.load_logs()
         services = self._services = self._make_services(controller, endpoints)
+        self._started.push_async_callback(known(self._alter_partition, "it was just made").stop)
         assignments = self._assignments = AssignmentsManager(
             controller, self._identity.node_id, lambda: self.broker_epoch, self.logs, self._identity.directory_ids
         )
         self._started.push_async_callback(assignments.stop)
+        fetchers = services.replica_manager.fetchers = self._make_fetchers(services)
+        self._started.push_async_callback(fetchers.stop)
+        self._started.callback(services.auto_topic_creation.close)
+        lifecycle = self._lifecycle = BrokerLifecycle(
+            services, self._identity, self._static_settings, lambda: self._loader.image, self._on_failure
+        )
+        self._started.push_async_callback(lifecycle.leave)
+        await lifecycle.register()
+        await self._until_loaded(lifecycle.epoch)
         # Before the image is applied: from then on a snapshot may forget that they were deleted.
         services.replica_manager.set_aside_strays(self._loader.image)
         await self._publisher.start()
-        self._started.callback(services.auto_topic_creation.close)
-        lifecycle = self._lifecycle = BrokerLifecycle(services, self._identity, self._static_settings, self._on_failure)
-        self._started.push_async_callback(lifecycle.leave)
+        tell_unused_min_isr(self._static_settings, self._loader.image)
         await lifecycle.join()
         self._started.callback(services.producer_ids.close)
-        scheduler = Scheduler(self.logs.tasks())
+        scheduler = Scheduler([*self.logs.tasks(), self._isr_expiration(services.replica_manager)])
         self._started.push_async_callback(scheduler.stop)
+
+    async def _until_loaded(self, broker_epoch: int) -> None:
+        """Wait for the record of this broker's registration, whose offset is its epoch.
+
+        What the log says before that is of this broker's last life: it would lead by it, although it may have lost
+        records since that others wait for.
+        """
+        while self._loader.offset < broker_epoch:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+
+    def _isr_expiration(self, replica_manager: ReplicaManager) -> PeriodicTask:
+        interval_ms = max(1, self._static_settings.replica_lag_time_max_ms // 2)
+        return PeriodicTask("isr-expiration", interval_ms, replica_manager.maybe_shrink_isrs)
 
     def open(self) -> None:
         """Answer requests."""
@@ -159,13 +194,22 @@ class BrokerServer:
     def _make_services(self, controller: ControllerChannel, endpoints: dict[str, tuple[str, int]]) -> Services:
         settings, runtime, node_id = self._static_settings, self._runtime, self._identity.node_id
         effective = effective_settings(settings, self._loader.image, node_id)
-        replica_manager = ReplicaManager(node_id, self.logs, self._topic_settings)
+        metadata = MetadataCache()
+        self._alter_partition = AlterPartitionManager(controller, node_id, lambda: self.broker_epoch)
+        leader_ports = BrokerLeaderPorts(
+            metadata,
+            runtime.clock,
+            lambda: self.broker_epoch,
+            settings.replica_lag_time_max_ms,
+            self._alter_partition.submit,
+        )
+        replica_manager = ReplicaManager(node_id, self.logs, self._topic_settings, leader_ports)
         return Services(
             settings=effective,
             runtime=runtime,
             node_id=node_id,
             cluster_id=self._identity.cluster_id,
-            metadata=MetadataCache(),
+            metadata=metadata,
             authorizer=AllowEverything(),
             quotas=NoQuotas(),
             controller=controller,
@@ -180,6 +224,18 @@ class BrokerServer:
             producer_ids=ProducerIdPool(controller, node_id, lambda: self.broker_epoch),
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,
+        )
+
+    def _make_fetchers(self, services: Services) -> ReplicaFetcherManager:
+        return ReplicaFetcherManager(
+            FollowerParts(
+                node_id=services.node_id,
+                logs=self.logs,
+                runtime=self._runtime,
+                settings=services.settings,
+                broker_epoch=lambda: self.broker_epoch,
+                log_failed=services.replica_manager.log_failed,
+            )
         )
 
     def _topic_settings(self, image: ClusterImage, topic: str) -> TopicSettings:
@@ -199,12 +255,23 @@ class BrokerServer:
         if self._assignments is not None:
             self._assignments.apply(image, delta.partitions_changed)
         services.metadata.image = image
+        if delta.brokers_changed:
+            services.replica_manager.brokers_changed()
+            if any(self._is_waited_for_by(image.brokers.get(each)) for each in delta.brokers_changed):
+                self.nudge()
         services.groups.apply(image, delta)
         tell_changes(before, image, delta)
+
+    def _is_waited_for_by(self, broker: BrokerImage | None) -> bool:
+        """Whether a broker stops: it ends when all others have said, with their next heartbeats, that they know who
+        leads in its place."""
+        return broker is not None and broker.in_controlled_shutdown and broker.broker_id != self._identity.node_id
 
     def _apply_settings(self, services: Services, image: ClusterImage) -> None:
         services.settings = effective_settings(self._static_settings, image, services.node_id)
         services.groups.configure(services.settings)
+        if services.replica_manager.fetchers is not None:
+            services.replica_manager.fetchers.configure(services.settings.num_replica_fetchers)
         services.logs.configure(log_options(services.settings), cleaner_options(services.settings))
         self._on_settings(services.settings)
 
@@ -221,6 +288,11 @@ class BrokerServer:
 
     # Stop
 
+    async def hand_over(self) -> None:
+        """Let others lead what this broker leads, while it still answers."""
+        if self._lifecycle is not None:
+            await self._lifecycle.leave()
+
     async def stop_serving(self) -> None:
         """Answer those who wait for a group or for records, so that nobody waits for them."""
         if self._services is not None:
@@ -232,4 +304,6 @@ class BrokerServer:
         await self._started.aclose()
 
     async def close(self) -> None:
-        await self.logs.stop(self.broker_epoch)
+        # One that never joined leaves the logs as its former self did: they are as good as they were.
+        epoch = self.broker_epoch
+        await self.logs.stop(epoch if epoch >= 0 else self.logs.previous_broker_epoch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from barnabas.base.runtime import Runtime
@@ -20,7 +20,9 @@ from barnabas.broker.settings.endpoints import parse_endpoint
 from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.controller_apis import ControllerApis
-from barnabas.metadata.image import ConfigResourceType
+from barnabas.metadata.feature_control import elr_safety_records
+from barnabas.metadata.features import ELR_VERSION
+from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.quorum import Quorum
 from barnabas.raft.types import LeaderAndEpoch
@@ -39,7 +41,7 @@ _PLAINTEXT: Final = 0
 
 class ControllerServer:
     """Decides about the cluster while this node leads the quorum. `local_broker` is the broker in the same process, if
-    there is one."""
+    there is one; `on_failure` is told of what cannot become better by waiting."""
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class ControllerServer:
         router: Router,
         endpoints: dict[str, tuple[str, int]],
         transport: QuorumTransport,
+        on_failure: Callable[[BaseException], None],
         local_broker: int | None = None,
     ) -> None:
         self._settings = settings
@@ -77,6 +80,8 @@ class ControllerServer:
             # Who has nobody to tell that it is still there should not sync its disk for it, unless it is told to.
             says_nothing_alone=settings.is_given("metadata.max.idle.interval.ms"),
             heartbeat_interval_ms=settings.broker_heartbeat_interval_ms,
+            balance_interval_ms=_balance_interval_ms(settings),
+            unclean_interval_ms=settings.unclean_leader_election_interval_ms,
         )
         self._services = ControllerServices(
             settings=effective_settings(settings, image, identity.node_id),
@@ -96,7 +101,7 @@ class ControllerServer:
             kraft_version=lambda: quorum.kraft_version,
         )
         self._registration = ControllerRegistrationManager(
-            identity.node_id, registered_listeners(settings, endpoints), runtime.randomness
+            identity.node_id, registered_listeners(settings, endpoints), runtime.randomness, on_failure
         )
 
     def _bootstrap(self) -> list[MetadataRecord]:
@@ -105,6 +110,8 @@ class ControllerServer:
         records = read_bootstrap(self._files, directory)
         levels = {each.name: each.feature_level for each in records if isinstance(each, FeatureLevelRecord)}
         check_features(levels, directory)
+        if levels.get(ELR_VERSION, 0) > 0:
+            records += elr_safety_records(ClusterImage(), self._settings.min_insync_replicas)
         return [BeginTransactionRecord(name="Bootstrap records"), *records, EndTransactionRecord()]
 
     def _listeners(self) -> list[Listener]:
@@ -146,6 +153,11 @@ class ControllerServer:
     async def stop(self) -> None:
         await self._registration.stop()
         await self.controller.stop()
+
+
+def _balance_interval_ms(settings: BrokerSettings) -> int:
+    """How often leaders are given back to preferred replicas; 0 for never."""
+    return settings.leader_imbalance_check_interval_seconds * 1000 if settings.auto_leader_rebalance_enable else 0
 
 
 def registered_listeners(

@@ -20,6 +20,7 @@ from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.features import SUPPORTED
+from barnabas.metadata.image import ClusterImage
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.broker_registration import (
@@ -38,6 +39,8 @@ _EAGER_MS: Final = 50
 _PATIENT_MS: Final = 400
 #: How long a broker that stops waits for an answer.
 _LAST_WORD_S: Final = 2.0
+#: As long as Kafka's brokers wait until others lead what they led.
+_LONGEST_HAND_OVER_S: Final = 300.0
 #: Refusals that time heals: the old session of this broker has not ended yet, or nobody leads.
 _PASSING: Final = (
     ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -48,23 +51,31 @@ _PASSING: Final = (
 
 
 class BrokerLifecycle:
-    """This broker's membership. `epoch` is -1 until it is a member. `on_failure` is told if it cannot stay one."""
+    """This broker's membership. `epoch` is -1 until it is a member. `on_failure` is told if it cannot stay one.
+
+    `newest_image` is what is committed, which the broker may not act by yet.
+    """
 
     def __init__(
         self,
         services: Services,
         identity: NodeIdentity,
         settings: BrokerSettings,
+        newest_image: Callable[[], ClusterImage],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._services = services
+        self._newest_image = newest_image
         self._caller = broker_caller(identity.node_id)
         self._identity = identity
         self._settings = settings
         self._on_failure = on_failure
         self._incarnation_id = Uuid.random(services.runtime.randomness)
+        # Once for all: a directory that fails later says nothing about the last stop.
+        self._previous_epoch = services.logs.previous_broker_epoch
         self._beating: asyncio.Task[None] | None = None
         self._nudged = asyncio.Event()
+        self._has_left = False
         self.epoch = -1
 
     def nudge(self) -> None:
@@ -74,14 +85,13 @@ class BrokerLifecycle:
     # Joining
 
     async def join(self) -> None:
-        """Register under a new epoch, and wait to be unfenced; from then on clients are sent here, and the partitions
-        have a leader again."""
-        await self._register()
+        """Wait to be unfenced; from then on clients are sent here, and the partitions have a leader again."""
         while (await self._heartbeat()).is_fenced:  # noqa: ASYNC110
             await asyncio.sleep(_EAGER_MS / 1000)
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="heartbeats of this broker")
 
-    async def _register(self) -> None:
+    async def register(self) -> None:
+        """Be a member under a new epoch, but a fenced one. The controller knows by this how the last life ended."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._settings.initial_broker_registration_timeout_ms / 1000
         told = False
@@ -106,7 +116,7 @@ class BrokerLifecycle:
         if refusal.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
             why = f"broker {node_id} belongs to the cluster {self._identity.cluster_id}, and the controllers to another"
             return BrokerError(refusal.code, why)
-        known = self._services.metadata.image.brokers.get(node_id)
+        known = self._newest_image().brokers.get(node_id)
         if refusal.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION or known is None:
             return refusal
         own = advertised_listeners(self._settings, self._services.endpoints)[0]
@@ -130,6 +140,7 @@ class BrokerLifecycle:
             ],
             rack=self._settings.broker_rack,
             log_dirs=self._directories(online=True),
+            previous_broker_epoch=self._previous_epoch,
         )
         response = await self._services.controller.submit(
             request, api(ApiKey.BROKER_REGISTRATION).served.high, self._caller
@@ -166,7 +177,7 @@ class BrokerLifecycle:
         """Somebody forgot this broker, or took its id: under its own name it comes back, under another's it ends."""
         _log.warning("the controller does not know broker %d any more; it registers again", self._identity.node_id)
         try:
-            await self._register()
+            await self.register()
         except BarnabasError as failure:
             self._on_failure(failure)
 
@@ -189,20 +200,26 @@ class BrokerLifecycle:
     # Leaving
 
     async def leave(self) -> None:
-        """Say that this broker stops, and wait until its partitions are led by others, or by nobody."""
+        """Say that this broker stops, and wait until its partitions are led by others, or by nobody. Once is enough."""
+        has_left, self._has_left = self._has_left, True
         await self.stop()
-        if self.epoch < 0 or not self._settings.controlled_shutdown_enable:
+        if has_left or self.epoch < 0 or not self._settings.controlled_shutdown_enable:
             return
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + _LONGEST_HAND_OVER_S
         try:
-            while True:
+            while loop.time() < deadline_s:
                 # When the whole cluster stops, nobody is left to answer the last ones.
                 async with asyncio.timeout(_LAST_WORD_S):
                     heard = await self._heartbeat(want_shut_down=True)
                 if heard.should_shut_down:
                     return
                 await asyncio.sleep(_EAGER_MS / 1000)
+            _log.error("Timed out waiting for the controller to approve controlled shutdown")
         except (BarnabasError, TimeoutError) as failure:
-            _log.warning("the controller was not told that this broker stops: %s", failure or "there was no answer")
+            _log.warning(
+                "the controller was not told that this broker stops: %s", str(failure) or "there was no answer"
+            )
 
     async def stop(self) -> None:
         if self._beating is not None:

@@ -195,7 +195,7 @@ class Node:
         # All that may refuse the start comes before anything is written.
         check_features(loader.image.features, quorum.log.directory)
         if broker is not None and quorum.is_alone:
-            await broker.refuse_unknown_partitions(quorum.read)
+            await broker.refuse_unknown_partitions(quorum.history)
         controller = self._controller = (
             self._make_controller(identity, loader, quorum, transport) if settings.is_controller else None
         )
@@ -223,6 +223,9 @@ class Node:
         self._started.push_async_callback(self._server.stop, _DRAIN_TIMEOUT_MS)
         if broker is not None:
             self._started.push_async_callback(broker.stop_serving)
+            if not quorum.is_alone:
+                # Before anybody is turned away here, others lead what they can: clients are told whom to ask.
+                self._started.push_async_callback(broker.hand_over)
         self._is_ready = True
         _log.info("Node %d of cluster %s started, %s", identity.node_id, identity.cluster_id, self.described)
 
@@ -272,6 +275,7 @@ class Node:
             router=self._controller_router,
             endpoints=self.endpoints,
             transport=transport,
+            on_failure=self._fail,
             local_broker=identity.node_id if self._static_settings.is_broker else None,
         )
 

@@ -166,7 +166,7 @@ class Router:
         if route is None:
             connection.close(f"it asked for the API {key}, which is not served on {connection.listener}")
             return
-        if not connection.phase.allows(key):
+        if connection.phase.apis is not None and not connection.phase.allows(key):
             connection.close(f"it asked for {route.api.key.camel_name} when it was {connection.phase.text}")
             return
         form = route.forms.get(version)
@@ -312,7 +312,8 @@ class Router:
     def _respond(self, connection: Connection, context: RequestContext, version: int, body: list[Buffer]) -> None:
         header_end = self._routes[context.api_key].forms[version].response_header_end
         header = context.correlation_id.to_bytes(4, "big", signed=True) + header_end
-        self.turns.finished(connection)
+        if self.turns.placed:
+            self.turns.finished(connection)
         connection.respond([header, *body])
 
     def _fail(self, context: RequestContext, request: Request, connection: Connection, failure: Exception) -> None:

@@ -1,4 +1,4 @@
-"""A node that is alone: the settings that it needs, and its directories made on first use."""
+"""Nodes that somebody wants at once: the settings that they need, and their directories made on first use."""
 
 from __future__ import annotations
 
@@ -24,6 +24,23 @@ TEST_DEFAULTS: Final[Mapping[str, object]] = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
 }
+
+
+def replication_for(brokers: int) -> dict[str, str]:
+    """How often what is kept, for a cluster of so many brokers that somebody wants to begin with.
+
+    Three replicas, or as many as there are brokers. With three brokers acks=all means that two have a record, so the
+    loss of one machine loses nothing and stops nobody; with two, waiting for both would stop everybody at the first
+    loss.
+    """
+    factor, needed = str(min(3, brokers)), "2" if brokers >= 3 else "1"
+    return {
+        "default.replication.factor": factor,
+        "min.insync.replicas": needed,
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": needed,
+    }
 
 
 def single_node_settings(
@@ -56,13 +73,19 @@ def single_node_settings(
 
 
 def format_if_new(
-    files: FileSystem, settings: BrokerSettings, runtime: Runtime, *, cluster_id: str | None = None
+    files: FileSystem,
+    settings: BrokerSettings,
+    runtime: Runtime,
+    *,
+    cluster_id: str | None = None,
+    elr_version: int | None = None,
 ) -> None:
     """Make the directories those of a cluster, a new one unless it is named, if they belong to none."""
     if not is_formatted(files, settings):
         _refuse_data(files, settings)
         cluster_id = cluster_id or str(Uuid.random(runtime.randomness))
-        format_directories(files, settings, cluster_id, runtime.randomness, now_ms=runtime.clock.now_ms())
+        now_ms = runtime.clock.now_ms()
+        format_directories(files, settings, cluster_id, runtime.randomness, now_ms=now_ms, elr_version=elr_version)
 
 
 def _refuse_data(files: FileSystem, settings: BrokerSettings) -> None:

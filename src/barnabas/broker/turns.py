@@ -65,7 +65,7 @@ class Turns:
 
     def __init__(self) -> None:
         #: Who has a place in a crowd, and how the end of its connection is forgotten.
-        self._placed: dict[Connection, tuple[Crowd, Callable[[], None]]] = {}
+        self.placed: dict[Connection, tuple[Crowd, Callable[[], None]]] = {}
         self._taken: Counter[Crowd] = Counter()
         self._lines: dict[Crowd, deque[_Work]] = {crowd: deque() for crowd in CROWDS}
 
@@ -105,7 +105,7 @@ class Turns:
 
     def finished(self, connection: Connection) -> None:
         """The request in process was answered, is given up, or waits for others: its place is for the next in line."""
-        placed = self._placed.pop(connection, None)
+        placed = self.placed.pop(connection, None)
         if placed is not None:
             crowd, forget = placed
             forget()
@@ -120,7 +120,7 @@ class Turns:
     def take_place(self, work: _Work, crowd: Crowd) -> bool:
         """Have a place in this crowd, in place of one in a smaller one; if there is none, wait for it without any."""
         connection = work.connection
-        placed = self._placed.get(connection)
+        placed = self.placed.get(connection)
         if placed is not None and placed[0] >= crowd:
             return True
         self.finished(connection)
@@ -128,7 +128,7 @@ class Turns:
             self._lines[crowd].append(work)
             return False
         self._taken[crowd] += 1
-        self._placed[connection] = crowd, connection.on_close(lambda: self.finished(connection))
+        self.placed[connection] = crowd, connection.on_close(lambda: self.finished(connection))
         return True
 
 

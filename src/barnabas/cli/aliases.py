@@ -25,6 +25,8 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka-dump-log": ("dump-log",),
     "kafka-features": ("features",),
     "kafka-get-offsets": ("get-offsets",),
+    "kafka-leader-election": ("leader-election",),
+    "kafka-log-dirs": ("log-dirs",),
     "kafka-metadata-quorum": ("metadata-quorum",),
     "kafka-metadata-shell": ("metadata-shell",),
     "kafka-producer-perf-test": ("producer-perf-test",),

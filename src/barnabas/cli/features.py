@@ -14,7 +14,7 @@ import click
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.cli.argument_groups import Action, Actions, cluster_of, connection_before_action
 from barnabas.cli.output import print_json, say, shown
-from barnabas.metadata.features import FEATURES, KRAFT_VERSION, METADATA_VERSION
+from barnabas.metadata.features import DEPENDENCIES, ELR_VERSION, FEATURES, KRAFT_VERSION, METADATA_VERSION
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
@@ -25,15 +25,11 @@ _DEFAULTS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
     KRAFT_VERSION: ((21, 1),),
     "transaction.version": ((24, 2),),
     "group.version": ((22, 1),),
-    "eligible.leader.replicas.version": ((26, 1),),
+    ELR_VERSION: ((26, 1),),
     "share.version": ((28, 1),),
     "streams.version": ((29, 1),),
 }
 _HIGHEST: Final[Mapping[str, int]] = {name: levels[-1][1] for name, levels in _DEFAULTS.items()}
-#: What levels need of others; all others need nothing.
-_DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
-    ("eligible.leader.replicas.version", 1): {METADATA_VERSION: 23}
-}
 _LATEST: Final = 30
 _SHORTS: Final = range(-32768, 32768)
 
@@ -172,7 +168,7 @@ def _show_dependencies(name: str, level: int) -> None:
         raise BarnabasError(f"Unknown feature: {name}")
     if not 0 <= level <= _HIGHEST[name]:
         raise BarnabasError(f"No feature:{name} with feature level {level}")
-    needed = _DEPENDENCIES.get((name, level))
+    needed = DEPENDENCIES.get((name, level))
     if needed is None:
         say(f"{name}={level} has no dependencies.")
         return

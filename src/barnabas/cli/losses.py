@@ -20,6 +20,7 @@ from barnabas.cli.metadata_tree import files_of, load_image
 from barnabas.cli.output import print_table, say
 from barnabas.metadata.image import ClusterImage
 from barnabas.storage.acceptance import accept_loss
+from barnabas.storage.checkpoints import NO_BROKER_EPOCH
 from barnabas.storage.damage import Damage
 from barnabas.storage.directories import LogDirectory, parse_partition_name
 from barnabas.storage.errors import CorruptLogError, DirectoryInUseError
@@ -123,6 +124,8 @@ class Losses:
         """Make a partition usable. What its checkpoints say stays true: it goes on behind what was lost."""
         directory, damage = self._damaged[partition]
         next_offset = directory.highest_known_offset(partition)
+        # Another replica may have what is lost here: to the controller this broker was not stopped cleanly.
+        directory.previous_broker_epoch = NO_BROKER_EPOCH
         left: Damage | None = damage
         for _ in range(_MOST_ROUNDS):
             if left is None:

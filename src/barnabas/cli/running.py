@@ -8,8 +8,8 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence, Set
+from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.log_lines import LimitedHandler
@@ -68,6 +68,17 @@ def run_node(
         say(farewell, err=True)
 
 
+async def _until_first(tasks: Set[asyncio.Task[Any]], node: Node) -> None:
+    """Wait until one is done, and say what a node that starts waits for, again when that has changed."""
+    told: str | None = None
+    while not (await asyncio.wait(tasks, timeout=_TELL_AFTER_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+        waits_for = node.waits_for
+        if waits_for is not None and waits_for != told:
+            told = waits_for
+            say(f"waiting: {waits_for}")
+            sys.stdout.flush()
+
+
 async def _serve(node: Node, notes: Sequence[str]) -> None:
     loop = asyncio.get_running_loop()
     told_to_stop = asyncio.Event()
@@ -80,12 +91,7 @@ async def _serve(node: Node, notes: Sequence[str]) -> None:
         loop.add_signal_handler(each, stop, each)
     starting = loop.create_task(node.start())
     stopping = loop.create_task(told_to_stop.wait())
-    first = asyncio.FIRST_COMPLETED
-    done, _ = await asyncio.wait({starting, stopping}, timeout=_TELL_AFTER_S, return_when=first)
-    if not done and (waits_for := node.waits_for) is not None:
-        say(f"waiting: {waits_for}")
-        sys.stdout.flush()
-    await asyncio.wait({starting, stopping}, return_when=first)
+    await _until_first({starting, stopping}, node)
     if not starting.done():
         starting.cancel()
         with contextlib.suppress(asyncio.CancelledError, BarnabasError):

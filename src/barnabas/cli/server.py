@@ -20,8 +20,9 @@ from barnabas.cli.output import say
 
 _log = logging.getLogger("barnabas.cli")
 
-# A node that waits for others has not failed: it goes on by itself as soon as they are there.
-_TOLD_AT_THE_START: Final = (b"ready: ", b"waiting: ")
+# A node that waits for others has not failed: it goes on by itself as soon as they are there. One that reads what they
+# have will soon be ready.
+_TOLD_AT_THE_START: Final = (b"ready: ", b"waiting: no controller leads")
 
 
 @click.group()

@@ -14,11 +14,13 @@ from typing import Final, NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.base.properties import format_properties, parse_properties
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.single_node import replication_for
 
 FOLDER: Final = "config/kraft"
 _CLIENT_PORT: Final = 9092
 _CONTROLLER_PORT: Final = 9093
-_NAME: Final = re.compile(r"([a-z.]+)=.*\n")
+#: A setting, also one that is only proposed.
+_NAME: Final = re.compile(r"^#?([a-z.]+)=.*\n")
 
 
 class ServerFile(NamedTuple):
@@ -66,6 +68,7 @@ def files_of_nodes(directory: Path, hosts: Sequence[str]) -> list[ServerFile]:
     made = []
     for number, host, port, controller_port in places:
         values = {
+            **replication_for(len(hosts)),
             "node.id": str(number),
             "controller.quorum.voters": voters,
             "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}",

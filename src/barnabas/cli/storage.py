@@ -100,6 +100,7 @@ def format_(
         ignore_formatted=ignore_formatted,
         now_ms=SystemClock().now_ms(),
         metadata_version=options.metadata_version,
+        elr_version=options.elr_version,
         voters=options.voters,
     )
     for line in lines:

@@ -78,7 +78,9 @@ def up(
       barnabas up --controllers 3 --brokers 2 --data-dir cluster
 
     With --nodes, or --controllers and --brokers, brokers listen at the port of --listen and those after it. Files, data
-    and logs of all nodes are in the data directory; started again with the same numbers, the cluster goes on.
+    and logs of all nodes are in the data directory; started again with the same numbers, the cluster goes on. Topics
+    have three replicas, or as many as there are brokers (default.replication.factor), and with three or more brokers
+    acks=all needs two of them (min.insync.replicas=2).
     """
     if ephemeral and data_dir:
         raise click.UsageError("--ephemeral keeps nothing, so it takes no --data-dir")

@@ -25,6 +25,7 @@ from barnabas.base.properties import format_properties, load_properties_file
 from barnabas.base.system_runtime import new_randomness
 from barnabas.broker.quorum.formatting import format_directories
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.single_node import replication_for
 from barnabas.cli.output import say
 from barnabas.storage.meta_properties import read_meta_properties
 from barnabas.storage.real_files import RealFileSystem
@@ -107,9 +108,7 @@ class LocalCluster:
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
             "log.dirs": str((self.directory / f"node-{node.node_id}").absolute()),
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
+            **replication_for(sum("broker" in each.roles for each in self.nodes)),
             "group.initial.rebalance.delay.ms": "0",
         }
 
@@ -145,9 +144,7 @@ class LocalCluster:
             )
         deadline_s = time.monotonic() + READY_TIMEOUT_S
         with selectors.DefaultSelector() as outputs:
-            for node in self.nodes:
-                if node.process is not None and node.process.stdout is not None:
-                    outputs.register(node.process.stdout, selectors.EVENT_READ, node)
+            self._listen(outputs)
             while not all(each.is_ready for each in self.nodes):
                 if time.monotonic() > deadline_s:
                     late = ", ".join(str(each.node_id) for each in self.nodes if not each.is_ready)
@@ -177,19 +174,35 @@ class LocalCluster:
                 say(f"node {node.node_id}: {what}{where}, process {_pid(node)}, log in {node.log}", err=True)
 
     @property
+    def replication(self) -> str:
+        """What a topic gets, in words, as the files of the nodes have it."""
+        file = next(each.file for each in self.nodes if "broker" in each.roles)
+        settings = BrokerSettings.load(load_properties_file(str(file)), {})
+        copies = settings.default_replication_factor
+        needed = min(settings.min_insync_replicas, copies)
+        replicas = "replica" if copies == 1 else "replicas"
+        return f"topics have {copies} {replicas} unless told otherwise, and acks=all waits for {needed} or more"
+
+    @property
     def bootstrap(self) -> str:
         return ",".join(each.bootstrap for each in self.nodes if each.bootstrap)
 
     def watch(self) -> None:
         """Until a signal ends it, or all nodes have ended; tells of each that does."""
-        running = list(self.nodes)
-        while running:
-            time.sleep(_LOOK_S)
-            for node in [each for each in running if not each.is_running]:
-                running.remove(node)
-                code = None if node.process is None else node.process.returncode
-                say(f"node {node.node_id} has ended with code {code}; see {node.log}", err=True)
+        with selectors.DefaultSelector() as outputs:
+            self._listen(outputs)
+            while outputs.get_map():
+                for key, _ in outputs.select():
+                    # What it says stands in its log, too; but a pipe that nobody empties would hold it up.
+                    if not os.read(key.fd, 65536):
+                        outputs.unregister(key.fileobj)
+                        _tell_end(key.data)
         raise BarnabasError("all nodes have ended")
+
+    def _listen(self, outputs: selectors.BaseSelector) -> None:
+        for node in self.nodes:
+            if node.process is not None and node.process.stdout is not None:
+                outputs.register(node.process.stdout, selectors.EVENT_READ, node)
 
     def stop(self) -> None:
         """Tell all nodes to stop, and wait for them; one that does not is killed."""
@@ -218,12 +231,19 @@ def run_cluster(cluster: LocalCluster, overrides: Mapping[str, str], *, verbose:
         cluster.start([*given, *([] if verbose else ["-q"])])
         say(f"ready: bootstrap {cluster.bootstrap}")
         say(f"data and logs: in {cluster.directory.absolute()}; Ctrl-C stops all nodes", err=True)
+        say(f"{cluster.replication}; `barnabas why TOPIC` tells how a topic is", err=True)
         cluster.watch()
     except KeyboardInterrupt:
         say("stopping", err=True)
     finally:
         cluster.stop()
     say("stopped", err=True)
+
+
+def _tell_end(node: _Node) -> None:
+    """It has closed its output, so it has ended, or is about to."""
+    code = None if node.process is None else node.process.wait()
+    say(f"node {node.node_id} has ended with code {code}; see {node.log}", err=True)
 
 
 def _pid(node: _Node) -> int:

@@ -53,11 +53,14 @@ class GroupRequest(Generic[Q, R]):
     #: What is wrong with it whatever the group, so that it need not be looked for.
     refusal: Callable[[GroupCoordinatorConfig, Q], ErrorCode] = _none
     is_blind: bool = False
+    #: For those that never write, by the monotonic clock: the same answer without an operation, where no records wait
+    #: that it must see. Very many of them come.
+    answer: Callable[[GroupCoordinatorShard, Q, int], R] | None = None
 
-    def operation(self, shard: GroupCoordinatorShard, request: Q, caller: Caller, token: Token) -> Operation:
+    def operation(self, request: Q, caller: Caller, shard: GroupCoordinatorShard, token: Token) -> Operation:
         return Operation(
             self.group_id(request),
-            lambda now: self.run(shard, request, caller, token, now),
+            partial(self.run, shard, request, caller, token),
             token,
             partial(self.failed, request),
             self.is_blind,
@@ -84,9 +87,12 @@ SYNC_GROUP: Final[GroupRequest[SyncGroupRequest, SyncGroupResponse]] = GroupRequ
 )
 HEARTBEAT: Final[GroupRequest[HeartbeatRequest, HeartbeatResponse]] = GroupRequest(
     lambda request: request.group_id,
-    lambda shard, request, _, __, now: membership.heartbeat(shard.groups, request, now),
+    lambda shard, request, _, __, now: CoordinatorResult(
+        response=membership.heartbeat(shard.groups, request, now.monotonic_ms)
+    ),
     membership.heartbeat_failed,
     _without_group_id,
+    answer=lambda shard, request, now_ms: membership.heartbeat(shard.groups, request, now_ms),
 )
 LEAVE_GROUP: Final[GroupRequest[LeaveGroupRequest, LeaveGroupResponse]] = GroupRequest(
     lambda request: request.group_id,

@@ -26,7 +26,12 @@ class PartitionWriter(Protocol):
         """Done when everything below `offset` is committed, or with the reason why that will not be known."""
         ...
 
+    def until_readable(self, partition: TopicPartition) -> Awaitable[ErrorCode]:
+        """Done when all that earlier leaders wrote is known to be committed, so that `read_all` gives all of it; or
+        with the reason why that will not be."""
+        ...
+
     def read_all(self, partition: TopicPartition, max_bytes: int, runtime: Runtime) -> AsyncIterator[Buffer]:
-        """Everything in the log, from its start, as buffers of about `max_bytes`; the last batch of one may be cut off,
-        and comes whole with the next. The reading happens away from the event loop."""
+        """Everything that is committed, from the start of the log, as buffers of about `max_bytes`; the last batch of
+        one may be cut off, and comes whole with the next. The reading happens away from the event loop."""
         ...

@@ -11,14 +11,18 @@ from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
 from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.elections import (
-    changes_when_broker_comes,
-    changes_when_broker_leaves,
     changes_when_directories_fail,
+    changes_when_fenced,
+    changes_when_restarted,
+    changes_when_unfenced,
+    changes_when_unregistered,
     leads_anything,
 )
 from barnabas.metadata.features import DIRECTORY_ASSIGNMENT
 from barnabas.metadata.image import BrokerImage, ClusterImage
 from barnabas.metadata.options import ControllerOptions
+from barnabas.metadata.partition_changes import Election
+from barnabas.metadata.registrations import requested_end_points, requested_features
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.wire.stored.cluster_metadata import (
@@ -35,6 +39,8 @@ _log = logging.getLogger("barnabas.controller")
 _FENCE = 1
 _UNFENCE = -1
 _SHUTTING_DOWN = 1
+#: Of BrokerRegistration.
+_FIRST_WITH_PREVIOUS_EPOCH = 3
 
 
 @dataclass(slots=True)
@@ -45,6 +51,8 @@ class _Session:
     #: What the broker's registration or its shutdown must have reached before it goes on.
     registration_offset: int = -1
     shutdown_offset: int = -1
+    #: The broker is probably gone, and was not heard of since.
+    is_shortened: bool = False
 
 
 class BrokerSessions:
@@ -66,6 +74,7 @@ class BrokerSessions:
         if session is None or session.epoch != epoch:
             session = self._sessions[broker_id] = _Session(epoch, now_ms, registration_offset=epoch)
         session.last_contact_ms = now_ms
+        session.is_shortened = False
         return session
 
     def registered(self, broker_id: int, epoch: int, offset: int) -> None:
@@ -81,6 +90,11 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         if session is not None:
             session.last_contact_ms = min(session.last_contact_ms, now_ms + grace_ms - timeout_ms)
+            session.is_shortened = True
+
+    def is_shortened(self, broker_id: int) -> bool:
+        session = self._sessions.get(broker_id)
+        return session is not None and session.is_shortened
 
     def is_alive(self, broker: BrokerImage, now_ms: int, timeout_ms: int) -> bool:
         session = self._sessions.get(broker.broker_id)
@@ -100,13 +114,15 @@ def register_broker(
     options: ControllerOptions,
     sessions: BrokerSessions,
     request: BrokerRegistrationRequest,
+    version: int,
     next_offset: int,
     now_ms: int,
 ) -> ControllerResult[BrokerRegistrationResponse]:
     """Take a broker in, fenced. Its epoch is the offset at which this is written, so each registration has a new one.
 
     A broker that asks twice within one life keeps its epoch. One that comes back after a restart first gives up what
-    its former self led: that one is gone, also if nobody has noticed yet.
+    its former self led: that one is gone, also if nobody has noticed yet. It stopped cleanly if it names the epoch
+    that its former self had: it found it in the files that are written last of all.
     """
     existing = image.brokers.get(request.broker_id)
     _check_registration(image, options, request)
@@ -119,24 +135,19 @@ def register_broker(
             f"it can register once its session has ended, after {options.broker_session_timeout_ms} ms",
         )
     epoch = existing.epoch if existing is not None and is_same_life else next_offset
-    records = [] if is_same_life else changes_when_broker_leaves(image, request.broker_id)
+    records: list[MetadataRecord] = []
+    if not is_same_life:
+        stored_epoch = None if existing is None else existing.epoch
+        was_clean = version >= _FIRST_WITH_PREVIOUS_EPOCH and request.previous_broker_epoch == stored_epoch
+        records = changes_when_restarted(image, options, request.broker_id, was_clean=was_clean)
+        _tell_new_life(request, existing, records, was_clean=was_clean)
     records.append(
         RegisterBrokerRecord(
             broker_id=request.broker_id,
             incarnation_id=request.incarnation_id,
             broker_epoch=epoch,
-            end_points=[
-                BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-                for each in request.listeners
-            ],
-            features=[
-                BrokerFeature(
-                    name=each.name,
-                    min_supported_version=each.min_supported_version,
-                    max_supported_version=each.max_supported_version,
-                )
-                for each in request.features
-            ],
+            end_points=requested_end_points(BrokerEndpoint, request.listeners),
+            features=requested_features(BrokerFeature, request.features),
             rack=request.rack,
             fenced=existing.is_fenced if existing is not None and is_same_life else True,
             in_controlled_shutdown=existing.in_controlled_shutdown if existing is not None and is_same_life else False,
@@ -145,6 +156,16 @@ def register_broker(
     )
     sessions.heard(request.broker_id, epoch, now_ms)
     return ControllerResult(BrokerRegistrationResponse(broker_epoch=epoch), records)
+
+
+def _tell_new_life(
+    request: BrokerRegistrationRequest, existing: BrokerImage | None, changes: list[MetadataRecord], *, was_clean: bool
+) -> None:
+    if existing is not None and changes and not was_clean:
+        _log.info(
+            "Broker %d was not stopped cleanly (it names epoch %d, and had %d); %d of its partitions change",
+            request.broker_id, request.previous_broker_epoch, existing.epoch, len(changes),
+        )  # fmt: skip
 
 
 def _check_registration(image: ClusterImage, options: ControllerOptions, request: BrokerRegistrationRequest) -> None:
@@ -194,7 +215,7 @@ def heartbeat(
     failed = frozenset(broker.log_dirs).intersection(request.offline_log_dirs)
     if failed and (image.features.metadata_version or 0) >= DIRECTORY_ASSIGNMENT:
         # First of all, and alone: what else the broker wants depends on what it has left, and it asks again.
-        return ControllerResult(response, _offline_records(image, broker, failed))
+        return ControllerResult(response, _offline_records(image, options, broker, failed))
     if broker.is_fenced:
         if request.want_shut_down:
             response.should_shut_down = True
@@ -203,16 +224,18 @@ def heartbeat(
             return ControllerResult(response, unfence_records(image, options, broker))
         return ControllerResult(response)
     if request.want_fence or (request.want_shut_down and not broker.in_controlled_shutdown):
-        return _leave(image, broker, session, request, response, next_offset)
+        return _leave(image, options, broker, session, request, response, next_offset)
     # Everybody must know the new leaders before the old one goes.
     all_know = sessions.lowest_active_offset(image) >= session.shutdown_offset
     if broker.in_controlled_shutdown and all_know and not leads_anything(image, broker.broker_id):
         response.is_fenced = response.should_shut_down = True
-        return ControllerResult(response, fence_records(image, broker))
+        return ControllerResult(response, fence_records(image, options, broker))
     return ControllerResult(response)
 
 
-def _offline_records(image: ClusterImage, broker: BrokerImage, failed: Collection[Uuid]) -> list[MetadataRecord]:
+def _offline_records(
+    image: ClusterImage, options: ControllerOptions, broker: BrokerImage, failed: Collection[Uuid]
+) -> list[MetadataRecord]:
     left = [each for each in broker.log_dirs if each not in failed]
     _log.warning(
         "Directories %s of broker %d have failed; it has %s left",
@@ -221,11 +244,12 @@ def _offline_records(image: ClusterImage, broker: BrokerImage, failed: Collectio
         ", ".join(map(str, left)) or "none",
     )
     change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
-    return [*changes_when_directories_fail(image, broker.broker_id, failed), change]
+    return [*changes_when_directories_fail(image, options, broker.broker_id, failed), change]
 
 
 def _leave(
     image: ClusterImage,
+    options: ControllerOptions,
     broker: BrokerImage,
     session: _Session,
     request: BrokerHeartbeatRequest,
@@ -235,11 +259,11 @@ def _leave(
     if request.want_fence or not leads_anything(image, broker.broker_id):
         response.is_fenced = True
         response.should_shut_down = request.want_shut_down
-        return ControllerResult(response, fence_records(image, broker))
+        return ControllerResult(response, fence_records(image, options, broker))
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=_SHUTTING_DOWN
     )
-    records = [change, *changes_when_broker_leaves(image, broker.broker_id)]
+    records = [change, *changes_when_fenced(image, options, broker.broker_id)]
     session.shutdown_offset = next_offset + len(records) - 1
     return ControllerResult(response, records)
 
@@ -247,30 +271,36 @@ def _leave(
 def fence_expired_brokers(
     image: ClusterImage, options: ControllerOptions, sessions: BrokerSessions, now_ms: int
 ) -> ControllerResult[int | None]:
-    """Fence one broker that has been silent for too long: its id, or None. Only one, since each changes partitions."""
+    """Fence one broker that has been silent for too long: its id, or None. Only one, since each changes partitions.
+
+    That a broker is gone may be a mistake before its session has ended, and data must not be lost by mistake.
+    """
     for broker in image.brokers.values():
         if not broker.is_fenced and not sessions.is_alive(broker, now_ms, options.broker_session_timeout_ms):
-            return ControllerResult(broker.broker_id, fence_records(image, broker))
+            election = Election.ONLINE if sessions.is_shortened(broker.broker_id) else None
+            return ControllerResult(broker.broker_id, fence_records(image, options, broker, election))
     return ControllerResult(None)
 
 
-def unregister_broker(image: ClusterImage, broker_id: int) -> ControllerResult[None]:
+def unregister_broker(image: ClusterImage, options: ControllerOptions, broker_id: int) -> ControllerResult[None]:
     """Forget a broker for good."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
     gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
-    return ControllerResult(None, [*changes_when_broker_leaves(image, broker_id), gone])
+    return ControllerResult(None, [*changes_when_unregistered(image, options, broker_id), gone])
 
 
-def fence_records(image: ClusterImage, broker: BrokerImage) -> list[MetadataRecord]:
+def fence_records(
+    image: ClusterImage, options: ControllerOptions, broker: BrokerImage, election: Election | None = None
+) -> list[MetadataRecord]:
     change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE)
-    return [change, *changes_when_broker_leaves(image, broker.broker_id)]
+    return [*changes_when_fenced(image, options, broker.broker_id, election), change]
 
 
 def unfence_records(image: ClusterImage, options: ControllerOptions, broker: BrokerImage) -> list[MetadataRecord]:
     change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
-    return [change, *changes_when_broker_comes(image, options, broker.broker_id)]
+    return [change, *changes_when_unfenced(image, options, broker.broker_id)]
 
 
 def registered_broker(image: ClusterImage, broker_id: int, epoch: int) -> BrokerImage:

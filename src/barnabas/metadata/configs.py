@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata.controller_result import ControllerResult
+from barnabas.metadata.elections import MIN_ISR
 from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST, ControllerOptions
 from barnabas.metadata.topic_configs import check_topic_configs, is_topic_list, topic_default_value
@@ -27,7 +28,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from barnabas.wire.stored.cluster_metadata import ConfigRecord, MetadataRecord
+from barnabas.wire.stored.cluster_metadata import ClearElrRecord, ConfigRecord, MetadataRecord
 
 #: Longer values do not fit into a record.
 MAX_VALUE_BYTES: Final = 32_767
@@ -103,9 +104,19 @@ def incremental_alter_configs(
         except BrokerError as failure:
             response.error_code = failure.code
             response.error_message = failure.message or failure.code.text
-    return ControllerResult(
-        IncrementalAlterConfigsResponse(responses=responses), [] if request.validate_only else alteration.records
-    )
+    records = [] if request.validate_only else alteration.records + _clear_elr_records(image, alteration.records)
+    return ControllerResult(IncrementalAlterConfigsResponse(responses=responses), records)
+
+
+def _clear_elr_records(image: ClusterImage, records: list[MetadataRecord]) -> list[MetadataRecord]:
+    """Who left an in-sync set of the old minimum need not have what is acknowledged with the new one."""
+    if not image.features.is_elr_enabled:
+        return []
+    changed = [each for each in records if isinstance(each, ConfigRecord) and each.name == MIN_ISR]
+    return [
+        ClearElrRecord(topic_name=each.resource_name if each.resource_type == ConfigResourceType.TOPIC else "")
+        for each in changed
+    ]
 
 
 def alter_configs(
@@ -147,6 +158,8 @@ class _Alteration:
         self._check_resource(resource)
         current = self.image.configs.get(resource, {})
         changes = {each.name: self._result(resource, each, current.get(each.name)) for each in configs}
+        if resource.type == ConfigResourceType.BROKER and MIN_ISR in changes and self.image.features.is_elr_enabled:
+            _check_min_isr(resource, changes[MIN_ISR])
         self._check_values(resource, current, changes)
         records: list[MetadataRecord] = [
             ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
@@ -224,6 +237,18 @@ class _Alteration:
             self.brokers.check_other(resource, after)
             return
         check_topic_configs(resource.name, after, self.options)
+
+
+def _check_min_isr(resource: ConfigResource, value: str | None) -> None:
+    """While ELR is on, all brokers have the same, and have one."""
+    if resource.name:
+        raise BrokerError(
+            ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        )
+    if value is None:
+        raise BrokerError(
+            ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        )
 
 
 def _check_configs(resource: ConfigResource, configs: list[AlterableConfig]) -> None:

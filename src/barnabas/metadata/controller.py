@@ -14,10 +14,13 @@ from random import Random
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata import (
+    alter_partition,
     brokers,
     configs,
     controllers,
     directories,
+    elect_leaders,
+    elections,
     feature_control,
     producer_ids,
     topic_deletion,
@@ -32,6 +35,7 @@ from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.topics import Allows, everything
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -45,6 +49,7 @@ from barnabas.wire.messages.controller_registration import (
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -214,9 +219,11 @@ class Controller:
     # Brokers
 
     def register_broker(
-        self, request: BrokerRegistrationRequest, now_ms: int
+        self, request: BrokerRegistrationRequest, version: int, now_ms: int
     ) -> ControllerResult[BrokerRegistrationResponse]:
-        return brokers.register_broker(self.image, self.options, self._sessions, request, self.next_offset, now_ms)
+        return brokers.register_broker(
+            self.image, self.options, self._sessions, request, version, self.next_offset, now_ms
+        )
 
     def broker_is_gone(self, broker_id: int) -> None:
         """The last life of a broker has ended for certain, so nobody need wait for its session to end."""
@@ -234,12 +241,28 @@ class Controller:
         return brokers.fence_expired_brokers(self.image, self.options, self._sessions, now_ms)
 
     def unregister_broker(self, broker_id: int) -> ControllerResult[None]:
-        return brokers.unregister_broker(self.image, broker_id)
+        return brokers.unregister_broker(self.image, self.options, broker_id)
 
     def assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest
     ) -> ControllerResult[AssignReplicasToDirsResponse]:
-        return directories.assign_replicas_to_dirs(self.image, request)
+        return directories.assign_replicas_to_dirs(self.image, self.options, request)
+
+    # Leaders and in-sync sets
+
+    def alter_partition(self, request: AlterPartitionRequest, version: int) -> ControllerResult[AlterPartitionResponse]:
+        return alter_partition.alter_partition(self.image, self.options, request, version)
+
+    def elect_leaders(self, request: ElectLeadersRequest) -> ControllerResult[ElectLeadersResponse]:
+        return elect_leaders.elect_leaders(self.image, self.options, request)
+
+    def balance_leaders(self) -> ControllerResult[None]:
+        """Give partitions back to their preferred leaders, some at a time."""
+        return ControllerResult(None, elections.balance_leaders(self.image, self.options))
+
+    def elect_unclean_leaders(self) -> ControllerResult[None]:
+        """Find leaders for partitions that would rather lose data than wait, some at a time."""
+        return ControllerResult(None, elections.elect_unclean_leaders(self.image, self.options))
 
     # Controllers and features
 
@@ -251,7 +274,7 @@ class Controller:
     def update_features(
         self, request: UpdateFeaturesRequest, version: int, quorum: QuorumFeatures
     ) -> ControllerResult[UpdateFeaturesResponse]:
-        return feature_control.update_features(self.image, quorum, request, version)
+        return feature_control.update_features(self.image, self.options, quorum, request, version)
 
     # Producer ids
 

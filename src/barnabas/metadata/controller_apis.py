@@ -23,6 +23,7 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -37,6 +38,7 @@ from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, Cr
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, Listener
+from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -135,7 +137,7 @@ class ControllerApis:
         self, request: BrokerRegistrationRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[BrokerRegistrationResponse]:
         self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
-        return self._controller.register_broker(request, now_ms)
+        return self._controller.register_broker(request, version, now_ms)
 
     def _heartbeat(
         self, request: BrokerHeartbeatRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
@@ -148,6 +150,18 @@ class ControllerApis:
     ) -> ControllerResult[AssignReplicasToDirsResponse]:
         self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
         return self._controller.assign_replicas_to_dirs(request)
+
+    def _alter_partition(
+        self, request: AlterPartitionRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[AlterPartitionResponse]:
+        self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
+        return self._controller.alter_partition(request, version)
+
+    def _elect_leaders(
+        self, request: ElectLeadersRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[ElectLeadersResponse]:
+        self._check_cluster(caller, AclOperation.ALTER)
+        return self._controller.elect_leaders(request)
 
     def _unregister_broker(
         self, request: UnregisterBrokerRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
@@ -214,7 +228,9 @@ _DECISIONS: Final[dict[type[Request], Callable[..., ControllerResult[Any]]]] = {
     UnregisterBrokerRequest: ControllerApis._unregister_broker,
     AllocateProducerIdsRequest: ControllerApis._allocate_producer_ids,
     DescribeQuorumRequest: ControllerApis._describe_quorum,
+    AlterPartitionRequest: ControllerApis._alter_partition,
     AssignReplicasToDirsRequest: ControllerApis._assign_replicas_to_dirs,
+    ElectLeadersRequest: ControllerApis._elect_leaders,
     ControllerRegistrationRequest: ControllerApis._register_controller,
     UpdateFeaturesRequest: ControllerApis._update_features,
 }

@@ -7,6 +7,7 @@ from barnabas.base.errors import BrokerError
 from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.features import CONTROLLER_REGISTRATION
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.registrations import requested_end_points, requested_features
 from barnabas.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -26,17 +27,7 @@ def register_controller(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
         zk_migration_ready=False,
-        end_points=[
-            ControllerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for each in request.listeners
-        ],
-        features=[
-            ControllerFeature(
-                name=each.name,
-                min_supported_version=each.min_supported_version,
-                max_supported_version=each.max_supported_version,
-            )
-            for each in request.features
-        ],
+        end_points=requested_end_points(ControllerEndpoint, request.listeners),
+        features=requested_features(ControllerFeature, request.features),
     )
     return ControllerResult(ControllerRegistrationResponse(), [record])

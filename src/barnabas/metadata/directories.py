@@ -8,19 +8,13 @@ from __future__ import annotations
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
-from barnabas.metadata.assignments import active_brokers
 from barnabas.metadata.brokers import registered_broker
 from barnabas.metadata.controller_result import ControllerResult
-from barnabas.metadata.elections import changes_when_replicas_leave
+from barnabas.metadata.elections import PartitionChanges
 from barnabas.metadata.features import DIRECTORY_ASSIGNMENT
-from barnabas.metadata.image import (
-    MIGRATING_DIRECTORY,
-    NO_LEADER,
-    BrokerImage,
-    ClusterImage,
-    PlacedPartition,
-    is_online,
-)
+from barnabas.metadata.image import BrokerImage, ClusterImage, PlacedPartition, is_online
+from barnabas.metadata.options import ControllerOptions
+from barnabas.metadata.partition_changes import Election
 from barnabas.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -29,11 +23,11 @@ from barnabas.wire.messages.assign_replicas_to_dirs import (
     TopicData,
     TopicResult,
 )
-from barnabas.wire.stored.cluster_metadata import MetadataRecord, PartitionChangeRecord
+from barnabas.wire.stored.cluster_metadata import MetadataRecord
 
 
 def assign_replicas_to_dirs(
-    image: ClusterImage, request: AssignReplicasToDirsRequest
+    image: ClusterImage, options: ControllerOptions, request: AssignReplicasToDirsRequest
 ) -> ControllerResult[AssignReplicasToDirsResponse]:
     """A broker says where its replicas lie. Those in a directory that has failed lose their leader."""
     if (image.features.metadata_version or 0) < DIRECTORY_ASSIGNMENT:
@@ -42,13 +36,18 @@ def assign_replicas_to_dirs(
     records: list[MetadataRecord] = []
     results = []
     for directory in request.directories:
-        topics = [_assign(image, broker, directory.id, topic, records) for topic in directory.topics]
+        topics = [_assign(image, options, broker, directory.id, topic, records) for topic in directory.topics]
         results.append(DirectoryResult(id=directory.id, topics=topics))
     return ControllerResult(AssignReplicasToDirsResponse(directories=results), records)
 
 
 def _assign(
-    image: ClusterImage, broker: BrokerImage, directory: Uuid, asked: TopicData, records: list[MetadataRecord]
+    image: ClusterImage,
+    options: ControllerOptions,
+    broker: BrokerImage,
+    directory: Uuid,
+    asked: TopicData,
+    records: list[MetadataRecord],
 ) -> TopicResult:
     topic, broker_id = image.topic_by_id(asked.topic_id), broker.broker_id
     results = []
@@ -61,24 +60,19 @@ def _assign(
         elif broker_id not in topic.partitions[number].replicas:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         else:
-            records += _move(image, broker, directory, PlacedPartition(topic, number, topic.partitions[number]))
+            placed = PlacedPartition(topic, number, topic.partitions[number])
+            records += _move(image, options, broker, directory, placed)
         results.append(PartitionResult(partition_index=number, error_code=code))
     return TopicResult(topic_id=asked.topic_id, partitions=results)
 
 
-def _move(image: ClusterImage, broker: BrokerImage, directory: Uuid, placed: PlacedPartition) -> list[MetadataRecord]:
-    """The replica lies there from now on. A partition without leader gets one, if that was for want of the disk."""
-    state, broker_id = placed.state, broker.broker_id
-    change = PartitionChangeRecord(partition_id=placed.number, topic_id=placed.topic.topic_id)
-    if state.directory_of(broker_id) != directory:
-        known = state.directories or (MIGRATING_DIRECTORY,) * len(state.replicas)
-        change.directories = [
-            directory if replica == broker_id else each for replica, each in zip(state.replicas, known, strict=True)
-        ]
-    if not is_online(directory, broker.log_dirs):
-        moved = [change] if change.directories is not None else []
-        return [*moved, *changes_when_replicas_leave(image, broker_id, [placed])]
-    if state.leader == NO_LEADER and broker_id in state.isr and broker_id in active_brokers(image):
-        change.leader = broker_id
-        return [change]
-    return [change] if change.directories is not None else []
+def _move(
+    image: ClusterImage, options: ControllerOptions, broker: BrokerImage, directory: Uuid, placed: PlacedPartition
+) -> list[MetadataRecord]:
+    """The replica lies there from now on. In a directory that has failed it cannot lead; in another one it can, which
+    gives a partition a leader that had none for want of the disk."""
+    has_failed = not is_online(directory, broker.log_dirs)
+    changes = PartitionChanges(image, options, removed=broker.broker_id if has_failed else None)
+    election = None if has_failed else Election.ONLINE
+    change = changes.builder(placed, election, {broker.broker_id: directory}).build()
+    return [] if change is None else [change]

@@ -13,20 +13,32 @@ from typing import Final, NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata.controller_result import ControllerResult
-from barnabas.metadata.features import CONTROLLER_REGISTRATION, FEATURES, KRAFT_VERSION, METADATA_VERSION, SUPPORTED
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.elections import MIN_ISR
+from barnabas.metadata.features import (
+    CONTROLLER_REGISTRATION,
+    ELR_VERSION,
+    FEATURES,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SUPPORTED,
+    unmet_dependency,
+)
+from barnabas.metadata.image import ClusterImage, ConfigResourceType
+from barnabas.metadata.options import ControllerOptions
 from barnabas.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord, NoOpRecord
+from barnabas.wire.stored.cluster_metadata import ConfigRecord, FeatureLevelRecord, MetadataRecord, NoOpRecord
 
 #: Levels of metadata.version that changed what records say: there is no way back over them.
 _METADATA_CHANGED: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 _LAST_WITH_RESULTS: Final = 1
 _NOT_SUPPORTED: Final = (0, 0)
+#: Levels change together or not at all, so a request is not cut into parts. There are few features.
+_MOST_UPDATES: Final = 100
 
 
 class UpgradeType(IntEnum):
@@ -60,14 +72,24 @@ class _Refused(Exception):  # noqa: N818
 
 
 def update_features(
-    image: ClusterImage, quorum: QuorumFeatures, request: UpdateFeaturesRequest, version: int
+    image: ClusterImage,
+    options: ControllerOptions,
+    quorum: QuorumFeatures,
+    request: UpdateFeaturesRequest,
+    version: int,
 ) -> ControllerResult[UpdateFeaturesResponse]:
+    count = len(request.feature_updates)
+    if count > _MOST_UPDATES:
+        why = f"{count} features are more than a request may name ({_MOST_UPDATES})"
+        return ControllerResult(UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=why))
     records: list[MetadataRecord] = []
+    levels = {**image.features, **{each.feature: each.max_version_level for each in request.feature_updates}}
     try:
         # The quorum acts at once, so it is asked when nothing else can be wrong.
         for update in sorted(request.feature_updates, key=lambda each: each.feature == KRAFT_VERSION):
             try:
-                records += _update(image, quorum, update, _type(update, version), request.validate_only)
+                kind = _type(update, version)
+                records += _update(image, quorum, update, kind, levels, validate_only=request.validate_only)
             except _Refused as refused:
                 why = f"Invalid update version {update.max_version_level} for feature {update.feature}. {refused}"
                 raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, why) from None
@@ -79,7 +101,27 @@ def update_features(
         response.results = [
             UpdatableFeatureResult(feature=each.feature, error_message="NONE") for each in request.feature_updates
         ]
-    return ControllerResult(response, [] if request.validate_only else records)
+    if request.validate_only:
+        return ControllerResult(response)
+    if any(each.feature == ELR_VERSION and each.max_version_level > 0 for each in request.feature_updates):
+        records = elr_safety_records(image, options.min_insync_replicas) + records
+    return ControllerResult(response, records)
+
+
+def elr_safety_records(image: ClusterImage, min_insync_replicas: int) -> list[MetadataRecord]:
+    """With ELR all must agree on how many replicas have what was acknowledged: the number is set for the cluster, here
+    to what stands in the controller's file, and no broker has one of its own."""
+    records: list[MetadataRecord] = []
+    if MIN_ISR not in image.config(ConfigResourceType.BROKER, ""):
+        records.append(_min_isr_record("", str(min_insync_replicas)))
+    for resource, configs in image.configs.items():
+        if resource.type == ConfigResourceType.BROKER and resource.name and MIN_ISR in configs:
+            records.append(_min_isr_record(resource.name, None))
+    return records
+
+
+def _min_isr_record(broker: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=ConfigResourceType.BROKER, resource_name=broker, name=MIN_ISR, value=value)
 
 
 def _type(update: FeatureUpdateKey, version: int) -> UpgradeType:
@@ -90,7 +132,13 @@ def _type(update: FeatureUpdateKey, version: int) -> UpgradeType:
 
 
 def _update(
-    image: ClusterImage, quorum: QuorumFeatures, update: FeatureUpdateKey, kind: UpgradeType, validate_only: bool
+    image: ClusterImage,
+    quorum: QuorumFeatures,
+    update: FeatureUpdateKey,
+    kind: UpgradeType,
+    levels: Mapping[str, int],
+    *,
+    validate_only: bool,
 ) -> list[MetadataRecord]:
     """The records for one level; `_Refused` or `BrokerError` says why there are none."""
     name, level = update.feature, update.max_version_level
@@ -113,6 +161,8 @@ def _update(
         _check_metadata_version(current, level, kind)
     elif name not in FEATURES:
         raise _Refused(f"Feature {name} not found.")
+    elif (unmet := unmet_dependency(name, level, levels)) is not None:
+        raise _Refused(unmet)
     return [FeatureLevelRecord(name=name, feature_level=level)]
 
 

@@ -19,15 +19,21 @@ from barnabas.wire.stored.cluster_metadata import (
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
 
 #: 3.3-IV3, the lowest that a 4.x node reads.
 LOWEST_METADATA_VERSION: Final = 7
 #: 4.0-IV3, what is built here; new clusters begin with it.
 METADATA_VERSION_BUILT: Final = 25
+#: Of eligible.leader.replicas.version.
+ELR_BUILT: Final = 1
 
-_ELIGIBLE_LEADER_REPLICAS: Final = 23
+#: From here on the ELR can be kept, if the feature is on, too.
+ELIGIBLE_LEADER_REPLICAS: Final = 23
 _CORDONED_DIRECTORIES: Final = 30
 
+#: From here on brokers can do without a new leader epoch when the in-sync set shrinks.
+ISR_SHRINK_KEEPS_LEADER_EPOCH: Final = 12
 #: From here on controllers register.
 CONTROLLER_REGISTRATION: Final = 15
 #: From here on the controller knows in which directory each replica lies.
@@ -38,22 +44,37 @@ DIRECTORY_ASSIGNMENT: Final = 17
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (LOWEST_METADATA_VERSION, METADATA_VERSION_BUILT),
     KRAFT_VERSION: (0, 1),
+    ELR_VERSION: (0, ELR_BUILT),
 }
 #: The features that Kafka 4.3 has besides metadata.version, in its order.
 FEATURES: Final = (
     KRAFT_VERSION,
     "transaction.version",
     "group.version",
-    "eligible.leader.replicas.version",
+    ELR_VERSION,
     "share.version",
     "streams.version",
 )
 
+#: What a level of a feature needs of others.
+DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
+    (ELR_VERSION, 1): {METADATA_VERSION: ELIGIBLE_LEADER_REPLICAS}
+}
+
+
+def unmet_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
+    """Why a feature cannot have a level beside these of others, in Kafka's words; None if it can."""
+    for needed, lowest in DEPENDENCIES.get((name, level), {}).items():
+        if levels.get(needed, 0) < lowest:
+            return f"{name} could not be set to {level} because it depends on {needed} level {lowest}"
+    return None
+
+
 #: The first metadata.version of each version of a record, newest first. What is not listed has only version 0.
 _RECORD_VERSIONS: Final[Mapping[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
     RegisterBrokerRecord: ((_CORDONED_DIRECTORIES, 4), (DIRECTORY_ASSIGNMENT, 3), (8, 2), (LOWEST_METADATA_VERSION, 1)),
-    PartitionRecord: ((_ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORY_ASSIGNMENT, 1)),
-    PartitionChangeRecord: ((_ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORY_ASSIGNMENT, 1)),
+    PartitionRecord: ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORY_ASSIGNMENT, 1)),
+    PartitionChangeRecord: ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORY_ASSIGNMENT, 1)),
 }
 
 

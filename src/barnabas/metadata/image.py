@@ -17,7 +17,7 @@ from immutables import Map
 from barnabas.base.ids import Uuid
 from barnabas.base.persistent_map import PersistentMap
 from barnabas.metadata.access_images import AclsImage, ClientQuotasImage, DelegationTokenImage, ScramImage
-from barnabas.metadata.features import METADATA_VERSION
+from barnabas.metadata.features import ELR_VERSION, METADATA_VERSION
 from barnabas.metadata.partition_index import PartitionsByBroker, numbers
 from barnabas.wire.stored.cluster_metadata import MetadataRecord
 
@@ -221,6 +221,11 @@ class FeaturesImage(PersistentMap[str, int]):
         """None while the log has not said it, which is before its first records."""
         return self.get(METADATA_VERSION)
 
+    @property
+    def is_elr_enabled(self) -> bool:
+        """Whether eligible leader replicas are kept (KIP-966)."""
+        return self.get(ELR_VERSION, 0) > 0
+
 
 class ConfigurationsImage(PersistentMap[ConfigResource, Mapping[str, str]]):
     """The dynamic settings of each resource that has any."""
@@ -269,6 +274,20 @@ class ClusterImage:
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         image = self.topics.get(topic)
         return image.partitions[partition] if image is not None and 0 <= partition < len(image.partitions) else None
+
+    def offline_replicas(self, partition: PartitionImage, reachable: Collection[int]) -> list[int]:
+        """The replicas that nobody can use: their broker is not among those that can be reached, or their directory
+        has failed."""
+        replicas, directories, brokers = partition.replicas, partition.directories, self.brokers
+        if len(directories) != len(replicas):
+            return [each for each in replicas if each not in reachable]
+        return [
+            each
+            for each, directory in zip(replicas, directories, strict=True)
+            # Asked of all partitions of a topic, so what is usual is looked at first.
+            if each not in reachable
+            or (directory not in brokers[each].log_dirs and not is_online(directory, brokers[each].log_dirs))
+        ]
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         return self.configs.get(ConfigResource(resource_type, name)) or _NO_SETTINGS

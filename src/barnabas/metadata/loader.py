@@ -46,6 +46,11 @@ class MetadataLoader:
         self.last_append_ms = 0
 
     @property
+    def offset(self) -> int:
+        """Of the last record that was taken."""
+        return self._offset
+
+    @property
     def image(self) -> ClusterImage:
         """The cluster as of the last committed record; `pending` tells whether that is within a transaction."""
         if self._builder is not None:

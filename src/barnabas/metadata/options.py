@@ -42,5 +42,5 @@ class ControllerOptions:
     delete_topic_enable: bool = True
     topic_defaults: Mapping[str, TopicDefault] = field(default_factory=lambda: MappingProxyType({}))
     broker_session_timeout_ms: int = 9_000
-    #: More replicas of a partition than brokers can keep alike are refused; None if they can keep any number.
-    max_replication_factor: int | None = None
+    #: As it stands in the node's file.
+    min_insync_replicas: int = 1

@@ -15,6 +15,7 @@ from barnabas.metadata.access_images import (
 )
 from barnabas.metadata.features import METADATA_VERSION
 from barnabas.metadata.image import BrokerImage, ClusterImage, ControllerImage, FeaturesImage, PartitionImage
+from barnabas.metadata.registrations import end_points, supported_features
 from barnabas.wire.stored import cluster_metadata as log
 
 
@@ -75,16 +76,8 @@ def _broker_record(broker: BrokerImage) -> log.RegisterBrokerRecord:
         broker_id=broker.broker_id,
         incarnation_id=broker.incarnation_id,
         broker_epoch=broker.epoch,
-        end_points=[
-            log.BrokerEndpoint(
-                name=each.listener, host=each.host, port=each.port, security_protocol=each.security_protocol
-            )
-            for each in broker.endpoints
-        ],
-        features=[
-            log.BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
-            for name, (lowest, highest) in broker.features.items()
-        ],
+        end_points=end_points(log.BrokerEndpoint, broker.endpoints),
+        features=supported_features(log.BrokerFeature, broker.features),
         rack=broker.rack,
         fenced=broker.is_fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
@@ -98,16 +91,8 @@ def controller_record(controller: ControllerImage) -> log.RegisterControllerReco
         controller_id=controller.controller_id,
         incarnation_id=controller.incarnation_id,
         zk_migration_ready=controller.zk_migration_ready,
-        end_points=[
-            log.ControllerEndpoint(
-                name=each.listener, host=each.host, port=each.port, security_protocol=each.security_protocol
-            )
-            for each in controller.endpoints
-        ],
-        features=[
-            log.ControllerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
-            for name, (lowest, highest) in controller.features.items()
-        ],
+        end_points=end_points(log.ControllerEndpoint, controller.endpoints),
+        features=supported_features(log.ControllerFeature, controller.features),
     )
 
 

@@ -102,16 +102,6 @@ def create_partitions(
     return ControllerResult(CreatePartitionsResponse(results=results), [] if request.validate_only else records)
 
 
-def check_replication_factor(name: str, replicas: list[list[int]], options: ControllerOptions) -> None:
-    most, limit = max(map(len, replicas), default=0), options.max_replication_factor
-    if limit is not None and most > limit:
-        raise BrokerError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"topic {name}: a replication factor of {most} was asked for, but brokers do not copy from each other yet; "
-            f"use {limit}",
-        )
-
-
 class _Creation:
     """The topics of one request in the making."""
 
@@ -128,7 +118,6 @@ class _Creation:
         self._check_name(topic.name)
         configs = self._configs(topic)
         replicas = assignment_of_new_topic(self.image, topic) if topic.assignments else self._placement(topic)
-        check_replication_factor(topic.name, replicas, self.options)
         topic_id = self._new_topic_id()
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         # Before the partitions, so that whoever creates their logs knows the settings.

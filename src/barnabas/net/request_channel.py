@@ -79,7 +79,8 @@ class RequestChannel:
             if len(normal) > self.max_waiting:
                 self._held_back[connection] = None
                 connection.hold_back()
-        self._wake()
+        if not self._is_awake:
+            self._wake()
 
     def go_on_later(self, connection: Connection, slice_of_work: Callable[[], None]) -> None:
         """Have the next slice of the work on a request done when others had their turn; also if it was closed."""

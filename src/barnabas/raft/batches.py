@@ -129,9 +129,11 @@ def build_control(records: Sequence[ControlRecord], *, base_offset: int, epoch: 
     return builder.build()
 
 
-def read_batch(batch: BatchView) -> LogBatch:
-    """What a batch holds. Raises `RemoteProtocolError` for what is damaged, and for control records not known."""
-    batch.check_crc()
+def read_batch(batch: BatchView, *, is_checked: bool = False) -> LogBatch:
+    """What a batch holds. Raises `RemoteProtocolError` for what is damaged, and for control records not known.
+    `is_checked` says that its checksum was looked at already."""
+    if not is_checked:
+        batch.check_crc()
     values: tuple[bytes, ...] = ()
     controls: tuple[ControlRecord, ...] = ()
     try:

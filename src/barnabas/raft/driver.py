@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError, RemoteProtocolError, known
@@ -39,9 +39,10 @@ from barnabas.raft.effects import (
     VotersChanged,
 )
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import EpochResult, RaftRequest
+from barnabas.raft.messages import EpochResult, FetchLog, FetchResult, RaftRequest, RaftResult
 from barnabas.raft.options import QuorumOptions
 from barnabas.raft.ports import LogStore, RaftListener, Reply, SnapshotReceiver, SyncJob, Transport
+from barnabas.raft.replica_fetch import ReplicaFetch, ReplicaFetchAnswer
 from barnabas.raft.types import (
     Address,
     CommittedBatch,
@@ -59,7 +60,6 @@ from barnabas.raft.wire_form import (
     result_from_wire,
     result_to_wire,
 )
-from barnabas.records.batch import iter_batches
 from barnabas.storage.errors import PassingError
 from barnabas.wire.message import Request, Response
 
@@ -119,12 +119,14 @@ class RaftDriver:
         self._store = store
         self._listener = listener
         self._runtime = runtime
-        self._clock = runtime.clock
+        self._now_ms = runtime.clock.monotonic_ms
         self._options = options or QuorumOptions()
         self._name = name or LogName()
         self._is_never_voter = is_never_voter
         self._on_failure = on_failure
-        self._machine: RaftMachine | None = None
+        #: From `open` on.
+        self.machine = cast(RaftMachine, None)
+        self.is_open = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self.failure: BaseException | None = None
         #: Who leads, as the owner was told.
@@ -139,8 +141,10 @@ class RaftDriver:
         self._refusal: PassingError | None = None
         # Who waits for a sync, and up to which offset.
         self._after_sync: list[Send] = []
-        # Answers without records, kept back for a moment, and when that is over.
+        # Answers without records, kept back for a moment, and when that is over for the first of them. Nearly always
+        # records come before: a timer is not set for each, it only looks when it was set for.
         self._unhurried: list[AnswerFetch] = []
+        self._unhurried_until_s = 0.0
         self._unhurried_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: float = inf
@@ -172,14 +176,6 @@ class RaftDriver:
     # For the owner
 
     @property
-    def machine(self) -> RaftMachine:
-        return known(self._machine, "the replica has not been started")
-
-    @property
-    def is_open(self) -> bool:
-        return self._machine is not None
-
-    @property
     def node_id(self) -> int:
         return self.key.node_id
 
@@ -196,7 +192,7 @@ class RaftDriver:
         anybody else could see."""
         self._loop = asyncio.get_running_loop()
         found = await self._runtime.offload(self._store.open)
-        self._machine = machine = RaftMachine(
+        self.machine = machine = RaftMachine(
             self.key,
             found,
             cluster_id=self._cluster_id,
@@ -207,6 +203,7 @@ class RaftDriver:
             randomness=self._runtime.randomness,
             is_never_voter=self._is_never_voter,
         )
+        self.is_open = True
         latest = machine.log.latest_snapshot
         if latest is not None and latest.end_offset:
             snapshot, _ = await self._runtime.offload(lambda: self._store.read_snapshot(latest))
@@ -216,7 +213,7 @@ class RaftDriver:
 
     async def start(self) -> None:
         """Listen, and take part; opens the log if that was not done."""
-        if self._machine is None:
+        if not self.is_open:
             await self.open()
         await self._transport.start(self._receive, self._refused)
         self._tell_machine(self.machine.start)
@@ -239,8 +236,8 @@ class RaftDriver:
         self._tell_machine(self.machine.resign, epoch)
 
     def clean(self) -> None:
-        """Delete what old snapshots and the log hold beyond what is to be kept."""
-        self.machine.log_cleaned(self._store.clean())
+        """Delete what old snapshots and the log hold beyond what is to be kept, and is not being loaded by others."""
+        self.machine.log_cleaned(self._store.clean(self.machine.snapshots_in_use(self._now_ms())))
 
     async def take_snapshot(self, snapshot: Snapshot) -> None:
         """Write a snapshot of the owner's state, and delete what it makes superfluous."""
@@ -266,9 +263,11 @@ class RaftDriver:
 
     async def stop(self) -> None:
         """Leave in good order: hand leadership over, let a sync end, close the files."""
-        if self._machine is not None and not self._is_over:
+        if self.is_open and not self._is_over:
             self._stopped = known(self._loop, "started").create_future()
             self._tell_machine(self.machine.stop)
+            if not self._is_over and self._store.synced_offset < self._store.end_offset:
+                self._begin_sync()  # an observer that never votes has not asked for it
             self._check_stopped()
             # `asyncio.timeout` and the like would also be cancelled by a failure; this one only waits.
             await asyncio.wait([self._stopped], timeout=self._options.request_timeout_ms / 1000)
@@ -277,7 +276,7 @@ class RaftDriver:
         await self._transport.stop()
         while self._syncing is not None or self._is_held_up:  # noqa: ASYNC110
             await asyncio.sleep(_SHORTEST_WAIT_S)
-        if self._machine is not None and is_whole:
+        if self.is_open and is_whole:
             await self._runtime.offload(self._store.close)
         else:
             self._store.abandon()
@@ -298,24 +297,30 @@ class RaftDriver:
 
     # What happens
 
-    def _now_ms(self) -> int:
-        return self._clock.monotonic_ms()
-
     def _receive(self, request: Request, version: int, reply: Reply) -> None:
         if self._is_over:
             return
         try:
-            asked = request_from_wire(request, self._name)
+            asked = self._understood(request)
         except BrokerError as problem:
             reply(refusal(request, problem.code))
             return
         self._tell_machine(self.machine.receive, asked, _Asked(request, version, reply))
 
+    def _understood(self, request: Request) -> RaftRequest:
+        if isinstance(request, ReplicaFetch):
+            if request.name != self._name:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"the message is not about {self._name.topic}")
+            return request.fetch
+        return request_from_wire(request, self._name)
+
     def _responded(self, request: RaftRequest, response: Response | None) -> None:
         if self._is_over:
             return
-        result = None
-        if response is not None:
+        result: RaftResult | None = None
+        if isinstance(response, ReplicaFetchAnswer) and response.name == self._name:
+            result = response.result
+        elif response is not None:
             try:
                 result = result_from_wire(response, self._name)
             except RemoteProtocolError as problem:
@@ -343,13 +348,14 @@ class RaftDriver:
 
     def _run(self) -> None:
         """Do what the machine asks for. Who is told something may ask for more; that joins the queue."""
+        machine = self.machine
         try:
-            self._effects.extend(self.machine.take_effects())
+            self._effects.extend(machine.take_effects())
             if self._is_working:
                 return
             self._is_working = True
             try:
-                self._work()
+                self._work(machine)
             finally:
                 self._is_working = False
         except BaseException as failure:
@@ -358,26 +364,25 @@ class RaftDriver:
             if not isinstance(failure, Exception):
                 raise
         if not self._is_over:
-            self._set_timer()
+            self._set_timer(machine.state.deadline_ms)
             if self._stopped is not None:
                 self._check_stopped()
 
-    def _work(self) -> None:
-        effects = self._effects
+    def _work(self, machine: RaftMachine) -> None:
+        effects, doing = self._effects, self._doing
         while not self._is_held_up and not self._is_over:
             if effects:
                 effect = effects.popleft()
-                self._doing[type(effect)](effect)
+                doing[type(effect)](effect)
             elif self._has_synced:
                 # Not while effects are held up: the machine may think of another log than the one that was synced.
                 self._has_synced = False
-                self.machine.synced(self._store.synced_offset, self._now_ms())
-                effects.extend(self.machine.take_effects())
+                machine.synced(self._store.synced_offset, self._now_ms())
+                effects.extend(machine.take_effects())
             else:
                 return
 
-    def _set_timer(self) -> None:
-        deadline_ms = self.machine.deadline_ms
+    def _set_timer(self, deadline_ms: float) -> None:
         if deadline_ms >= self._timer_at_ms or deadline_ms == inf:
             return  # a timer that fires too early finds nothing to do, and is set again
         if self._timer is not None:
@@ -444,15 +449,15 @@ class RaftDriver:
 
     def _append_fetched(self, effect: AppendFetched) -> None:
         try:
-            self._store.append_fetched(effect.data)
+            self._store.append_fetched(effect.data, effect.batches)
         except PassingError:
             # There is nothing that it could do without: it goes on when there is room again.
             self._effects.appendleft(effect)
             self._is_held_up = True
             known(self._loop, "started").call_later(_FULL_DISK_WAIT_S, self._go_on)
             return
-        for batch in iter_batches(effect.data):
-            found = read_batch(batch)
+        for batch in effect.batches:
+            found = read_batch(batch, is_checked=True)
             self._uncommitted.append(
                 CommittedBatch(
                     found.base_offset, found.last_offset, found.epoch, found.append_time_ms, found.size_bytes,
@@ -515,31 +520,45 @@ class RaftDriver:
         def responded(response: Response | None) -> None:
             self._responded(request, response)
 
-        wire = request_to_wire(request, self._name)
+        name = self._name
+        wire = ReplicaFetch(request, name) if isinstance(request, FetchLog) else request_to_wire(request, name)
         self._transport.send(effect.to, wire, responded, timeout_ms=self._options.request_timeout_ms)
 
     def _answer(self, effect: Answer) -> None:
-        asked = effect.reply_to
-        if isinstance(asked, _Asked):
-            asked.reply(result_to_wire(effect.result, asked.request, asked.version, self._name))
+        asked, result = effect.reply_to, effect.result
+        if not isinstance(asked, _Asked):
+            return
+        if isinstance(result, FetchResult) and isinstance(asked.request, ReplicaFetch):
+            asked.reply(ReplicaFetchAnswer(result, self._name))
+        else:
+            asked.reply(result_to_wire(result, asked.request, asked.version, self._name))
 
     def _answer_fetch(self, effect: AnswerFetch) -> None:
         if effect.offset < self._store.end_offset:
             self._answer_with_records(effect)
             return
+        loop = known(self._loop, "started")
+        if not self._unhurried:
+            self._unhurried_until_s = loop.time() + _UNHURRIED_S
         self._unhurried.append(effect)
         if self._unhurried_timer is None:
-            loop = known(self._loop, "started")
-            self._unhurried_timer = loop.call_later(_UNHURRIED_S, self._answer_unhurried)
+            self._unhurried_timer = loop.call_later(_UNHURRIED_S, self._look_at_unhurried, loop)
+
+    def _look_at_unhurried(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._unhurried_timer = None
+        rest_s = self._unhurried_until_s - loop.time()
+        if self._unhurried and rest_s > _SHORTEST_WAIT_S:
+            self._unhurried_timer = loop.call_later(rest_s, self._look_at_unhurried, loop)
+        else:
+            self._answer_unhurried()
 
     def _answer_with_records(self, effect: AnswerFetch) -> None:
         records = self._store.read(effect.offset, effect.max_bytes)
-        self._answer(Answer(effect.reply_to, replace(effect.result, records=records)))
+        self._answer(Answer(effect.reply_to, FetchResult(*effect.result[:-1], records)))
 
     def _answer_unhurried(self) -> None:
-        if self._unhurried_timer is not None:
-            self._unhurried_timer.cancel()
-            self._unhurried_timer = None
+        if not self._unhurried:
+            return
         unhurried, self._unhurried = self._unhurried, []
         for each in unhurried:
             # What another leader wrote since must not go out under the name of the one who was asked.

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.raft.batches import ControlRecord
 from barnabas.raft.messages import FetchResult, FetchSnapshotResult, RaftRequest, RaftResult
 from barnabas.raft.types import Address, ElectionState, LeaderAndEpoch, SnapshotId
+from barnabas.records.batch import BatchView
 
 #: Names a request of a peer until it is answered; the driver knows what it stands for.
 ReplyTo: TypeAlias = object
@@ -25,8 +26,7 @@ class SaveElection:
     voter_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Write records of the application, as the leader."""
 
     base_offset: int
@@ -43,12 +43,12 @@ class AppendControl:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendFetched:
-    """Write whole batches as the leader sent them."""
+class AppendFetched(NamedTuple):
+    """Write whole batches as the leader sent them. They were looked at (`check_fetched`)."""
 
     base_offset: int
     data: memoryview
+    batches: Sequence[BatchView]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,7 @@ class SyncLog:
     """Make safe what was written. Nothing waits for it but what says so; when it is done, tell `synced`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Ask a peer, once all before `after_sync` is synced: what this says must not be untrue after a crash."""
 
     to: Address
@@ -72,16 +71,14 @@ class Send:
     after_sync: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Answer a peer."""
 
     reply_to: ReplyTo
     result: RaftResult
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerFetch:
+class AnswerFetch(NamedTuple):
     """Answer a peer with `result` and the records from `offset` on, as many as fit."""
 
     reply_to: ReplyTo
@@ -99,8 +96,7 @@ class AnswerFetchSnapshot:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """All before `high_watermark` is committed: tell the owner."""
 
     high_watermark: int

@@ -21,7 +21,8 @@ def check_fetched(
     if not batches:
         raise RemoteProtocolError(f"the leader sent {len(view)} bytes for offset {end_offset}, but no whole batch")
     for batch in batches:
-        _check_place(batch, end_offset, last_epoch)
+        check_follows(batch, end_offset, last_epoch)
+        _check_kind(batch)
         batch.check_crc()
         if batch.is_control:
             # They count at once: one that cannot be read must not be in the log.
@@ -30,17 +31,21 @@ def check_fetched(
     return view[: walk.position], batches
 
 
-def _check_place(batch: BatchView, end_offset: int, last_epoch: int) -> None:
-    """What the CRC does not cover, and what no leader of a quorum writes."""
+def check_follows(batch: BatchView, end_offset: int, last_epoch: int) -> None:
+    """What the CRC does not cover."""
     if batch.base_offset != end_offset:
         raise RemoteProtocolError(f"the leader sent offset {batch.base_offset} where {end_offset} should be")
     if batch.leader_epoch < max(last_epoch, 0):
         raise RemoteProtocolError(
             f"the leader sent offset {end_offset} with epoch {batch.leader_epoch} after records of epoch {last_epoch}"
         )
+
+
+def _check_kind(batch: BatchView) -> None:
+    """What no leader of a quorum writes."""
     if batch.record_count != batch.last_offset - batch.base_offset + 1:
         raise RemoteProtocolError(
             f"the leader sent {batch.record_count} records for offsets {batch.base_offset} to {batch.last_offset}"
         )
     if batch.has_producer_id:
-        raise RemoteProtocolError(f"the leader sent offset {end_offset} as of producer {batch.producer_id}")
+        raise RemoteProtocolError(f"the leader sent offset {batch.base_offset} as of producer {batch.producer_id}")

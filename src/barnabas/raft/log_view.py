@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from barnabas.base.errors import check
+from barnabas.base.errors import InvariantError, check
 from barnabas.raft.types import OffsetAndEpoch, SnapshotId
 
 
@@ -86,6 +86,8 @@ class LogView:
         As Kafka: whoever has nothing has a part of every history that begins at 0; whoever is not even in the epoch of
         our oldest snapshot loads the newest, though the log may reach further back.
         """
+        if self._epochs and epoch == self._epochs[-1][0] and self._epochs[-1][1] < offset <= self.end_offset:
+            return None  # as nearly always: its last record is of our last epoch
         if offset == self.start_offset == 0:
             return None
         if self.snapshots:
@@ -106,9 +108,10 @@ class LogView:
     # How it changes
 
     def append(self, base_offset: int, last_offset: int, epoch: int) -> None:
-        check(base_offset == self.end_offset, f"a batch at {base_offset} does not follow the end {self.end_offset}")
-        check(epoch >= self.last_epoch, f"a batch of epoch {epoch} comes after one of epoch {self.last_epoch}")
+        if base_offset != self.end_offset:
+            raise InvariantError(f"a batch at {base_offset} does not follow the end {self.end_offset}")
         if not self._epochs or self._epochs[-1][0] != epoch:
+            check(epoch >= self.last_epoch, f"a batch of epoch {epoch} comes after one of epoch {self.last_epoch}")
             self._epochs.append((epoch, base_offset))
         self.end_offset = last_offset + 1
 

@@ -20,7 +20,7 @@ from random import Random
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError, check
+from barnabas.base.errors import BrokerError, InvariantError, check
 from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord, read_batch
 from barnabas.raft.effects import (
@@ -211,11 +211,14 @@ class RaftMachine:
         if result is None:
             self.state.on_no_result(request, now_ms)
             return
-        is_from_leader = isinstance(result, FetchResult | FetchSnapshotResult) and result.error is ErrorCode.NONE
-        self.hear_of(result.leader, result.leader_address, now_ms, is_first_hand=is_from_leader)
         if isinstance(result, FetchResult) and isinstance(request, FetchLog):
+            is_from_leader = result.error is ErrorCode.NONE
+            self.hear_of(result.leader, result.leader_address, now_ms, is_first_hand=is_from_leader)
             self.state.on_fetch_result(request, result, now_ms)
-        elif isinstance(result, VoteResult) and isinstance(request, Vote):
+            return
+        is_from_leader = isinstance(result, FetchSnapshotResult) and result.error is ErrorCode.NONE
+        self.hear_of(result.leader, result.leader_address, now_ms, is_first_hand=is_from_leader)
+        if isinstance(result, VoteResult) and isinstance(request, Vote):
             self.state.on_vote_result(request, result, now_ms)
         elif isinstance(result, EpochResult) and isinstance(request, BeginQuorumEpoch | EndQuorumEpoch):
             self.state.on_epoch_result(request, result, now_ms)
@@ -272,6 +275,10 @@ class RaftMachine:
     def snapshot_taken(self, snapshot_id: SnapshotId) -> None:
         """The owner's state up to there is on disk."""
         self.log.add_snapshot(snapshot_id)
+
+    def snapshots_in_use(self, now_ms: int) -> frozenset[SnapshotId]:
+        """Snapshots that others are loading from here."""
+        return self.state.snapshots_in_use(now_ms) if isinstance(self.state, Leader) else frozenset()
 
     def log_cleaned(self, start_offset: int) -> None:
         """The log now begins at `start_offset`; a snapshot has what came before."""
@@ -397,7 +404,8 @@ class RaftMachine:
         result = FetchSnapshotResult(
             error, self.leader, self.state.leader_address, fetch.snapshot_id, position=fetch.position
         )
-        if error is ErrorCode.NONE:
+        if error is ErrorCode.NONE and isinstance(state, Leader):
+            state.on_fetch_snapshot(fetch, now_ms)
             self.emit(AnswerFetchSnapshot(reply_to, result, fetch.max_bytes))
         else:
             self.emit(Answer(reply_to, result))
@@ -470,10 +478,20 @@ class RaftMachine:
                 self.history.replay(batch.base_offset + place, record)
 
     def advance_high_watermark(self, offset: int) -> None:
-        if offset > self.high_watermark:
-            check(offset <= self.log.end_offset, f"the high watermark {offset} is beyond the log")
-            self.high_watermark = offset
-            self.emit(Commit(offset))
+        if self.raise_high_watermark(offset):
+            self.tell_committed()
+
+    def raise_high_watermark(self, offset: int) -> bool:
+        """Whether it is news that all before `offset` is committed; then `tell_committed` is due."""
+        if offset <= self.high_watermark:
+            return False
+        if offset > self.log.end_offset:
+            raise InvariantError(f"the high watermark {offset} is beyond the log")
+        self.high_watermark = offset
+        return True
+
+    def tell_committed(self) -> None:
+        self.emit(Commit(self.high_watermark))
 
     def complain(self, request: RaftRequest, problem: object) -> None:
         """A peer refused what we asked, or answered nonsense."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.raft.types import Address, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey, SnapshotId
@@ -49,8 +49,7 @@ class EndQuorumEpoch:
     voter: ReplicaKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLog:
+class FetchLog(NamedTuple):
     """Send me what follows `offset`; my last record is of `last_fetched_epoch`, and all before `offset` is synced."""
 
     cluster_id: str | None
@@ -106,8 +105,7 @@ class EpochResult:
     leader_address: Address | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResult:
+class FetchResult(NamedTuple):
     """Records, or where the fetcher's history leaves the leader's, or which snapshot it should load first."""
 
     error: ErrorCode

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from barnabas.raft.types import (
     SnapshotId,
     WrittenBatch,
 )
+from barnabas.records.batch import BatchView
 from barnabas.wire.message import Request, Response
 
 #: Takes the one answer to a request.
@@ -135,7 +136,9 @@ class LogStore(Protocol):
 
     def append_control(self, records: Sequence[ControlRecord], epoch: int) -> WrittenBatch: ...
 
-    def append_fetched(self, batches: bytes | bytearray | memoryview) -> None:
+    def append_fetched(
+        self, batches: bytes | bytearray | memoryview, checked: Sequence[BatchView] | None = None
+    ) -> None:
         """As a follower: write whole batches that begin at the end of the log, as they came.
 
         A last one that was cut off is left out. Raises `RemoteProtocolError`, and writes nothing, if they do not follow
@@ -187,9 +190,10 @@ class LogStore(Protocol):
         """Take note of a snapshot that was written."""
         ...
 
-    def clean(self) -> int:
-        """Delete old snapshots and the log that a newer one covers, as the options ask; the new start of the log. To be
-        called from time to time: files go some time after they were deleted."""
+    def clean(self, in_use: Container[SnapshotId] = ()) -> int:
+        """Delete old snapshots and the log that a newer one covers, as the options ask, but none that is in use, and
+        nothing behind it; the new start of the log. To be called from time to time: files go some time after they were
+        deleted."""
         ...
 
     def read_snapshot(self, snapshot: SnapshotId) -> tuple[Snapshot, Sequence[ControlRecord]]:

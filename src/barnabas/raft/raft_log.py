@@ -14,16 +14,16 @@ refused (`damage`). All of this is synchronous; the owner decides what runs away
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from barnabas.base.errors import BarnabasError, InvariantError, check, known
 from barnabas.base.runtime import Runtime
 from barnabas.raft.batches import ControlRecord, LogBatch, build_batches, build_control, read_batch
 from barnabas.raft.committed_offset import NOTE_FILE, CommittedOffsetNote
 from barnabas.raft.damage import Condition, RaftLogDamagedError, judge, look_at
-from barnabas.raft.fetched_batches import check_fetched
+from barnabas.raft.fetched_batches import check_fetched, check_follows
 from barnabas.raft.log_options import RaftLogOptions
 from barnabas.raft.ports import FoundReplica, SyncJob
 from barnabas.raft.quorum_state import read_quorum_state, write_quorum_state
@@ -38,7 +38,7 @@ from barnabas.raft.snapshots import (
     write_snapshot_file,
 )
 from barnabas.raft.types import ElectionState, Snapshot, SnapshotId, WrittenBatch
-from barnabas.records.batch import iter_batches
+from barnabas.records.batch import BatchView, iter_batches
 from barnabas.records.control import ControlType
 from barnabas.storage.checkpoints import read_topic_id, write_topic_id
 from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, PassingError
@@ -63,11 +63,14 @@ class RaftLog:
         self._options = options
         self._runtime = runtime
         self._lock: Lock | None = None
-        self._opened: PartitionLog | None = None
+        #: From `open` on.
+        self._partition_log = cast(PartitionLog, None)
+        self._is_opened = False
         self._note: CommittedOffsetNote | None = None
         self._snapshot_files: SnapshotFiles | None = None
         # What a leader wrote last, and where it begins: every follower asks for just that, a moment later.
         self._written: tuple[int, memoryview] | None = None
+        self._is_closing = False
 
     # Opening
 
@@ -95,7 +98,7 @@ class RaftLog:
         if read_topic_id(files, directory) is None:
             write_topic_id(files, directory, options.topic_id)
         remove_unfinished(files, directory)
-        self._opened = log = load_log(
+        self._partition_log = log = load_log(
             files,
             directory,
             options.partition,
@@ -104,6 +107,7 @@ class RaftLog:
             now_ms=self._now_ms(),
             randomness=self._runtime.randomness,
         )
+        self._is_opened = True
         # Recovery of any log passes over what looks compacted; this one has no gaps.
         log.truncate_to(end_offset, self._now_ms())
         log.trouble = PassingTrouble(directory, self._runtime.clock.monotonic_ms)
@@ -213,10 +217,6 @@ class RaftLog:
     # What is there
 
     @property
-    def _partition_log(self) -> PartitionLog:
-        return known(self._opened, f"the log in {self.directory} is open")
-
-    @property
     def _snapshots(self) -> SnapshotFiles:
         return known(self._snapshot_files, f"the log in {self.directory} is open")
 
@@ -308,24 +308,33 @@ class RaftLog:
         return self._write_as_leader([batch], epoch, now_ms)
 
     def _write_as_leader(self, batches: list[bytearray], epoch: int, now_ms: int) -> WrittenBatch:
-        log = self._partition_log
-        check(epoch >= self._last_epoch, f"epoch {epoch} writes to {self.directory} after epoch {self._last_epoch}")
+        log, last_epoch = self._partition_log, self._last_epoch
+        if epoch < last_epoch:
+            raise InvariantError(f"epoch {epoch} writes to {self.directory} after epoch {last_epoch}")
         # One write for all: if it fails, the log takes back what landed of it.
         data = memoryview(batches[0] if len(batches) == 1 else bytearray().join(batches))
         first_offset = log.log_end_offset
-        self._write(PreparedAppend(data, list(iter_batches(data)), now_ms))
+        views = [BatchView(batches[0])] if len(batches) == 1 else list(iter_batches(data))
+        self._write(PreparedAppend(data, views, now_ms))
         self._written = (first_offset, data)
         return WrittenBatch(first_offset, log.log_end_offset - 1, now_ms, len(data))
 
-    def append_fetched(self, batches: bytes | bytearray | memoryview) -> None:
+    def append_fetched(
+        self, batches: bytes | bytearray | memoryview, checked: Sequence[BatchView] | None = None
+    ) -> None:
         """As a follower: write whole batches that begin at the end of the log, as they came.
 
-        A last one that was cut off is left out. Raises `RemoteProtocolError`, and writes nothing, if they do not follow
-        what is there, or are damaged.
+        A last one that was cut off is left out. `checked` are the batches in them, if the caller had a look
+        (`check_fetched`); then only their place is looked at once more. Raises `RemoteProtocolError`, and writes
+        nothing, if they do not follow what is there, or are damaged.
         """
         log = self._partition_log
-        data, views = check_fetched(batches, log.log_end_offset, self._last_epoch)
-        max_timestamp_ms = max(each.max_timestamp_ms for each in views)
+        if checked is None:
+            data, views = check_fetched(batches, log.log_end_offset, self._last_epoch)
+        else:
+            data, views = memoryview(batches), list(checked)
+            check_follows(views[0], log.log_end_offset, self._last_epoch)
+        max_timestamp_ms = max([each.max_timestamp_ms for each in views])
         self._write(PreparedAppend(data, views, max_timestamp_ms))
 
     def _write(self, prepared: PreparedAppend) -> None:
@@ -372,8 +381,9 @@ class RaftLog:
         self._note_committed()
 
     def _note_committed(self) -> None:
-        # Not what is committed elsewhere alone: a crash may take it from here, and that would be no damage.
-        if self._note is not None:
+        # Not what is committed elsewhere alone: a crash may take it from here, and that would be no damage. Where
+        # nothing is synced a crash may take anything, so there only what a stop in good order leaves is noted.
+        if self._note is not None and (self._options.sync or self._is_closing):
             self._note.advance(min(self.high_watermark, self.synced_offset))
 
     # The election
@@ -417,14 +427,16 @@ class RaftLog:
         """Take note of a snapshot that was written."""
         self._snapshots.add(snapshot, size_bytes, last_contained_ms)
 
-    def clean(self) -> int:
-        """Delete the oldest snapshots, and the log before the next one, as far as the options ask for; the new start
-        of the log.
+    def clean(self, in_use: Container[SnapshotId] = ()) -> int:
+        """Delete the oldest snapshots, and the log before the next one, as far as the options ask for, up to the first
+        that is in use; the new start of the log.
 
         The newest always stays: without it the log before it would be lost.
         """
         now_ms, log, snapshots = self._now_ms(), self._partition_log, self._snapshots
         while len(snapshots.ids) > 1 and self._is_superfluous(snapshots.ids[0], now_ms):
+            if snapshots.ids[0] in in_use:
+                break
             # The log first: a snapshot without what follows it is of no use, a log without what came before is.
             log.advance_log_start(min(snapshots.ids[1].end_offset, log.high_watermark))
             log.delete_old_segments(now_ms)
@@ -475,6 +487,7 @@ class RaftLog:
         """Bring everything to disk and close the files. Blocks."""
         try:
             self._partition_log.close()
+            self._is_closing = True
             self._note_committed()
             if self._note is not None:
                 self._note.close(sync=True)
@@ -483,8 +496,8 @@ class RaftLog:
 
     def abandon(self) -> None:
         """Close the files and nothing more, as when the disk has failed."""
-        if self._opened is not None:
-            self._opened.abandon()
+        if self._is_opened:
+            self._partition_log.abandon()
         if self._note is not None:
             self._note.close(sync=False)
         if self._lock is not None:

@@ -18,6 +18,7 @@ from typing import Final, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
+from barnabas.raft.replica_fetch import ReplicaFetch, ReplicaFetchAnswer
 from barnabas.raft.socket_parts import FrameWriter, SocketSurroundings
 from barnabas.raft.types import Address
 from barnabas.wire.apis import ApiKey, api
@@ -51,7 +52,7 @@ class RequestFormat:
         self.tail = len(name).to_bytes(2, "big") + name
         if known.request_header_version(version) > 1:
             self.tail += b"\0"
-        self.response: type[Response] = known.response
+        self.response: type[Response] = ReplicaFetchAnswer if request is ReplicaFetch else known.response
         self.has_tagged_answer = known.response_header_version(version) > 0
 
 
@@ -147,15 +148,17 @@ class OpenedConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._writer = FrameWriter(self._around.loop, self._transport)
+        # uvloop sends what goes above this limit at once, and all else at the end of its turn: the peer need not wait.
+        self._transport.set_write_buffer_limits(high=0)
+        self._writer = FrameWriter(self._transport)
         self._around.connections[self] = None
         if self._around.is_stopped:
             self.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._writer.hold()
         try:
-            for frame in self._splitter.feed(data):
+            whole = self._splitter.whole_frame(data)
+            for frame in self._splitter.feed(data) if whole is None else (whole,):
                 if self.is_closed:
                     return
                 asked, response = self._read(frame)
@@ -163,8 +166,6 @@ class OpenedConnection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self._around.complaints.say(str(self._channel.address), str(error))
             self.abort()
-        finally:
-            self._writer.flush()
 
     def eof_received(self) -> None:
         self._end(is_by_peer=True)
@@ -175,7 +176,7 @@ class OpenedConnection(asyncio.Protocol):
         self._end(is_by_peer=exc is None or isinstance(exc, ConnectionError))
         self._around.gone(self)
 
-    def _read(self, frame: bytearray) -> tuple[_Asked, Response]:
+    def _read(self, frame: bytes | bytearray) -> tuple[_Asked, Response]:
         if not self.in_flight or len(frame) < _CORRELATION_ID_BYTES:
             raise RemoteProtocolError(f"a frame of {len(frame)} bytes answers nothing")
         asked = self.in_flight[0]

@@ -112,28 +112,26 @@ class SocketSurroundings:
 
 
 class FrameWriter:
-    """Writes frames to a connection; those of one turn of the loop leave together."""
+    """Writes frames to a connection: at once, or those that come until `flush` together."""
 
-    __slots__ = ("_is_due", "_loop", "_parts", "_transport")
+    __slots__ = ("_is_held", "_parts", "_transport")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
-        self._loop = loop
+    def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._parts: list[Buffer] = []
-        self._is_due = False
+        self._is_held = False
 
     def put(self, parts: Sequence[Buffer]) -> None:
         self._parts += parts
-        if not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self.flush)
+        if not self._is_held:
+            self.flush()
 
     def hold(self) -> None:
-        """The caller will `flush` before the turn is over: there is no need to see to it."""
-        self._is_due = True
+        """More may come: the caller will `flush` before the turn is over."""
+        self._is_held = True
 
     def flush(self) -> None:
-        self._is_due = False
+        self._is_held = False
         if not self._parts:
             return
         parts, self._parts = self._parts, []

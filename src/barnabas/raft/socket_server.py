@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError, check
 from barnabas.raft.ports import RequestReceiver
+from barnabas.raft.replica_fetch import ReplicaFetch
 from barnabas.raft.socket_parts import RAFT_APIS, FrameWriter, SocketSurroundings
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.compiler import Buffer
@@ -25,6 +26,7 @@ from barnabas.wire.messages.api_versions import (
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
+from barnabas.wire.messages.fetch import FetchRequest
 
 _log = logging.getLogger("barnabas.raft")
 
@@ -58,7 +60,8 @@ def routes() -> dict[tuple[int, int], _Route]:
         for version in known.served:
             has_tags = known.request_header_version(version) > 1
             has_tagged_answer = known.response_header_version(version) > 0
-            found[key, version] = _Route(known.request, version, has_tags, has_tagged_answer)
+            request = ReplicaFetch if known.request is FetchRequest else known.request
+            found[key, version] = _Route(request, version, has_tags, has_tagged_answer)
     return found
 
 
@@ -139,7 +142,9 @@ class AcceptedConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._writer = FrameWriter(self._around.loop, self._transport)
+        # uvloop sends what goes above this limit at once, and all else at the end of its turn: the peer need not wait.
+        self._transport.set_write_buffer_limits(high=0)
+        self._writer = FrameWriter(self._transport)
         self._around.connections[self] = None
         if self._around.is_stopped:
             self.abort()
@@ -148,7 +153,8 @@ class AcceptedConnection(asyncio.Protocol):
         self.active_at_s = self._around.loop.time()
         self._writer.hold()
         try:
-            for frame in self._splitter.feed(data):
+            whole = self._splitter.whole_frame(data)
+            for frame in self._splitter.feed(data) if whole is None else (whole,):
                 if self._is_closed:
                     return
                 self._take(frame)
@@ -173,7 +179,7 @@ class AcceptedConnection(asyncio.Protocol):
 
     # Requests
 
-    def _take(self, frame: bytearray) -> None:
+    def _take(self, frame: bytes | bytearray) -> None:
         if len(frame) < _REQUEST_HEAD.size:
             raise RemoteProtocolError(f"a frame of {len(frame)} bytes is no request")
         key, version, correlation_id, client_id_bytes = _REQUEST_HEAD.unpack_from(frame)

@@ -16,16 +16,10 @@ if TYPE_CHECKING:
 
     from barnabas.records._kernel.decode import Record
 
-_MAGIC_AT = 16
-
 
 def iter_entries(buffer: Buffer) -> EntryWalk[BatchView | LegacyMessage]:
     """Step through the entries in `buffer`: batches of today's format, messages of the older ones."""
-    return EntryWalk(buffer, _entry)
-
-
-def _entry(data: memoryview) -> BatchView | LegacyMessage:
-    return LegacyMessage(data) if data[_MAGIC_AT] < 2 else BatchView(data)
+    return EntryWalk(buffer, BatchView, LegacyMessage)
 
 
 def iter_records(

@@ -26,12 +26,9 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.base.steps import at_once
+from barnabas.wire.fetch_session_epoch import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION, next_epoch
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
-NO_SESSION: Final = 0
-INITIAL_EPOCH: Final = 0
-FINAL_EPOCH: Final = -1
-MAX_EPOCH: Final = 2**31 - 1
 DEFAULT_EVICTION_MS: Final = 120_000
 NOT_SENT: Final = -1
 #: What all sessions may take: room for 300,000 partitions, or for 1,000 sessions with 300 each.
@@ -53,6 +50,11 @@ def replica_of(request: FetchRequest) -> int:
     return request.replica_id if request.replica_state is None else request.replica_state.replica_id
 
 
+def replica_epoch_of(request: FetchRequest) -> int:
+    """The broker epoch of the follower that asks, or -1 where it does not say."""
+    return NOT_SENT if request.replica_state is None else request.replica_state.replica_epoch
+
+
 def size_of(key: PartitionKey) -> int:
     """What a session takes for a partition. Each counts with a name of its own: later requests bring it once more."""
     topic = key[0]
@@ -61,15 +63,12 @@ def size_of(key: PartitionKey) -> int:
     return PARTITION_BYTES + (len(topic) if topic.isascii() else 4 * len(topic))
 
 
-def next_epoch(epoch: int) -> int:
-    return 1 if epoch == MAX_EPOCH else epoch + 1
-
-
 class WantedPartition:
     """What a client asks of one partition, and in a session also what it was told last."""
 
     __slots__ = (
         "fetch_offset",
+        "follower_log_start_offset",
         "high_watermark",
         "key",
         "last_fetched_epoch",
@@ -89,6 +88,7 @@ class WantedPartition:
         self.max_bytes = asked.partition_max_bytes
         self.leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
+        self.follower_log_start_offset = asked.log_start_offset
 
     def __repr__(self) -> str:
         return f"<{self.key[0]}-{self.key[1]} from {self.fetch_offset}>"
@@ -226,12 +226,27 @@ class FetchSessionCache:
 
     def begin(self, request: FetchRequest, *, uses_ids: bool, now_ms: int) -> SessionFetch:
         """What a request asks for, by itself or together with those before it."""
-        return at_once(self.begin_in_steps(request, uses_ids=uses_ids, now_ms=now_ms))
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            return at_once(self.begin_in_steps(request, uses_ids=uses_ids, now_ms=now_ms))
+        session = self._next_of(request, uses_ids)
+        if isinstance(session, ErrorCode):
+            return self._refused(session)
+        # Often nothing else is wanted than the last time: where there was nothing to read.
+        if request.topics or request.forgotten_topics_data:
+            more_bytes = 0
+            for topic in request.topics:
+                more_bytes += _want(session, topic.topic_id if uses_ids else topic.topic, topic.partitions)
+            for forgotten in request.forgotten_topics_data:
+                name = forgotten.topic_id if uses_ids else forgotten.topic
+                more_bytes -= _forget(session, name, forgotten.partitions)
+            session.size_bytes += more_bytes
+            self.size_bytes += more_bytes
+        return self._begun(session, now_ms)
 
     def begin_in_steps(
         self, request: FetchRequest, *, uses_ids: bool, now_ms: int
     ) -> Generator[None, None, SessionFetch]:
-        """The same, a partition a step."""
+        """The same, a few partitions a step."""
         epoch = request.session_epoch
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._remove(request.session_id)
@@ -241,21 +256,36 @@ class FetchSessionCache:
                 is_privileged=replica_of(request) >= 0,
                 uses_ids=uses_ids,
             )
+        session = self._next_of(request, uses_ids)
+        if isinstance(session, ErrorCode):
+            return self._refused(session)
+        yield from self._update(session, request)
+        return self._begun(session, now_ms)
+
+    def _next_of(self, request: FetchRequest, uses_ids: bool) -> FetchSession | ErrorCode:
+        """The session that a request goes on with; it counts as used from here on."""
         session = self._sessions.get(request.session_id)
         if session is None:
-            return SessionFetch((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != epoch:
-            return SessionFetch((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_ids != uses_ids:
-            return SessionFetch((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         # Before the steps: who uses the session elsewhere meanwhile must not be taken for this one.
-        session.epoch = next_epoch(epoch)
-        yield from self._update(session, request)
+        session.epoch = next_epoch(session.epoch)
+        return session
+
+    @staticmethod
+    def _refused(error: ErrorCode) -> SessionFetch:
+        return SessionFetch((), error=error)
+
+    def _begun(self, session: FetchSession, now_ms: int) -> SessionFetch:
+        """A fetch of a session that knows what is wanted, unless it has lost its place meanwhile."""
         if self._sessions.get(session.id) is not session:
-            return SessionFetch((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return self._refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not self._fits(session, now_ms):
             self._remove(session.id)
-            return SessionFetch((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return self._refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             self._remove(session.id)
             return SessionFetch(())
@@ -367,31 +397,46 @@ class FetchSessionCache:
             self._protect(session)
 
     def _update(self, session: FetchSession, request: FetchRequest) -> Generator[None, None, None]:
-        partitions = session.partitions
-        size_bytes = session.size_bytes
+        more_bytes = 0
         for topic in request.topics:
             name = topic.topic_id if session.uses_ids else topic.topic
             yield
-            for number, asked in enumerate(topic.partitions, 1):
-                if not number % _PARTITIONS_PER_STEP:
-                    yield
-                key = (name, asked.partition)
-                known = partitions.get(key)
-                if known is None:
-                    partitions[key] = WantedPartition(key, asked)
-                    size_bytes += size_of(key)
-                else:
-                    known.ask(asked)
+            for start in range(0, len(topic.partitions), _PARTITIONS_PER_STEP):
+                more_bytes += _want(session, name, topic.partitions[start : start + _PARTITIONS_PER_STEP])
+                yield
         for forgotten in request.forgotten_topics_data:
             name = forgotten.topic_id if session.uses_ids else forgotten.topic
             yield
             for index in forgotten.partitions:
                 yield
-                if partitions.pop((name, index), None) is not None:
-                    size_bytes -= size_of((name, index))
+                more_bytes -= _forget(session, name, (index,))
         if self._sessions.get(session.id) is session:
-            self.size_bytes += size_bytes - session.size_bytes
-            session.size_bytes = size_bytes
+            self.size_bytes += more_bytes
+            session.size_bytes += more_bytes
+
+
+def _want(session: FetchSession, topic: str | Uuid, partitions: Iterable[FetchPartition]) -> int:
+    """Note what is asked of partitions; how many bytes more the session takes."""
+    wanted = session.partitions
+    more_bytes = 0
+    for asked in partitions:
+        key = (topic, asked.partition)
+        known = wanted.get(key)
+        if known is None:
+            wanted[key] = WantedPartition(key, asked)
+            more_bytes += size_of(key)
+        else:
+            known.ask(asked)
+    return more_bytes
+
+
+def _forget(session: FetchSession, topic: str | Uuid, partitions: Iterable[int]) -> int:
+    """Partitions are not wanted any more; how many bytes less the session takes."""
+    less_bytes = 0
+    for index in partitions:
+        if session.partitions.pop((topic, index), None) is not None:
+            less_bytes += size_of((topic, index))
+    return less_bytes
 
 
 def _asked(request: FetchRequest, uses_ids: bool) -> Generator[None, None, Collection[WantedPartition]]:

@@ -17,7 +17,10 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.metadata.image import NO_LEADER, PartitionImage
-from barnabas.replication.roles import NO_EPOCH, NO_OFFSET, FollowerState, Isolation, LeaderState, PartitionError
+from barnabas.replication.follower_state import FollowerState
+from barnabas.replication.leader_state import LeaderState
+from barnabas.replication.ports import LeaderPorts, NobodyElse
+from barnabas.replication.roles import NO_EPOCH, NO_OFFSET, Isolation, PartitionError
 from barnabas.storage.leader_epochs import EpochEnd
 from barnabas.storage.log import PartitionLog, TimestampAndOffset
 from barnabas.storage.searching import Search, run_here
@@ -40,12 +43,14 @@ _UNKNOWN: Final = PartitionImage((), (), NO_LEADER, NO_EPOCH, NO_EPOCH)
 class Partition:
     """The state of a partition of which this node is a replica."""
 
-    __slots__ = ("_image", "failure", "is_deleted", "log", "name", "node_id", "role", "topic_id")
+    __slots__ = ("_image", "failure", "is_deleted", "log", "name", "node_id", "ports", "role", "topic_id")
 
-    def __init__(self, name: TopicPartition, topic_id: Uuid, node_id: int) -> None:
+    def __init__(self, name: TopicPartition, topic_id: Uuid, node_id: int, ports: LeaderPorts | None = None) -> None:
         self.name = name
         self.topic_id = topic_id
         self.node_id = node_id
+        #: The node around it; without, it knows of no other broker.
+        self.ports: LeaderPorts = NobodyElse() if ports is None else ports
         #: None while there is no log that can be used.
         self.log: PartitionLog | None = None
         self.failure: BarnabasError | None = None
@@ -68,7 +73,8 @@ class Partition:
 
     @property
     def partition_epoch(self) -> int:
-        return self._image.partition_epoch
+        role = self.role
+        return role.partition_epoch if isinstance(role, LeaderState) else self._image.partition_epoch
 
     # Roles
 
@@ -108,7 +114,12 @@ class Partition:
         image, log = self._image, self.log
         if log is None or image.leader == NO_LEADER:
             return None
-        return (LeaderState if image.leader == self.node_id else FollowerState)(self, log, image)
+        if image.leader != self.node_id:
+            return FollowerState(self, log, image)
+        old = self.role
+        # Only then nobody else has led in between, in whose log followers may have gone on.
+        is_next = isinstance(old, LeaderState) and image.leader_epoch == old.leader_epoch + 1 and old.log is log
+        return LeaderState(self, log, image, old if isinstance(old, LeaderState) and is_next else None)
 
     def settings_changed(self) -> None:
         """The topic may ask for fewer replicas in sync than before."""
@@ -132,6 +143,9 @@ class Partition:
         """The leader's state, if this node leads, and does so in the epoch that the client knows (-1 for any)."""
         role = self.role
         if not isinstance(role, LeaderState):
+            is_usable = not self.is_deleted and self.failure is None
+            if is_usable and leader_epoch >= 0 and leader_epoch != self.leader_epoch:
+                raise self._other_epoch(leader_epoch)
             raise self.unusable()
         if leader_epoch >= 0 and leader_epoch != role.leader_epoch:
             raise self._other_epoch(leader_epoch)
@@ -154,7 +168,8 @@ class Partition:
 
     def delete_records(self, offset: int) -> int:
         """Let the log begin at `offset`, or at the high watermark for -1; returns where it begins now."""
-        log = self.led_log()
+        leader = self.leading()
+        log = leader.log
         if "delete" not in log.settings.cleanup_policy:
             raise PartitionError(
                 ErrorCode.POLICY_VIOLATION,
@@ -164,6 +179,7 @@ class Partition:
         if target < 0:
             raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.name}: there is no offset {offset}")
         log.advance_log_start(target)
+        leader.log_start_advanced()
         return log.log_start_offset
 
     def end_of_epoch(self, epoch: int, leader_epoch: int = NO_EPOCH) -> EpochEnd:

@@ -37,6 +37,8 @@ class SegmentFacts(NamedTuple):
     indexed_offset: int = -1
     #: Whether the offset index points where no batch begins, so that it must be made anew.
     is_index_wrong: bool = False
+    #: Up to where each batch was checked by its CRC.
+    checked_bytes: int = 0
 
 
 class LogFacts(NamedTuple):

@@ -151,7 +151,9 @@ class LogDirectory:
         path = join(self.path, name)
         try:
             found = self.guard(lambda: read_offsets(self._files, path))
-            if not found and self.guard(lambda: self._files.exists(path) and not self._files.size(path)):
+            # Kafka leaves that of its cleaner empty until something was cleaned.
+            is_suspect = not found and name != CLEANER_FILE
+            if is_suspect and self.guard(lambda: self._files.exists(path) and not self._files.size(path)):
                 raise CorruptLogError(path, 1, "the file is empty", unit="line")
             return found
         except CorruptLogError as problem:
@@ -334,9 +336,13 @@ class LogDirectory:
     def holds_another(self, partition: TopicPartition, topic_id: Uuid) -> bool:
         """Whether the place of a partition is taken by one of another topic, which once had the same name."""
         try:
-            return read_topic_id(self._files, join(self.path, str(partition))) not in (None, topic_id)
+            return self.topic_id_of(partition) not in (None, topic_id)
         except CorruptLogError:
             return True
+
+    def topic_id_of(self, partition: TopicPartition) -> Uuid | None:
+        """Of which topic the files in the place of a partition are, if they say so."""
+        return read_topic_id(self._files, join(self.path, str(partition)))
 
     # Each of these takes what is to be written; what it returns writes, and may be called in another thread.
 

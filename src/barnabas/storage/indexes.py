@@ -62,6 +62,10 @@ class OffsetIndex:
         self._offsets, self._positions = array("i"), array("i")
         self._stored = -1
 
+    def load(self) -> None:
+        """Read all entries, for those who need them soon."""
+        self._entries()
+
     def _entries(self) -> tuple[array[int], array[int]]:
         if self._offsets is None or self._positions is None:
             raw = read_file(self._files, self.path)

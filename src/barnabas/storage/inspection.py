@@ -7,9 +7,11 @@ batch checked. Only where an index is wrong is its segment read from the start.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import RemoteProtocolError
+from barnabas.records._kernel.scan import skip_intact
 from barnabas.records.batch import BatchView
 from barnabas.storage.damage import LogFacts, SegmentFacts
 from barnabas.storage.errors import CorruptLogError
@@ -20,13 +22,17 @@ from barnabas.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SCAN_BYTES,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     Segment,
     segment_name,
 )
+from barnabas.storage.settings import TopicSettings
 
 _ENDLESS: Final = 2**63
+# For those who only look.
+_NO_MATTER: Final = TopicSettings()
 # To read so much is quicker than to look into the index first.
 _SMALL_BYTES: Final = 16 * 1024
 
@@ -47,14 +53,21 @@ def inspect_log(
     recovery_point: int,
     log_start_offset: int = 0,
     may_have_gaps: bool = False,
+    names: list[str] | None = None,
+    opened: dict[int, Segment] | None = None,
+    settings: TopicSettings = _NO_MATTER,
 ) -> LogFacts:
-    """What there is to know for the verdict. Where nothing must be there, nothing is looked at."""
+    """What there is to know for the verdict. Where nothing must be there, nothing is looked at.
+
+    `names` of what is in the directory, if they are known. Segments that have their final name are left open in
+    `opened`, by their first offsets, for whoever opens the log next, with `settings`; without it they are closed.
+    """
     known = LogFacts(directory, None, recovery_point, log_start_offset, may_have_gaps)
-    if not files.exists(directory):
+    if names is None and not files.exists(directory):
         return known
     if recovery_point <= log_start_offset:
         return known._replace(segments=(), recovery_point=0)
-    names = segment_files(files.names(directory))
+    names = segment_files(files.names(directory) if names is None else names)
     swaps = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and not is_taken_back(name, names)]
     data = dict.fromkeys(data_offsets(names), "")
     covered: list[tuple[int, int]] = []
@@ -85,8 +98,13 @@ def inspect_log(
                     data[offset],
                     bound,
                     recovery_point,
+                    # The last batch says where a log ends that was stopped in good order: offsets may be missing before
+                    # it, but not around the end that was noted.
                     may_have_gaps=may_have_gaps,
+                    may_end_later=not was_clean or bound < _ENDLESS,
                     is_recovered=is_recovered,
+                    opened=opened,
+                    settings=settings,
                 )
             )
     return known._replace(segments=segments)
@@ -94,6 +112,10 @@ def inspect_log(
 
 def _missing(names: list[str]) -> set[int]:
     """The segments that have indexes and no data, though no deletion or cleaning has taken it."""
+    placed = data_offsets(names)
+    indexes = {offset_of(name) for name in names if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))}
+    if indexes <= placed and not any(name.endswith(SWAP_SUFFIX) for name in names):
+        return set()  # as nearly always
     present, deleted = set(names), data_offsets(names, DELETED_SUFFIX)
     orphans = {
         offset
@@ -103,10 +125,10 @@ def _missing(names: list[str]) -> set[int]:
         # that a cleaning has put another in the place of.
         and ((offset := offset_of(name)) not in deleted or name + DELETED_SUFFIX in present)
     }
-    orphans -= data_offsets(names) | data_offsets(names, SWAP_SUFFIX)
+    placed |= data_offsets(names, SWAP_SUFFIX)
+    orphans -= placed
     # Indexes of a finished cleaning whose data has neither the one name nor the other.
     swaps = (INDEX_SUFFIX + SWAP_SUFFIX, TIME_INDEX_SUFFIX + SWAP_SUFFIX)
-    placed = data_offsets(names) | data_offsets(names, SWAP_SUFFIX)
     cleaned = {offset_of(each) for each in names if each.endswith(swaps) and not is_taken_back(each, names)}
     return orphans | (cleaned - placed)
 
@@ -120,31 +142,53 @@ def _examine(
     wanted: int,
     *,
     may_have_gaps: bool,
+    may_end_later: bool = True,
     is_recovered: bool = False,
+    opened: dict[int, Segment] | None = None,
+    settings: TopicSettings = _NO_MATTER,
 ) -> SegmentFacts:
     """Of a segment after which the next begins at `bound`, as far as it must be there, up to `wanted`.
 
     If it is to be recovered, each batch below that is checked.
     """
-    segment = Segment(files, directory, base_offset, index_bytes=0, index_interval_bytes=0, create=False, suffix=suffix)
+    segment = Segment(
+        files,
+        directory,
+        base_offset,
+        index_bytes=settings.segment_index_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        create=False,
+        suffix=suffix,
+    )
+    is_kept = opened is not None and not suffix
+    if opened is not None and is_kept:
+        opened[base_offset] = segment
     try:
         path, size_bytes = segment.path(LOG_SUFFIX), segment.size_bytes
         if base_offset >= wanted:
             return SegmentFacts(base_offset, path, size_bytes, None)
         if is_recovered:
             start = _Walk(base_offset, 0, "")
-            walk = _follow(segment, start, wanted, bound, may_have_gaps=may_have_gaps, check_crc=True)
+            walk = _follow(segment, start, wanted, bound, may_skip=may_have_gaps, check_crc=True)
             indexed_offset = -1
             if walk.end_offset < min(bound, wanted) and not walk.problem:
                 indexed_offset = _indexed_below(segment, wanted)
             return SegmentFacts(
-                base_offset, path, size_bytes, *walk, indexed_offset if indexed_offset >= walk.end_offset else -1
+                base_offset,
+                path,
+                size_bytes,
+                *walk,
+                indexed_offset if indexed_offset >= walk.end_offset else -1,
+                checked_bytes=walk.end_position,
             )
+        if is_kept and bound == _ENDLESS and size_bytes > _SMALL_BYTES:
+            _load_index(segment)  # of the last segment it is checked as a whole when the log is opened
         entry = None if size_bytes <= _SMALL_BYTES else _last_entry(segment)
-        walk = _walk(segment, entry, wanted, bound, may_have_gaps=may_have_gaps)
+        may_skip = may_have_gaps and may_end_later
+        walk = _walk(segment, entry, wanted, bound, may_skip=may_skip)
         is_index_wrong = bool(walk.problem) and entry is not None
         if is_index_wrong:
-            walk = _walk(segment, None, wanted, bound, may_have_gaps=may_have_gaps)
+            walk = _walk(segment, None, wanted, bound, may_skip=may_skip)
         indexed_offset = -1
         if walk.end_offset < min(bound, wanted) and not walk.problem:
             indexed_offset = _indexed_offset(segment)
@@ -153,7 +197,14 @@ def _examine(
             base_offset, path, size_bytes, *walk, indexed_offset if knows_more else -1, is_index_wrong=is_index_wrong
         )
     finally:
-        segment.close()
+        if not is_kept:
+            segment.close()
+
+
+def _load_index(segment: Segment) -> None:
+    # What is wrong with it is told by whoever asks it for something.
+    with suppress(FileNotFoundError, CorruptLogError):
+        segment.offset_index.load()
 
 
 def _last_entry(segment: Segment) -> OffsetEntry | None:
@@ -187,7 +238,7 @@ def _indexed_offset(segment: Segment) -> int:
     return max(offset, -1 if youngest is None else youngest.offset)
 
 
-def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, bound: int, *, may_have_gaps: bool) -> _Walk:
+def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, bound: int, *, may_skip: bool) -> _Walk:
     """From where an index entry points, or from the start, up to an offset. Headers alone are looked at."""
     if entry is not None and not 0 < entry.position < segment.size_bytes:
         return _Walk(segment.base_offset, 0, "an index points outside its segment")
@@ -198,17 +249,17 @@ def _walk(segment: Segment, entry: OffsetEntry | None, end_offset: int, bound: i
         if not segment.base_offset <= first_offset <= entry.offset:
             return start._replace(problem="an index points to another batch")
         start = _Walk(first_offset, entry.position, "")
-    return _follow(segment, start, end_offset, bound, may_have_gaps=may_have_gaps, check_crc=False)
+    return _follow(segment, start, end_offset, bound, may_skip=may_skip, check_crc=False)
 
 
-def _follow(
-    segment: Segment, start: _Walk, end_offset: int, bound: int, *, may_have_gaps: bool, check_crc: bool
-) -> _Walk:
+def _follow(segment: Segment, start: _Walk, end_offset: int, bound: int, *, may_skip: bool, check_crc: bool) -> _Walk:
     """Whole batches that follow each other, from a place in a segment on up to an offset; the next segment begins at
-    `bound`."""
+    `bound`. `may_skip`: offsets around `end_offset` may be missing, as long as a batch follows."""
     reached = before = start
+    if check_crc:
+        before, reached = _skip_intact(segment, start, end_offset)
     try:
-        for at, batch in segment.positioned_entries(start.end_position):
+        for at, batch in segment.positioned_entries(reached.end_position):
             first_offset = batch.base_offset if isinstance(batch, BatchView) else batch.last_offset
             if first_offset < reached.end_offset:
                 problem = f"offset {first_offset} comes after offset {reached.end_offset - 1}"
@@ -218,8 +269,15 @@ def _follow(
                 problem = ""
                 if isinstance(batch, BatchView):
                     problem = segment.misplaced(at, batch, reached.end_offset, bound)
-                if may_have_gaps and not problem:
+                if may_skip and not problem:
                     return reached._replace(end_offset=max(end_offset, reached.end_offset))
+                if reached.end_offset < end_offset and not problem:
+                    problem = f"the next batch begins at offset {first_offset}"
+                return reached._replace(problem=problem)
+            if batch.next_offset > end_offset and isinstance(batch, BatchView) and batch.record_count:
+                # Whoever notes an end has flushed whole batches: the offset, which is under no CRC, is a wrong one.
+                # (Without records it stands for a loss that was accepted, which may be more than was flushed.)
+                problem = f"offsets {first_offset} to {batch.next_offset - 1} are in one batch"
                 return reached._replace(problem=problem)
             if check_crc:
                 batch.check_crc()
@@ -227,3 +285,16 @@ def _follow(
     except (CorruptLogError, RemoteProtocolError) as problem:
         return reached._replace(problem=problem.reason if isinstance(problem, CorruptLogError) else str(problem))
     return reached
+
+
+def _skip_intact(segment: Segment, start: _Walk, end_offset: int) -> tuple[_Walk, _Walk]:
+    """Where batches end of which nothing more need be said, as most: before and after the last of them."""
+    before, reached = start, start
+    while reached.end_position < segment.size_bytes:
+        chunk = segment.file.read_at(reached.end_position, min(SCAN_BYTES, segment.size_bytes - reached.end_position))
+        position, next_offset, last_position, last_offset = skip_intact(chunk, reached.end_offset, end_offset)
+        if not position:
+            break
+        before = _Walk(last_offset, reached.end_position + last_position, "")
+        reached = _Walk(next_offset, reached.end_position + position, "")
+    return before, reached

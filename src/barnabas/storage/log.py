@@ -25,7 +25,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records.batch import BatchView
 from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.checkpoints import Checkpoint
-from barnabas.storage.errors import PASSING, LogDirectoryError, LogError, PassingError
+from barnabas.storage.errors import PASSING, AppendRefusedError, LogDirectoryError, LogError, PassingError
 from barnabas.storage.files import FileSystem, directory_of
 from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochs, write_leader_epochs
 from barnabas.storage.passing_trouble import PassingTrouble
@@ -38,6 +38,9 @@ from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import PreparedAppend
 
 NO_TIMESTAMP_MS: Final = -1
+# How much of a log is read for batches that a snapshot of producers did not keep: the last few of each, which its
+# client may send again, are not far from the end.
+_RECALLED_BYTES: Final = 1024 * 1024
 
 
 class Appended(NamedTuple):
@@ -184,6 +187,8 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Below it, the outcome of every transaction is known."""
+        if self.producers.first_unstable_offset is None:
+            return self.high_watermark
         return self.producers.last_stable_offset(self.high_watermark, self.log_start_offset)
 
     @property
@@ -207,11 +212,51 @@ class PartitionLog:
         (batch,) = prepared.batches
         if prepared.is_from_coordinator:
             self.producers.check_from_coordinator(batch)
-        elif batch.producer_id >= 0 and (duplicate := self.producers.check(batch)) is not None:
-            return Appended(*duplicate, self.log_start_offset, is_duplicate=True)
+        elif batch.producer_id >= 0:
+            try:
+                duplicate = self.producers.check(batch)
+            except AppendRefusedError:
+                if not self._recalled(batch):
+                    raise
+                duplicate = self.producers.check(batch)
+            if duplicate is not None:
+                return Appended(*duplicate, self.log_start_offset, is_duplicate=True)
         batch.stamp(base_offset=self.log_end_offset, leader_epoch=leader_epoch)
         self._write(prepared, now_ms)
         return Appended(batch.base_offset, batch.last_offset, prepared.append_time_ms, self.log_start_offset)
+
+    def _recalled(self, batch: BatchView) -> bool:
+        """Whether more is known of the producer of a refused batch than before."""
+        if not self.producers.may_be_forgotten(batch):
+            return False
+        self._recall_batches()
+        return True
+
+    @_reports_failures
+    def _recall_batches(self) -> None:
+        """Look into the log for what the snapshot of producers did not keep; once, and only if somebody asks for it."""
+        restored_at = self.producers.restored_at
+        if restored_at is not None:
+            self.producers.recall(self._batches_before(restored_at))
+
+    def _batches_before(self, offset: int) -> Iterator[BatchView]:
+        """The last batches before an offset, as many as lie in a bounded stretch of the log."""
+        parts: list[tuple[Segment, int]] = []
+        left_bytes = _RECALLED_BYTES
+        for segment in reversed(self._segments[: self._segment_index(offset) + 1]):
+            end = self._end_position(segment, offset)
+            entry = segment.offset_index.entry_at(max(0, end - left_bytes))
+            position = entry.position if entry.position and segment.bears_out(entry) else 0
+            parts.append((segment, position))
+            left_bytes -= end - position
+            if left_bytes <= 0 or position:
+                break
+        for segment, position in reversed(parts):
+            for batch in segment.entries(position):
+                if batch.next_offset > offset:
+                    return
+                if isinstance(batch, BatchView):
+                    yield batch
 
     def append_as_follower(self, prepared: PreparedAppend, *, now_ms: int) -> Appended | None:
         """Take over batches with the offsets that the leader gave them; None if there are none."""
@@ -235,21 +280,23 @@ class PartitionLog:
                 self._note_epochs(batches)
             segment = self._segment_for(len(data), first_offset, last_offset, max_timestamp_ms, now_ms)
             position = segment.size_bytes
-            if last is first:
-                segment.append(data, last_offset, max_timestamp_ms)
-                segment.remember(first_offset, position, len(data), last_offset)
-            else:
-                segment.append_batches(data, batches)
             try:
+                if last is first:
+                    segment.append(data, last_offset, max_timestamp_ms)
+                    segment.remember(first_offset, position, len(data), last_offset)
+                else:
+                    segment.append_batches(data, batches)
                 for batch in batches:
                     if batch.producer_id >= 0:
                         ended = self.producers.apply(batch)
                         if ended is not None and ended.is_aborted:
                             segment.aborted.append(aborted_entry(ended))
             except (OSError, BarnabasError):
-                # An abort that its index could not take must not be in the log: readers would be shown its records.
-                segment.cut_at(position, self.log_end_offset)
-                self.reload_producers(now_ms)
+                # An abort that its index could not take must not be in the log: readers would be shown its records. Nor
+                # must anything else that the writer is told was refused: the next batch gets the same offsets.
+                if segment.size_bytes > position:
+                    segment.cut_at(position, self.log_end_offset)
+                    self.reload_producers(now_ms)
                 raise
         except OSError as failure:
             raise self.failed(failure) from failure
@@ -369,8 +416,17 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.partition}: offset {offset} is not between {self.log_start_offset} and {self.log_end_offset}",
             )
+        if offset >= end_offset:
+            return LogRead(None, self.high_watermark, self.log_start_offset, self.log_end_offset)
+        active = self._segments[-1]
         try:
-            found = self._find_range(offset, max_bytes, end_offset, at_least_one) if offset < end_offset else None
+            if offset >= active.base_offset and end_offset >= self.log_end_offset:
+                # As most fetches do: what was appended last, to the end.
+                found = active.read(offset, max_bytes, active.size_bytes, at_least_one=at_least_one)
+                if found is not None and not found.size_bytes:
+                    found = None
+            else:
+                found = self._find_range(offset, max_bytes, end_offset, at_least_one)
         except OSError as failure:
             raise self.failed(failure) from failure
         return LogRead(found, self.high_watermark, self.log_start_offset, self.log_end_offset)
@@ -642,6 +698,9 @@ class PartitionLog:
         from the last backwards, so that a killed process leaves no hole.
         """
         if offset >= self.log_end_offset:
+            # An epoch in which this node led and wrote nothing may stand at the end, and the leader does not know it.
+            if self.epochs.truncate_from_end(self.log_end_offset):
+                self._save_epochs()
             return
         if offset < self._segments[0].base_offset:
             self.start_anew_at(offset, now_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -19,11 +19,11 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
-from barnabas.storage.checkpoints import write_topic_id
+from barnabas.storage.checkpoints import NO_BROKER_EPOCH, write_topic_id
 from barnabas.storage.cleaner import CleanerOptions, LogCleaner
 from barnabas.storage.damage import DamagedLogError
 from barnabas.storage.directories import FoundPartition, Leaving, LogDirectory, deleted_name, stray_name
-from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, LogError, PassingError
+from barnabas.storage.errors import CorruptLogError, DirectoryInUseError, LogDirectoryError, LogError, PassingError
 from barnabas.storage.files import FileSystem, join
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.recovery import DAY_MS, RecoveryReport, load_log
@@ -152,6 +152,15 @@ class LogManager:
     def directory_of(self, log: PartitionLog) -> LogDirectory:
         return next(directory for directory in self._directories if directory.logs.get(log.partition) is log)
 
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch in which all directories were stopped cleanly; -1 if that cannot be said of all of them, or
+        if a log is damaged: whatever happened to it, it may lack what this broker has acknowledged."""
+        if any(isinstance(why, DamagedLogError) for each in self._directories for why in each.offline.values()):
+            return NO_BROKER_EPOCH
+        epochs = {each.previous_broker_epoch if each.is_online else NO_BROKER_EPOCH for each in self._directories}
+        return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
+
     # Start and stop
 
     async def start(self) -> None:
@@ -167,7 +176,7 @@ class LogManager:
             except DirectoryInUseError:
                 # Not a broken disk but a second node: it must not run on the rest of the directories.
                 for opened in self._directories:
-                    opened.close(is_clean=opened.was_clean)
+                    opened.close(broker_epoch=opened.previous_broker_epoch, is_clean=opened.was_clean)
                 raise
             except LogDirectoryError as failure:
                 directory.failure = failure
@@ -428,12 +437,31 @@ class LogManager:
         self.directory_of(log).guard(lambda: write_topic_id(self._files, log.directory, topic_id))
         log.topic_id = topic_id
 
-    def set_aside(self, *partitions: TopicPartition) -> None:
-        """Move logs out of the way that the cluster does not know any more; people may still want what is in them."""
+    def set_aside(self, *partitions: TopicPartition, what: str = "what belongs to no topic of the cluster") -> None:
+        """Move logs out of the way that are not to be used any more; people may still want what is in them."""
         for leaving in self._take(partitions, stray_name):
             with self._noting_failures(leaving.directory):
                 leaving.move()
-                _log.warning("what belongs to no topic of the cluster was set aside as %s", ", ".join(leaving.paths))
+                _log.warning("%s was set aside as %s", what, ", ".join(leaving.paths))
+
+    def knows(self, partition: TopicPartition) -> bool:
+        """Whether a partition lies here, in whatever state."""
+        return any(partition in each.logs or partition in each.offline for each in self._directories)
+
+    def is_of_another(self, partition: TopicPartition, topic_id: Uuid) -> bool:
+        """Whether what lies here under a partition's name is of another topic, which had the name before."""
+        for directory in self._directories:
+            if partition in directory.logs:
+                return directory.logs[partition].topic_id not in (None, topic_id)
+            if partition in directory.offline and directory.is_online:
+                # Of one whose file cannot be read nobody knows; it may be all that is left.
+                with suppress(CorruptLogError):
+                    return directory.guard(partial(directory.topic_id_of, partition)) not in (None, topic_id)
+        return False
+
+    def is_damaged(self, partition: TopicPartition) -> bool:
+        """Whether the log of a partition was refused, since it does not hold what it must."""
+        return any(isinstance(each.offline.get(partition), DamagedLogError) for each in self._directories)
 
     def delete(self, *partitions: TopicPartition) -> None:
         """Take partitions out of use at once; their files go later. Nothing happens to those that are not here."""
@@ -483,15 +511,30 @@ class LogManager:
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log at `offset`. What the checkpoints say of it is lowered first: recovery goes by them."""
         log = self.get(partition)
-        if log is None or offset >= log.log_end_offset:
+        if log is None:
             return
-        directory = self.directory_of(log)
-        if offset < log.recovery_point:
-            log.recovery_point = offset
-            directory.begin_recovery_points()()
-        if directory.cleaner_offsets.get(partition, 0) > offset:
-            directory.save_cleaner_offset(partition, offset)
+        if offset < log.log_end_offset:
+            self._lower_checkpoints(log, offset, min(offset, log.recovery_point))
         log.truncate_to(offset, self._runtime.clock.now_ms())
+
+    def start_anew(self, partition: TopicPartition, offset: int) -> None:
+        """Empty a log, and let it go on at `offset`. Until that is done nothing of it can be relied on."""
+        log = self.get(partition)
+        if log is not None:
+            self._lower_checkpoints(log, offset, 0)
+            log.start_anew_at(offset, self._runtime.clock.now_ms())
+
+    def _lower_checkpoints(self, log: PartitionLog, offset: int, recovery_point: int) -> None:
+        directory = self.directory_of(log)
+        if recovery_point < log.recovery_point:
+            log.recovery_point = recovery_point
+            directory.begin_recovery_points()()
+        if offset < log.log_start_offset:
+            # Or else a start would hide what is fetched there next.
+            log.log_start_offset = offset
+            directory.begin_log_starts()()
+        if directory.cleaner_offsets.get(log.partition, 0) > offset:
+            directory.save_cleaner_offset(log.partition, offset)
 
     def partition_failed(self, partition: TopicPartition, reason: BarnabasError) -> None:
         """A log turned out to be corrupt when it was read: it is offline from now on, the others are not."""

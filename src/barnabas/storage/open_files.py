@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, insort
 from typing import Generic, Protocol, TypeVar
 
@@ -22,7 +21,7 @@ class OpenFiles(Generic[F]):
         self._directories: list[str] = []  # sorted, so that those below a directory are neighbours
 
     def add(self, file: F) -> None:
-        directory, name = os.path.split(file.path)
+        directory, _, name = file.path.rpartition("/")
         names = self._by_directory.get(directory)
         if names is None:
             names = self._by_directory[directory] = {}
@@ -30,7 +29,7 @@ class OpenFiles(Generic[F]):
         names.setdefault(name, []).append(file)
 
     def discard(self, file: F) -> None:
-        directory, name = os.path.split(file.path)
+        directory, _, name = file.path.rpartition("/")
         names = self._by_directory.get(directory, {})
         files = names.get(name, [])
         if file in files:
@@ -42,7 +41,7 @@ class OpenFiles(Generic[F]):
                 del self._directories[bisect_left(self._directories, directory)]
 
     def at(self, path: str) -> list[F]:
-        directory, name = os.path.split(path)
+        directory, _, name = path.rpartition("/")
         return list(self._by_directory.get(directory, {}).get(name, ()))
 
     def move(self, old: str, new: str) -> None:

@@ -143,7 +143,7 @@ class ProducerSnapshots:
             except FileNotFoundError:
                 self._offsets.pop()
             else:
-                self._taken = offset
+                self._taken = states.restored_at = offset
                 return offset
         states.clear()
         self._taken = log_start_offset

@@ -6,7 +6,7 @@ accepted before, by a leader or before a restart, are only applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
@@ -59,6 +59,15 @@ class LastBatch(NamedTuple):
     epoch: int
 
 
+class RememberedBatch(NamedTuple):
+    """A batch by which another is known to be the same."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+
+
 class _Producer:
     __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "timestamp_ms", "transaction_offset")
 
@@ -85,7 +94,15 @@ class ProducerStates:
     that is open, or whose marker is not replicated; None if there is no such transaction.
     """
 
-    __slots__ = ("_first_unreplicated", "_open", "_partition", "_producers", "_unreplicated", "first_unstable_offset")
+    __slots__ = (
+        "_first_unreplicated",
+        "_open",
+        "_partition",
+        "_producers",
+        "_unreplicated",
+        "first_unstable_offset",
+        "restored_at",
+    )
 
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
@@ -96,6 +113,8 @@ class ProducerStates:
         self._unreplicated: dict[int, int] = {}
         self._first_unreplicated: int | None = None
         self.first_unstable_offset: int | None = None
+        #: The offset of the snapshot that it was restored from, as long as `recall` may have to add to that.
+        self.restored_at: int | None = None
 
     # Deciding
 
@@ -111,6 +130,42 @@ class ProducerStates:
         ):
             return None
         return self._check_unexpected(batch, producer)
+
+    def is_next(self, batch: BatchView) -> bool:
+        """Whether a batch follows right behind the newest of its producer."""
+        producer = self._producers.get(batch.producer_id)
+        return (
+            producer is not None
+            and batch.producer_epoch == producer.epoch
+            and batch.base_sequence == producer.next_sequence
+        )
+
+    def missing_before(self, batch: BatchView) -> int | None:
+        """The sequence that has to come before a batch, by what is known of its producer; None if none has to."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is not None and batch.producer_epoch < producer.epoch:
+            return None
+        expected = 0
+        if producer is not None and producer.batches and batch.producer_epoch == producer.epoch:
+            expected = (producer.batches[-1][1] + 1) & MAX_SEQUENCE
+        return expected if 0 < (batch.base_sequence - expected) & MAX_SEQUENCE <= MAX_SEQUENCE // 2 else None
+
+    def may_be_next(self, batch: BatchView) -> bool:
+        """Whether a client may append a batch, and it is not in the log yet."""
+        try:
+            return self.check(batch) is None
+        except AppendRefusedError:
+            return False
+
+    def may_be_forgotten(self, batch: BatchView) -> bool:
+        """Whether a batch that is refused may have been written before those that are known: a snapshot keeps only the
+        newest of a producer."""
+        producer = self._producers.get(batch.producer_id)
+        if self.restored_at is None or producer is None or batch.producer_epoch != producer.epoch:
+            return False
+        known = producer.batches
+        is_older = bool(known) and (known[0][0] - batch.base_sequence) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
+        return is_older and len(known) < WINDOW_BATCHES
 
     def check_from_coordinator(self, batch: BatchView, transaction_version: int = 0) -> None:
         """May a coordinator append this batch: a marker, or offsets committed in a transaction? These have no sequence.
@@ -327,6 +382,11 @@ class ProducerStates:
             for producer_id, producer in self._producers.items()
         }
 
+    def remembered(self, producer_id: int) -> Sequence[RememberedBatch]:
+        """The newest batches of a producer in its present epoch, by which one that comes again is known."""
+        producer = self._producers.get(producer_id)
+        return [] if producer is None else [RememberedBatch(*each[:4]) for each in producer.batches]
+
     def __len__(self) -> int:
         return len(self._producers)
 
@@ -376,9 +436,33 @@ class ProducerStates:
                 self._open[entry.current_txn_first_offset] = entry.producer_id
         self._find_first_unstable()
 
+    def recall(self, batches: Iterable[BatchView]) -> None:
+        """Learn of batches that were written before the snapshot, which did not keep them; in the order of the log."""
+        self.restored_at = None
+        found: dict[int, list[tuple[int, int, int, int, int]]] = {}
+        for batch in batches:
+            producer = self._producers.get(batch.producer_id)
+            is_data = batch.base_sequence >= 0 and not batch.attributes & CONTROL_BIT
+            if producer is None or batch.producer_epoch != producer.epoch or not is_data or not producer.batches:
+                continue
+            if batch.last_offset < producer.batches[0][2]:
+                found.setdefault(batch.producer_id, []).append(
+                    (
+                        batch.base_sequence,
+                        batch.last_sequence,
+                        batch.base_offset,
+                        batch.last_offset,
+                        batch.max_timestamp_ms,
+                    )
+                )
+        for producer_id, older in found.items():
+            known = self._producers[producer_id].batches
+            known[:0] = older[len(known) - WINDOW_BATCHES :] if len(known) < WINDOW_BATCHES else []
+
     def clear(self) -> None:
         self._producers.clear()
         self._open.clear()
         self._unreplicated.clear()
         self._first_unreplicated = None
         self.first_unstable_offset = None
+        self.restored_at = None

@@ -18,7 +18,7 @@ from barnabas.base.errors import RemoteProtocolError
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import BatchView
 from barnabas.storage.checkpoints import read_topic_id
-from barnabas.storage.damage import DamagedLogError, verdict
+from barnabas.storage.damage import DamagedLogError, LogFacts, verdict
 from barnabas.storage.errors import CorruptLogError
 from barnabas.storage.files import FileSystem, directory_of, join
 from barnabas.storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
@@ -96,27 +96,31 @@ def load_log(
     `recovery_point` are not there.
     """
     may_have_gaps = was_compacted or "compact" in settings.cleanup_policy
-    facts = inspect_log(
+    names = files.names(directory) if files.exists(directory) else None
+    facts, opened = _inspected(
         files,
         directory,
+        partition,
+        settings,
+        names,
         was_clean=was_clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         may_have_gaps=may_have_gaps,
     )
-    damage = verdict(facts)
-    if damage is not None:
-        raise DamagedLogError(partition, damage)
     topic_id = read_topic_id(files, directory)
     epochs = load_leader_epochs(files, directory)
-    if not files.exists(directory):
+    if names is None:
         files.make_directory(directory)
         files.sync_directory(directory_of(directory))
-    _finish_what_was_begun(files, directory)
-    names = files.names(directory)
+        names = []
+    elif _finish_what_was_begun(files, directory, names):
+        names = files.names(directory)
     report = report or RecoveryReport()
     loader = _Loader(files, directory, partition, settings, log_start_offset, report, may_have_gaps=may_have_gaps)
     loader.wrong_indexes = {each.base_offset for each in facts.segments or () if each.is_index_wrong}
+    loader.opened = opened
+    loader.checked_bytes = {each.base_offset: each.checked_bytes for each in facts.segments or ()}
     segments = loader.open_segments(names)
     snapshots = ProducerSnapshots(files, directory, names)
     producers = None
@@ -165,6 +169,42 @@ def load_log(
     return log
 
 
+def _inspected(
+    files: FileSystem,
+    directory: str,
+    partition: TopicPartition,
+    settings: TopicSettings,
+    names: list[str] | None,
+    *,
+    was_clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    may_have_gaps: bool,
+) -> tuple[LogFacts, dict[int, Segment]]:
+    """What can be seen of a log that is not damaged, and the segments that were opened for that."""
+    opened: dict[int, Segment] = {}
+    try:
+        facts = inspect_log(
+            files,
+            directory,
+            was_clean=was_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            may_have_gaps=may_have_gaps,
+            names=names,
+            opened=opened,
+            settings=settings,
+        )
+        damage = verdict(facts)
+        if damage is not None:
+            raise DamagedLogError(partition, damage)
+    except BaseException:
+        for segment in opened.values():
+            segment.close()
+        raise
+    return facts, opened
+
+
 def _tell_of_missing_end(partition: TopicPartition, next_offset: int, reached: list[int]) -> None:
     """`reached` are offsets at which files say that the log has been."""
     highest = max(reached, default=0)
@@ -177,16 +217,18 @@ def _tell_of_missing_end(partition: TopicPartition, next_offset: int, reached: l
         )
 
 
-def _finish_what_was_begun(files: FileSystem, directory: str) -> None:
-    """Bring deletions and cleanings that a stop interrupted to an end, or take them back.
+def _finish_what_was_begun(files: FileSystem, directory: str, found: list[str]) -> bool:
+    """Bring deletions and cleanings that a stop interrupted to an end, or take them back; whether there were any.
 
     A `.cleaned` file was not finished and counts for nothing. A `.swap` of the data was finished, together with its
     indexes: it replaces the segments that it covers, of which some may be renamed already. If `.cleaned` files are left
     beside `.swap` ones, the same cleaning had more to give: then only what lies before them is finished.
     """
-    found = files.names(directory)
+    names = [name for name in found if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, ".tmp"))]
+    if not names:
+        return False
     segment_names = segment_files(found)
-    names = [*segment_names, *(name for name in found if name.endswith(".tmp"))]
+    names = [*segment_files(names), *(name for name in names if name.endswith(".tmp"))]
     for name in names:
         path = join(directory, name)
         if is_taken_back(name, segment_names) or name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, ".tmp")):
@@ -198,8 +240,9 @@ def _finish_what_was_begun(files: FileSystem, directory: str) -> None:
         if name.endswith(SWAP_SUFFIX) and files.exists(join(directory, name)):
             # An index whose data has its final name already.
             files.rename(join(directory, name), join(directory, name.removesuffix(SWAP_SUFFIX)))
-    if not all(files.exists(join(directory, name)) for name in names):
+    if names:
         files.sync_directory(directory)
+    return bool(names)
 
 
 def _complete_swap(files: FileSystem, directory: str, name: str) -> None:
@@ -248,6 +291,10 @@ class _Loader:
         self._has_gaps = may_have_gaps
         #: The first offsets of segments whose index was found to be wrong.
         self.wrong_indexes: set[int] = set()
+        #: Segments that were opened for the verdict, by first offset.
+        self.opened: dict[int, Segment] = {}
+        #: By first offset, how much of a segment was read for the verdict, and is known to be intact.
+        self.checked_bytes: dict[int, int] = {}
         #: The first offsets of segments of which only indexes were left.
         self.orphans: list[int] = []
         self._files = files
@@ -274,7 +321,8 @@ class _Loader:
         for name in orphans:
             self._files.remove(join(self._directory, name))
         self.orphans = sorted({offset_of(name) for name in orphans})
-        return [self.segment(offset) for offset in sorted(data)]
+        opened = self.opened
+        return [opened[offset] if offset in opened else self.segment(offset) for offset in sorted(data)]
 
     def mend_indexes(self, segments: list[Segment]) -> None:
         """Make anew the indexes that are missing or cannot be right, of segments that were flushed."""
@@ -292,9 +340,11 @@ class _Loader:
     def _check_indexes(self, segment: Segment, *, is_last: bool) -> None:
         sizes = {segment.offset_index.path: OFFSET_ENTRY_BYTES, segment.time_index.path: TIME_ENTRY_BYTES}
         for path, entry_bytes in sizes.items():
-            if not self._files.exists(path):
-                raise CorruptLogError(path, 0, "an index is missing")
-            if self._files.size(path) % entry_bytes:
+            try:
+                size_bytes = self._files.size(path)
+            except FileNotFoundError:
+                raise CorruptLogError(path, 0, "an index is missing") from None
+            if size_bytes % entry_bytes:
                 raise CorruptLogError(path, 0, "an index does not end with a whole entry")
         index = segment.offset_index
         if segment.base_offset in self.wrong_indexes:
@@ -408,13 +458,17 @@ class _Loader:
         segment.begin_rebuild()
         segment.aborted.clear()
         next_offset, good_bytes, reason = segment.base_offset, 0, ""
+        checked_bytes, limit = self.checked_bytes.get(segment.base_offset, 0), segment.offset_limit(bound)
         try:
             for position, entry in segment.positioned_entries():
-                entry.check_crc()
+                if position >= checked_bytes:
+                    entry.check_crc()
                 if isinstance(entry, BatchView):
-                    reason = self._misplaced(segment, position, entry, next_offset, bound)
-                    if reason:
-                        break
+                    # Most do; only of others must it be said what they are.
+                    if not entry.follows(next_offset, limit):
+                        reason = self._misplaced(segment, position, entry, next_offset, bound)
+                        if reason:
+                            break
                     if entry.leader_epoch != epochs.latest_epoch and entry.leader_epoch >= 0:
                         epochs.assign(entry.leader_epoch, entry.base_offset)
                     if entry.producer_id >= 0:

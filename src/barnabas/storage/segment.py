@@ -114,12 +114,12 @@ class Segment:
 
     __slots__ = (
         "_bytes_since_entry",
-        "_directory",
         "_files",
         "_first_timestamp_ms",
         "_index_interval_bytes",
         "_indexed_timestamp",
         "_max_timestamp",
+        "_stem",
         "_suffix",
         "aborted",
         "base_offset",
@@ -145,7 +145,7 @@ class Segment:
         suffix: str = "",
     ) -> None:
         self._files = files
-        self._directory = directory
+        self._stem = join(directory, segment_name(base_offset))
         self._suffix = suffix
         self.base_offset = base_offset
         self.is_removed = False
@@ -171,7 +171,7 @@ class Segment:
         self._first_timestamp_ms: int | None = None
 
     def path(self, suffix: str) -> str:
-        return join(self._directory, segment_name(self.base_offset) + suffix + self._suffix)
+        return self._stem + suffix + self._suffix
 
     def create_indexes(self) -> None:
         self.offset_index.create()
@@ -184,6 +184,10 @@ class Segment:
 
     def can_hold(self, last_offset: int) -> bool:
         return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def offset_limit(self, bound: int) -> int:
+        """The first offset that it cannot hold if the next segment begins at `bound`."""
+        return min(bound, self.base_offset + MAX_RELATIVE_OFFSET + 1, _ENDLESS - 1)
 
     def append(self, data: bytes | bytearray | memoryview, last_offset: int, max_timestamp_ms: int) -> None:
         """Write one batch."""
@@ -436,7 +440,7 @@ class Segment:
             raise CorruptLogError(self.file.path, position, "the file ends within a batch")
         if batch_bytes > max_bytes:
             max_bytes = batch_bytes if at_least_one else 0
-        left_bytes = max(0, end_position - position)
+        left_bytes = end_position - position if end_position > position else 0
         return FileRange(self.file, position, max_bytes if max_bytes < left_bytes else left_bytes)
 
     def entries(self, from_position: int = 0) -> Iterator[Entry]:

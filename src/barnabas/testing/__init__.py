@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.testing.embedded import AsyncEmbeddedBroker, EmbeddedBroker
+    from barnabas.testing.embedded_cluster import AsyncEmbeddedCluster, EmbeddedCluster
 
-__all__ = ["AsyncEmbeddedBroker", "EmbeddedBroker"]
+__all__ = ["AsyncEmbeddedBroker", "AsyncEmbeddedCluster", "EmbeddedBroker", "EmbeddedCluster"]
 
 
 def __getattr__(name: str) -> object:
     """Imported when asked for: the plug-in and the simulator's parts live in this package and do not need a broker."""
     if name in __all__:
-        from barnabas.testing import embedded
+        from barnabas.testing import embedded, embedded_cluster
 
-        return getattr(embedded, name)
+        return getattr(embedded_cluster if name.endswith("Cluster") else embedded, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,6 +27,14 @@ class MemoryFileSystem:
         self._root = _Directory(None, "", self._now_ms())
         self._lock = RLock()
 
+    def copy(self) -> MemoryFileSystem:
+        """The same files, as they are now, for another process: whoever still writes to this one changes nothing
+        there, and what it has locked is not locked there."""
+        made = MemoryFileSystem(self._now_ms)
+        with self._lock:
+            made._root = _copied(self._root, None)
+        return made
+
     def open(self, path: str, *, create: bool = False) -> _File:
         with self._lock:
             node = self._find(path)
@@ -199,6 +207,17 @@ class _Content(_Named):
 
 
 _Node = _Content | _Directory
+
+
+def _copied(directory: _Directory, parent: _Directory | None) -> _Directory:
+    made = _Directory(parent, directory.name, directory.modified_ms)
+    for name, node in directory.entries.items():
+        if isinstance(node, _Directory):
+            made.entries[name] = _copied(node, made)
+        else:
+            content = made.entries[name] = _Content(made, name, node.modified_ms)
+            content.data = bytearray(node.data)
+    return made
 
 
 class _File:

@@ -3,7 +3,9 @@
 - `barnabas_broker`: a broker in memory, one for the whole run;
 - `barnabas_bootstrap`: its address, for `bootstrap.servers`;
 - `barnabas_topic`: the name of a fresh topic, for one test;
-- `barnabas_settings`: override it in a `conftest.py` to give the broker settings, by Kafka's names.
+- `barnabas_settings`: override it in a `conftest.py` to give the broker settings, by Kafka's names;
+- `barnabas_cluster`: a cluster of three nodes in memory, for one test, which may kill them;
+- `barnabas_cluster_nodes`, `barnabas_cluster_settings`: override them for another number, or for settings.
 
 Nothing but pytest is imported until a test asks for one of them.
 """
@@ -19,6 +21,7 @@ import pytest
 
 if TYPE_CHECKING:
     from barnabas.testing.embedded import EmbeddedBroker
+    from barnabas.testing.embedded_cluster import EmbeddedCluster
 
 _MAX_NAME_LENGTH = 200
 
@@ -58,3 +61,26 @@ def barnabas_topic(
     topic = f"{name}-{next(_barnabas_topic_numbers)}"
     barnabas_broker.create_topic(topic)
     return topic
+
+
+@pytest.fixture
+def barnabas_cluster_nodes() -> int:
+    """How many nodes the test's cluster has."""
+    return 3
+
+
+@pytest.fixture
+def barnabas_cluster_settings() -> Mapping[str, object]:
+    """Settings of the nodes of the test's cluster, by Kafka's names."""
+    return {}
+
+
+@pytest.fixture
+def barnabas_cluster(
+    barnabas_cluster_nodes: int, barnabas_cluster_settings: Mapping[str, object]
+) -> Iterator[EmbeddedCluster]:
+    """A cluster in memory, for one test: what the test does to its nodes, no other test sees."""
+    from barnabas.testing.embedded_cluster import EmbeddedCluster
+
+    with EmbeddedCluster(barnabas_cluster_nodes, overrides=barnabas_cluster_settings) as cluster:
+        yield cluster

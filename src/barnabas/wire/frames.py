@@ -46,6 +46,13 @@ class FrameSplitter:
         """What has been kept of a frame that is not whole yet."""
         return len(self._size) + len(self._frame)
 
+    def whole_frame(self, data: bytes) -> bytes | None:
+        """The frame, if what arrived is just that, as nearly always between two who wait for each other; else None, and
+        it is to be fed."""
+        size = len(data) - SIZE_BYTES
+        is_whole = 0 < size <= self.max_frame_bytes and int.from_bytes(data[:SIZE_BYTES], "big") == size
+        return data[SIZE_BYTES:] if is_whole and not (self._size or self._missing or self._broken) else None
+
     def feed(self, data: Buffer) -> Iterator[bytearray]:
         """Take what arrived, yield the frames that it completes. The iterator must be read to its end."""
         view = memoryview(data)

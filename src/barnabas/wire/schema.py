@@ -219,7 +219,8 @@ class _StructMeta(type):
         tags = [each.tag for each in fields if each.tag is not None]
         check(len(tags) == len(set(tags)), f"{name}: two fields have the same tag")
         if bases:
-            namespace["__slots__"] = tuple(declared)
+            # A message may carry more than its fields, which then does not travel.
+            namespace["__slots__"] = (*declared, *namespace.get("__slots__", ()))
         namespace["FIELDS"] = fields
         return super().__new__(metacls, name, bases, namespace, **declaration)
 

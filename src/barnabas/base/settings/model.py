@@ -47,6 +47,9 @@ class Settings:
 
     _declared: ClassVar[Mapping[str, Setting]] = {}
     _rules: ClassVar[tuple[Callable[[Any], str | None], ...]] = ()
+    #: Of `_declared`, what each object needs: made once, because a node makes settings anew with every change of one.
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _by_attribute: ClassVar[Mapping[str, Setting]] = {}
     #: What to write in place of names that are none here, for people who know them from elsewhere; spelt with dots.
     _hints: ClassVar[Mapping[str, str]] = {}
 
@@ -74,6 +77,8 @@ class Settings:
                 (inherited if body.inherited else own)[completed.name] = completed
                 setattr(cls, attribute, completed)
         cls._declared = {**own, **inherited}
+        cls._defaults = {each.attribute: each.default for each in cls._declared.values() if not each.required}
+        cls._by_attribute = {each.attribute: each for each in cls._declared.values()}
         rules: dict[str, Callable[[Any], str | None]] = {}
         for each in reversed(cls.__mro__):
             rules.update({name: method for name, method in vars(each).items() if hasattr(method, "rule_about")})
@@ -168,7 +173,7 @@ class Settings:
         told: tuple[SettingsWarning, ...] = (),
     ) -> None:
         """Convert, adjust and check what was given, and take it on. All that is wrong is raised together."""
-        values = {each.attribute: each.default for each in self._declared.values() if not each.required}
+        values = dict(self._defaults)
         prefixed: dict[str, Any] = {}
         extras: dict[str, GivenValue] = {}
         refused: set[str] = set()
@@ -192,26 +197,25 @@ class Settings:
             if setting.state is SettingState.NOT_BUILT and value != setting.default:
                 warnings.append(loading.without_effect(setting, name, written))
         warnings += self._adjust(values, given)
-        usable = {attribute: value for attribute, value in values.items() if attribute not in refused}
+        usable = {name: value for name, value in values.items() if name not in refused} if refused else values
         self.__dict__.update(usable)
         self.__dict__.update(_all_given=given, _extras=Extras(extras), _warnings=tuple(warnings), _prefixed=prefixed)
         known = refused.union(usable)
-        problems += self._missing([each for each in self._declared.values() if each.attribute not in known])
+        problems += self._missing([each for name, each in self._by_attribute.items() if name not in known])
         problems += self._contradictions(usable)
         if problems:
             raise InvalidSettingsError(problems)
         loading.tell([warning for warning in warnings if warning not in told])
 
     def _contradictions(self, values: Mapping[str, Any]) -> Iterator[Problem]:
-        by_attribute = {each.attribute: each for each in self._declared.values()}
         for check in self._rules:
             about: tuple[str, ...] = check.__dict__["rule_about"]
             try:
-                text = check(self) if values.keys() >= set(about) else None
+                text = check(self) if all(name in values for name in about) else None
             except NoValueError:
                 continue
             if text:
-                concerned = [by_attribute[attribute] for attribute in about]
+                concerned = [self._by_attribute[attribute] for attribute in about]
                 yield loading.contradiction(concerned, values, self._given, text)
 
     def __setattr__(self, name: str, value: object) -> None:

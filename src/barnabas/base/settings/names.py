@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection
+from functools import lru_cache
 
 _SECRET = re.compile(r"password|passphrase|passwd|secret|jaas|credential|private.?key", re.IGNORECASE)
 
@@ -15,7 +16,12 @@ def nearest_name(name: str, known: Collection[str]) -> str | None:
     >>> nearest_name("linger.m", ["linger.ms", "batch.size"])
     'linger.ms'
     """
-    spelt_with_dots = name.strip().lower().replace("_", ".").replace("-", ".")
+    return _nearest(name.strip().lower().replace("_", ".").replace("-", "."), tuple(known))
+
+
+@lru_cache(maxsize=32)
+def _nearest(spelt_with_dots: str, known: tuple[str, ...]) -> str | None:
+    """Slow, and asked again with every change of settings that hold an unknown name."""
     matches = difflib.get_close_matches(spelt_with_dots, known, n=1, cutoff=0.75)
     return matches[0] if matches else None
 

@@ -19,6 +19,7 @@ from barnabas.broker.configs.other_resources import OTHER_KINDS, check_other_res
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
 from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.controller_apis import may_alter_configs
+from barnabas.metadata.elections import MIN_ISR
 from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType
 from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
 from barnabas.storage.settings import TOPIC_SETTINGS, TopicSettings
@@ -124,8 +125,18 @@ def effective_settings(static: BrokerSettings, image: ClusterImage, node_id: int
     return static
 
 
-#: Until followers fetch from leaders.
-MAX_REPLICATION_FACTOR_BUILT: Final = 1
+def tell_unused_min_isr(static: BrokerSettings, image: ClusterImage) -> None:
+    """With ELR the number is the cluster's, so that one in a file does nothing, and somebody may rely on it."""
+    of_cluster = image.config(ConfigResourceType.BROKER, "").get(MIN_ISR)
+    if not image.features.is_elr_enabled or of_cluster is None or not static.is_given(MIN_ISR):
+        return
+    if static.min_insync_replicas != int(of_cluster):
+        _log.warning(
+            "%s=%d in the settings has no effect: with eligible leader replicas it is set for the whole cluster, where "
+            "it is %s; change it with 'barnabas configs --alter --entity-type brokers --entity-default --add-config "
+            "%s=%d'",
+            MIN_ISR, static.min_insync_replicas, of_cluster, MIN_ISR, static.min_insync_replicas,
+        )  # fmt: skip
 
 
 def controller_options(
@@ -139,15 +150,20 @@ def controller_options(
         num_partitions=settings.num_partitions,
         default_replication_factor=settings.default_replication_factor,
         delete_topic_enable=settings.delete_topic_enable,
-        topic_defaults=resolved_topic_defaults(static, image, static.node_id),
+        topic_defaults=_resolved(topic_defaults(settings), static, image, static.node_id),
         broker_session_timeout_ms=settings.broker_session_timeout_ms,
-        max_replication_factor=MAX_REPLICATION_FACTOR_BUILT,
+        min_insync_replicas=static.min_insync_replicas,
     )
 
 
 def resolved_topic_defaults(static: BrokerSettings, image: ClusterImage, node_id: int) -> dict[str, TopicDefault]:
     """What topics get that say nothing, by the topic's setting, with where it comes from."""
-    values = topic_defaults(effective_settings(static, image, node_id))
+    return _resolved(topic_defaults(effective_settings(static, image, node_id)), static, image, node_id)
+
+
+def _resolved(
+    values: Mapping[str, object], static: BrokerSettings, image: ClusterImage, node_id: int
+) -> dict[str, TopicDefault]:
     resolved = {}
     for name, value in values.items():
         synonyms = broker_synonyms(static, image, node_id, TOPIC_SETTINGS[name].server_default or name)

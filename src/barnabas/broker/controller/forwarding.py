@@ -6,13 +6,17 @@ together again. What is named twice stays in one part, so that the controller se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple
 
+from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
+from barnabas.broker.error_responses import error_response
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps, awaited, parts_for_the_controller
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -28,8 +32,6 @@ from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-R = TypeVar("R", bound=Response)
-
 #: What brokers forward.
 FORWARDED: Final = frozenset(
     {
@@ -38,6 +40,7 @@ FORWARDED: Final = frozenset(
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_TOPICS,
         ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ELECT_LEADERS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.UNREGISTER_BROKER,
         ApiKey.UPDATE_FEATURES,
@@ -53,10 +56,21 @@ class _Division(NamedTuple):
     cost: Callable[[Any], int]
     response: type[Response]
     results: str
+    #: How many records an item stands for, where that is more than its bytes tell: all of them together are bounded.
+    records: Callable[[Any, ClusterImage], int] | None = None
+
+
+def _partitions_of_topic(topic: CreatableTopic, _: ClusterImage | None = None) -> int:
+    return max(1, topic.num_partitions, len(topic.assignments))
 
 
 def _cost_of_topic(topic: CreatableTopic) -> int:
-    return max(1, topic.num_partitions, len(topic.assignments)) + len(topic.configs)
+    return _partitions_of_topic(topic) + len(topic.configs)
+
+
+def _added_partitions(topic: CreatePartitionsTopic, image: ClusterImage) -> int:
+    existing = image.topics.get(topic.name)
+    return 0 if existing is None else max(0, topic.count - len(existing.partitions))
 
 
 def _cost_of_partitions(topic: CreatePartitionsTopic) -> int:
@@ -72,9 +86,11 @@ def _settings_of(resource: Any) -> int:
 
 
 _DIVISIONS: Final[dict[type[Request], _Division]] = {
-    CreateTopicsRequest: _Division("topics", lambda topic: topic.name, _cost_of_topic, CreateTopicsResponse, "topics"),
+    CreateTopicsRequest: _Division(
+        "topics", lambda topic: topic.name, _cost_of_topic, CreateTopicsResponse, "topics", _partitions_of_topic
+    ),
     CreatePartitionsRequest: _Division(
-        "topics", lambda topic: topic.name, _cost_of_partitions, CreatePartitionsResponse, "results"
+        "topics", lambda topic: topic.name, _cost_of_partitions, CreatePartitionsResponse, "results", _added_partitions
     ),
     DeleteTopicsRequest: _Division(
         "topics", lambda topic: (topic.name, topic.topic_id), lambda _: 1, DeleteTopicsResponse, "responses"
@@ -86,16 +102,30 @@ _DIVISIONS: Final[dict[type[Request], _Division]] = {
 }
 
 
-def forwarded(services: CommonServices, context: RequestContext, request: Request, kind: type[R]) -> Steps[R]:
-    """The controller's answer, which is of this kind."""
+def forwarded(services: CommonServices, context: RequestContext, request: Request) -> Steps[Any]:
+    """The controller's answer. Where nothing else is to be done, this is the handler."""
     division = _DIVISIONS.get(type(request))
     if division is None:
-        return cast(R, (yield from awaited(services.controller.submit(request, context.version, context))))
+        return (yield from awaited(services.controller.submit(request, context.version, context)))
     merged = division.response(**{division.results: []})
     items = getattr(request, division.items)
+    if division.records is not None:
+        # In parts the controller would take them all: a few bytes ask for very many partitions.
+        total = yield from _records_of(items, division.records, services.metadata.image)
+        if total > MAX_RECORDS_PER_REQUEST:
+            why = f"{total} records are more than a request may have ({MAX_RECORDS_PER_REQUEST}): ask in smaller steps"
+            return (yield from error_response(context, request, ErrorCode.POLICY_VIOLATION, why))
     for part in (yield from parts_for_the_controller(items, division.key, division.cost)):
         partial_request = copy(request)
         setattr(partial_request, division.items, part)
         answer = yield from awaited(services.controller.submit(partial_request, context.version, context))
         getattr(merged, division.results).extend(getattr(answer, division.results))
-    return cast(R, merged)
+    return merged
+
+
+def _records_of(items: Sequence[Any], records: Callable[[Any, ClusterImage], int], image: ClusterImage) -> Steps[int]:
+    total = 0
+    for item in items:
+        total += records(item, image)
+        yield None
+    return total

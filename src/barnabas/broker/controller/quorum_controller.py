@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
@@ -19,9 +19,11 @@ from barnabas.broker.controller.early_fencing import OWN_GRACE_MS, EarlyFencing
 from barnabas.broker.periodic import Scheduler
 from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.batches import encode_change
-from barnabas.metadata.controller import Controller
+from barnabas.metadata.controller import Controller, ControllerResult
 from barnabas.metadata.controller_apis import ControllerApis
+from barnabas.metadata.elections import MAX_ELECTIONS_AT_A_TIME
 from barnabas.metadata.features import METADATA_VERSION_BUILT
+from barnabas.metadata.image import NO_LEADER
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.quorum import Quorum
@@ -45,7 +47,9 @@ class QuorumController:
     `bootstrap` reads the first records of a new cluster. The former life of `local_broker`, which is in this process,
     has ended for certain: it held the lock of the directories that are locked here now. With `no_op_interval_ms` a
     record that says nothing is written when nothing else was for so long, as soon as anybody follows: followers and
-    brokers can tell by it that they still hear their leader. With `says_nothing_alone` also if nobody does.
+    brokers can tell by it that they still hear their leader. With `says_nothing_alone` also if nobody does. Every
+    `balance_interval_ms` partitions go back to their preferred leaders; every `unclean_interval_ms`, and when settings
+    change, those that may get an unclean leader do.
     """
 
     def __init__(
@@ -61,6 +65,8 @@ class QuorumController:
         no_op_interval_ms: int = 0,
         says_nothing_alone: bool = False,
         heartbeat_interval_ms: int = 2000,
+        balance_interval_ms: int = 0,
+        unclean_interval_ms: int = 0,
     ) -> None:
         self._controller = controller
         self._apis = apis
@@ -71,6 +77,8 @@ class QuorumController:
         self._local_broker = local_broker
         self._no_op_interval_ms = no_op_interval_ms
         self._says_nothing_alone = says_nothing_alone
+        self._balance_interval_ms = balance_interval_ms
+        self._unclean_interval_ms = unclean_interval_ms
         self.early_fencing = EarlyFencing(
             self._fence_early, heartbeat_interval_ms, controller.options.broker_session_timeout_ms
         )
@@ -79,7 +87,7 @@ class QuorumController:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._last_append_ms = 0
         self._scheduler: Scheduler | None = None
-        self._fencing: set[asyncio.Task[None]] = set()
+        self._begun: set[asyncio.Task[None]] = set()
         #: Why nothing is decided here any more.
         self._refusal: str | None = None
 
@@ -115,6 +123,8 @@ class QuorumController:
             _, waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(None)
+        if update.delta.configs_changed and update.image.topics.leaders.has_any(NO_LEADER):
+            self._soon(self._elect_unclean, "elect leaders that settings allow now")
 
     def _tell(self, leader: LeaderAndEpoch, *, was_active: bool) -> None:
         """Who has nobody beside it leads as a matter of course."""
@@ -157,6 +167,10 @@ class QuorumController:
         """What the active controller does from time to time; on others it comes to nothing."""
         fencing_ms = max(_SHORTEST_FENCING_MS, self._controller.options.broker_session_timeout_ms // 8)
         tasks = [PeriodicTask("fence silent brokers", fencing_ms, self._fence)]
+        if self._balance_interval_ms:
+            tasks.append(PeriodicTask("balance leaders", self._balance_interval_ms, self._balance))
+        if self._unclean_interval_ms:
+            tasks.append(PeriodicTask("elect unclean leaders", self._unclean_interval_ms, self._elect_unclean))
         if self._no_op_interval_ms:
             tasks.append(PeriodicTask("say nothing", self._no_op_interval_ms, self._say_nothing))
         return tasks
@@ -173,18 +187,26 @@ class QuorumController:
     def _fence_early(self, broker_id: int, epoch: int) -> None:
         broker = self._controller.image.brokers.get(broker_id)
         if self._is_active and broker is not None and broker.epoch == epoch:
-            self._controller.broker_is_gone(broker_id)
+            self._controller.shorten_session(broker_id, self._clock.monotonic_ms(), 0)
             self._fence_soon()
+            # What that leaves without leader, and may have an unclean one, gets it when the session would have ended.
+            session_s = self._controller.options.broker_session_timeout_ms / 1000
+            asyncio.get_running_loop().call_later(session_s, self._soon, self._elect_unclean, "elect leaders")
 
     def _fence_soon(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._fence(), name="fence a broker that is gone")
-        self._fencing.add(task)
-        task.add_done_callback(self._fenced)
+        self._soon(self._fence, "fence a broker that is gone")
 
-    def _fenced(self, task: asyncio.Task[None]) -> None:
-        self._fencing.discard(task)
+    def _soon(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        if not self._is_active or self._refusal is not None:
+            return
+        task = asyncio.get_running_loop().create_task(work(), name=name)
+        self._begun.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._begun.discard(task)
         if not task.cancelled() and isinstance(failure := task.exception(), BarnabasError):
-            _log.warning("a broker that is gone was not fenced: %s", failure)
+            _log.warning("what the controller does by itself failed (%s): %s", task.get_name(), failure)
 
     async def _fence(self) -> None:
         while self._is_active and self._refusal is None:
@@ -192,12 +214,31 @@ class QuorumController:
             if outcome.response is None:
                 return
             _log.info("Fencing broker %d, whose session has expired", outcome.response)
-            try:
-                await self._write(outcome.records)
-            except BrokerError as refusal:
-                if refusal.code is not ErrorCode.NOT_CONTROLLER:
-                    raise
-                return  # whoever leads now decides about it
+            if not await self._wrote(outcome.records):
+                return
+
+    async def _balance(self) -> None:
+        await self._elect(self._controller.balance_leaders)
+
+    async def _elect_unclean(self) -> None:
+        await self._elect(self._controller.elect_unclean_leaders)
+
+    async def _elect(self, decide: Callable[[], ControllerResult[None]]) -> None:
+        """Some at a time, until there are no more."""
+        while self._is_active and self._refusal is None:
+            records = decide().records
+            if not records or not await self._wrote(records) or len(records) < MAX_ELECTIONS_AT_A_TIME:
+                return
+
+    async def _wrote(self, records: Sequence[MetadataRecord]) -> bool:
+        """False if another node leads: whoever does decides about it."""
+        try:
+            await self._write(records)
+        except BrokerError as refusal:
+            if refusal.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+            return False
+        return True
 
     def _activated(self, written: asyncio.Future[None]) -> None:
         failure = None if written.cancelled() else written.exception()
@@ -309,7 +350,7 @@ class QuorumController:
 
     async def stop(self) -> None:
         self.close()
-        for task in list(self._fencing):
+        for task in list(self._begun):
             task.cancel()
         if self._scheduler is not None:
             await self._scheduler.stop()

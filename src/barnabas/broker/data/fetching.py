@@ -9,23 +9,23 @@ partitions or bytes, all of this is done in steps.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Generator, Iterable
+from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import known
 from barnabas.base.ids import Uuid
-from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
 from barnabas.broker.data.leader_hints import MISSED_LEADER, leader_hint
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, crowd_of, in_crowd, spent
+from barnabas.broker.turns import Steps, chunks, crowd_of, in_crowd, spent
 from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.net import Connection
-from barnabas.replication.fetch_sessions import SessionFetch, WantedPartition, replica_of
+from barnabas.replication.fetch_sessions import NOT_SENT, SessionFetch, WantedPartition
+from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.partition import Partition
 from barnabas.replication.purgatory import DelayedFetch
-from barnabas.replication.roles import Isolation, LeaderState, PartitionError, PartitionRead, PartitionRole
+from barnabas.replication.roles import NO_REPLICA, Isolation, PartitionError, PartitionRead, PartitionRole
 from barnabas.storage.aborted import AbortedTransaction as TransactionRange
 from barnabas.storage.errors import LogError
 from barnabas.storage.log import PartitionLog
@@ -52,12 +52,18 @@ _NOT_LOOKED_AT: Final = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
+#: How soon a follower that waits hears of a new high watermark if there is nothing else to tell it; later if its fetch
+#: has many partitions. Under load records come sooner, and bring it along: to tell it at once would double the fetches.
+_NEWS_SECONDS: Final = 0.01
+_NEWS_SECONDS_PER_PARTITION: Final = 0.0001
 #: How long a fetch waits that finds no memory for its answer, before it tries again.
 _NO_ROOM_SECONDS: Final = 0.02
 #: A fetch with more partitions, or with more bytes to read, goes on in steps; one of them counts as so many bytes.
-FEW_PARTITIONS: Final = 64
+FEW_PARTITIONS: Final = 128
 #: What is done for one partition takes a quarter of what a step may take, or less: to pause after each would cost more.
 _PARTITIONS_PER_STEP: Final = 4
+#: To see that there is nothing new in one takes a tenth of that.
+_GLANCES_PER_STEP: Final = 32
 _FEW_BYTES: Final = 4 * 1024 * 1024
 _BYTES_PER_STEP: Final = 64 * 1024
 
@@ -65,20 +71,26 @@ Buffer = bytes | bytearray | memoryview
 FetchAnswer = FetchResponse | Awaitable[FetchResponse]
 
 
-class _Found(NamedTuple):
-    """What one look has found for one partition."""
-
-    wanted: WantedPartition
-    partition: Partition | None
-    outcome: PartitionRead | LogError
+#: What one look has found for one partition. A plain tuple: each fetch makes one for each partition.
+_Found = tuple[WantedPartition, Partition | None, PartitionRead | LogError]
 
 
 class _Look:
     """What one look has found."""
 
-    __slots__ = ("at_least_one", "found", "has_room", "is_final", "left_bytes", "offsets", "seen_bytes", "size_bytes")
+    __slots__ = (
+        "at_least_one",
+        "found",
+        "has_news",
+        "has_room",
+        "is_final",
+        "left_bytes",
+        "offsets",
+        "seen_bytes",
+        "size_bytes",
+    )
 
-    def __init__(self, max_bytes: int, room_bytes: int) -> None:
+    def __init__(self, max_bytes: int, room_bytes: int, *, is_large: bool = False) -> None:
         self.found: list[_Found] = []
         self.size_bytes = 0
         #: Whether there is memory for answers at all.
@@ -88,18 +100,45 @@ class _Look:
         self.at_least_one = self.has_room
         #: Whether waiting would bring nothing more: there is an error, or the rest lies in another segment.
         self.is_final = False
-        #: Where to wait, from which offset on something is new there, and how much had been appended.
+        #: Whether a follower was not told yet of a high watermark, or log start.
+        self.has_news = False
+        #: Where to wait, and from which offset on something is new there.
         self.offsets: dict[PartitionRole, int] = {}
-        self.seen_bytes: dict[PartitionRole, int] = {}
+        #: How much had been appended, if others have their turn between the look and the waiting.
+        self.seen_bytes: dict[PartitionRole, int] | None = {} if is_large else None
 
     def wait_at(self, role: PartitionRole, offset: int) -> None:
         self.offsets[role] = offset
-        self.seen_bytes[role] = role.appended_bytes
+        if self.seen_bytes is not None:
+            self.seen_bytes[role] = role.appended_bytes
 
     def take(self, size_bytes: int) -> None:
         self.size_bytes += size_bytes
-        self.left_bytes = max(0, self.left_bytes - size_bytes)
+        self.left_bytes = self.left_bytes - size_bytes if size_bytes < self.left_bytes else 0
         self.at_least_one = False
+
+
+class _Answers:
+    """The partitions of a response, in the making."""
+
+    __slots__ = ("last_topic", "partitions", "topics", "with_records")
+
+    def __init__(self) -> None:
+        self.topics: list[FetchableTopicResponse] = []
+        #: Those of the last topic.
+        self.partitions: list[PartitionData] = []
+        self.last_topic: str | Uuid | None = None
+        self.with_records: list[WantedPartition] = []
+
+    def add(self, topic: str | Uuid, data: PartitionData) -> None:
+        if topic != self.last_topic:
+            self.last_topic = topic
+            partitions = self.partitions = []
+            if isinstance(topic, Uuid):
+                self.topics.append(FetchableTopicResponse(topic_id=topic, partitions=partitions))
+            else:
+                self.topics.append(FetchableTopicResponse(topic=topic, partitions=partitions))
+        self.partitions.append(data)
 
 
 class Fetch:
@@ -111,13 +150,18 @@ class Fetch:
         "_delayed",
         "_done",
         "_endpoints",
+        "_has_found",
+        "_is_first_look",
         "_is_looking",
+        "_is_news_due",
         "_is_time_up",
         "_isolation",
         "_loop",
         "_max_bytes",
         "_min_bytes",
+        "_news_timer",
         "_replica",
+        "_replica_epoch",
         "_request",
         "_services",
         "_session",
@@ -138,7 +182,11 @@ class Fetch:
         self._context = context
         self._request = request
         self._session = session
-        self._replica = replica_of(request)
+        state = request.replica_state
+        if state is None:
+            self._replica, self._replica_epoch = request.replica_id, NOT_SENT
+        else:
+            self._replica, self._replica_epoch = state.replica_id, state.replica_epoch
         if self._replica >= 0:
             self._isolation = Isolation.LOG_END
         elif request.isolation_level:
@@ -152,19 +200,26 @@ class Fetch:
         #: Whether it looks, or has found enough and answers.
         self._is_looking = False
         self._is_time_up = False
+        #: Where a follower is counts as of the moment when it asked, not of when it is answered.
+        self._is_first_look = True
+        #: Whether the last look has found anything to tell.
+        self._has_found = True
+        self._is_news_due = False
+        self._news_timer: asyncio.TimerHandle | None = None
 
     def answer(self) -> FetchAnswer | Steps[FetchAnswer]:
         if self._is_large:
             return self._answer_in_steps()
-        look = at_once(self._look())
+        look = self._look()
         return self._park(look) if self._may_wait(look) else self._respond(look)
 
     def _answer_in_steps(self) -> Steps[FetchAnswer]:
-        look = yield from self._look()
+        look = yield from self._look_in_steps()
         return self._park(look) if self._may_wait(look) else (yield from self._respond_in_steps(look))
 
     @property
     def _is_large(self) -> bool:
+        # Asked each time: the session may grow while a fetch of it waits.
         return len(self._session.wanted) > FEW_PARTITIONS
 
     def _may_wait(self, look: _Look) -> bool:
@@ -176,26 +231,42 @@ class Fetch:
     def _is_enough(self, look: _Look) -> bool:
         return look.is_final or look.size_bytes >= self._min_bytes or not self._session.wanted
 
-    def _look(self) -> Steps[_Look]:
+    def _look(self) -> _Look:
         """What is there now."""
         look = _Look(self._max_bytes, self._services.response_room())
+        self._look_through(look, self._session.wanted)
+        self._is_first_look = False
+        return look
+
+    def _look_in_steps(self) -> Steps[_Look]:
+        """The same where there are many partitions: others have their turn meanwhile."""
+        look = _Look(self._max_bytes, self._services.response_room(), is_large=True)
+        for some in chunks(list(self._session.wanted), _GLANCES_PER_STEP):
+            closer_looks = self._look_through(look, some)
+            yield from spent(1 + closer_looks // _PARTITIONS_PER_STEP)
+        self._is_first_look = False
+        return look
+
+    def _look_through(self, look: _Look, some: Iterable[WantedPartition]) -> int:
+        """Look at partitions; at how many it took more than a glance."""
         index = self._services.replica_manager.index
-        session = self._session
-        is_consumer = self._replica < 0
+        session, found, is_consumer = self._session, look.found, self._replica < 0
+        is_full, offsets, seen_bytes = session.is_full, look.offsets, look.seen_bytes
         allowed_topic: str | Uuid | None = None
-        for number, wanted in enumerate(list(session.wanted) if self._is_large else session.wanted):
-            if not number % _PARTITIONS_PER_STEP:
-                yield None
+        closer_looks = 0
+        for wanted in some:
             key = wanted.key
             partition = index.get(key)
             if partition is None:
                 code = self._services.replica_manager.why_missing(self._services.metadata.image, key)
                 self._add_error(look, wanted, None, PartitionError(code, code.text))
+                closer_looks += 1
                 continue
-            if key[0] != allowed_topic:
+            if key[0] is not allowed_topic:
                 if not self._is_allowed(partition):
                     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                     self._add_error(look, wanted, None, PartitionError(code, code.text))
+                    closer_looks += 1
                     continue
                 allowed_topic = key[0]
             role, offset = partition.role, wanted.fetch_offset
@@ -207,12 +278,38 @@ class Fetch:
                 and wanted.last_fetched_epoch < 0
             ):
                 # The reader has all there is: the usual case of most partitions in most fetches.
-                look.wait_at(role, offset)
-                if session.is_full or session.is_unknown(wanted, offset, log.log_start_offset):
-                    look.found.append(_Found(wanted, partition, self._nothing_new(log)))
+                offsets[role] = offset
+                if seen_bytes is not None:
+                    seen_bytes[role] = role.appended_bytes
+                if is_full or wanted.high_watermark != offset or wanted.log_start_offset != log.log_start_offset:
+                    found.append((wanted, partition, self._nothing_new(log)))
             else:
-                self._look_at(look, wanted, partition)
-        return look
+                closer_looks += 1
+                if is_consumer or not self._has_all(look, wanted, role):
+                    self._look_at(look, wanted, partition)
+        return closer_looks
+
+    def _has_all(self, look: _Look, wanted: WantedPartition, role: PartitionRole | None) -> bool:
+        """Whether this is a follower that has all there is; if so, that is noted."""
+        offset, replica = wanted.fetch_offset, self._replica
+        if (
+            not isinstance(role, LeaderState)
+            or wanted.leader_epoch != role.leader_epoch
+            or replica not in role.followers
+            or not role.has_all(offset, wanted.last_fetched_epoch)
+        ):
+            return False
+        if self._is_first_look:
+            try:
+                role.update_follower_fetch_state(replica, offset, wanted.follower_log_start_offset, self._replica_epoch)
+            except LogError:
+                return False  # the error is told by whoever looks closer
+        log, session = role.log, self._session
+        look.wait_at(role, offset)
+        if session.is_full or session.is_unknown(wanted, log.high_watermark, log.log_start_offset):
+            look.has_news = look.has_news or not session.is_full
+            look.found.append((wanted, role.partition, self._nothing_new(log)))
+        return True
 
     def _nothing_new(self, log: PartitionLog) -> PartitionRead:
         aborted: list[TransactionRange] | None = [] if self._isolation is Isolation.READ_COMMITTED else None
@@ -221,20 +318,29 @@ class Fetch:
     def _look_at(self, look: _Look, wanted: WantedPartition, partition: Partition) -> None:
         offset = wanted.fetch_offset
         try:
-            leader = partition.leading(wanted.leader_epoch)
+            leader, replica, epoch = partition.role, self._replica, wanted.leader_epoch
+            if not isinstance(leader, LeaderState) or (epoch >= 0 and epoch != leader.leader_epoch):
+                leader = partition.leading(epoch)  # which says what is wrong
+            if replica >= 0:
+                leader.follower(replica, self._replica_epoch, wanted.leader_epoch)
             read = leader.read(
                 offset,
                 min(wanted.max_bytes, look.left_bytes),
                 self._isolation,
                 last_fetched_epoch=wanted.last_fetched_epoch,
                 at_least_one=look.at_least_one,
-                replica=self._replica,
+                replica=replica if self._is_first_look else NO_REPLICA,
+                replica_log_start_offset=wanted.follower_log_start_offset,
+                broker_epoch=self._replica_epoch,
             )
         except LogError as failure:
             self._add_error(look, wanted, partition, failure)
             return
         look.wait_at(leader, offset)
-        look.found.append(_Found(wanted, partition, read))
+        look.found.append((wanted, partition, read))
+        if replica >= 0 and not self._session.is_full:
+            is_news = self._session.is_unknown(wanted, read.high_watermark, read.log_start_offset)
+            look.has_news = look.has_news or is_news
         if read.range is not None:
             look.take(read.range.size_bytes)
             look.is_final = look.is_final or read.range.file is not leader.log.active_segment.file
@@ -249,8 +355,12 @@ class Fetch:
     def _add_error(self, look: _Look, wanted: WantedPartition, partition: Partition | None, failure: LogError) -> None:
         if partition is not None:
             self._services.replica_manager.log_failed(partition, failure)
-        look.found.append(_Found(wanted, partition, failure))
+        look.found.append((wanted, partition, failure))
         look.is_final = True
+
+    @property
+    def is_of_follower(self) -> bool:
+        return self._replica >= 0
 
     # Waiting
 
@@ -260,15 +370,18 @@ class Fetch:
         self._request.forgotten_topics_data = []
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[FetchResponse] = self._loop.create_future()
-        self._delayed = DelayedFetch(self._isolation, self._on_ready)
+        self._delayed = DelayedFetch(self._isolation, self._on_ready, self._on_news if self._replica >= 0 else None)
         self._timers.append(self._loop.call_later(self._request.max_wait_ms / 1000, self.complete_now))
         self._unpark = self._connection.park(self._done.cancel)
         self._services.replica_manager.fetch_purgatory.add(self)
         self._done.add_done_callback(self._stop_waiting)
         self._wait_on(look)
+        if look.has_news:
+            self._on_news()
         return self._done
 
     def _wait_on(self, look: _Look) -> None:
+        self._has_found = bool(look.found) or not look.has_room
         if look.has_room:
             self._delayed.start(look.offsets, self._min_bytes - look.size_bytes, look.seen_bytes)
         else:
@@ -278,17 +391,30 @@ class Fetch:
         # Not at once: whoever has just appended gets an answer first, and several appends make one look.
         self._loop.call_soon(self._look_again)
 
+    def _on_news(self) -> None:
+        if self._news_timer is None:
+            delay = _NEWS_SECONDS + _NEWS_SECONDS_PER_PARTITION * len(self._session.wanted)
+            self._news_timer = self._loop.call_later(delay, self._tell_news)
+
+    def _tell_news(self) -> None:
+        self._news_timer = None
+        self._is_news_due = True
+        self._delayed.stop()
+        self._look_again()
+
     def _look_again(self) -> None:
         if self._done.done() or self._is_looking:
             return
         self._is_looking = True
         if self._is_large:
             crowd = crowd_of(len(self._session.wanted))
-            steps = self._look() if crowd is None else in_crowd(crowd, self._look())
+            steps = self._look_in_steps()
+            if crowd is not None:
+                steps = in_crowd(crowd, steps)
             self._services.turns.start(self._connection, steps, lambda look, _: self._looked(look), self._failed)
             return
         try:
-            look = at_once(self._look())
+            look = self._look()
         except Exception as failure:
             self._failed(failure)
         else:
@@ -298,16 +424,21 @@ class Fetch:
         """The time is up."""
         self._is_time_up = True
         self._delayed.stop()
-        self._look_again()
+        if self._has_found or self._delayed.has_changed or self._is_looking or self._done.done():
+            self._look_again()
+        else:
+            # Nothing has happened: it would look in vain, at every partition.
+            self._is_looking = True
+            self._looked(_Look(0, 0))
 
     def _looked(self, look: _Look) -> None:
         if self._done.done():
             return
         try:
-            if self._is_time_up or self._is_enough(look):
+            if self._is_time_up or self._is_enough(look) or (self._is_news_due and look.has_news):
                 self._complete(look)
             else:
-                self._is_looking = False
+                self._is_looking = self._is_news_due = False
                 self._services.turns.finished(self._connection)
                 self._wait_on(look)
         except Exception as failure:
@@ -352,33 +483,37 @@ class Fetch:
         self._services.replica_manager.fetch_purgatory.discard(self)
         for timer in self._timers:
             timer.cancel()
+        if self._news_timer is not None:
+            self._news_timer.cancel()
 
     # Answering
 
     def _respond(self, look: _Look) -> FetchAnswer | Steps[FetchAnswer]:
-        steps = self._respond_in_steps(look)
-        return steps if self._is_large or look.size_bytes > _FEW_BYTES else at_once(steps)
+        if self._is_large or look.size_bytes > _FEW_BYTES:
+            return self._respond_in_steps(look)
+        answers = _Answers()
+        if look.found:
+            buffers = [_read_now(outcome) for _, _, outcome in look.found]
+            if None in buffers:
+                self._connection.expect_response(look.size_bytes)
+                return self._respond_cold(look, buffers)
+            self._answer_some(answers, look.found, buffers)
+        return self._response(answers)
 
     def _respond_in_steps(self, look: _Look) -> Steps[FetchAnswer]:
         buffers: list[Buffer | None] = []
-        is_cold = False
         if look.size_bytes > _FEW_BYTES:
             self._connection.expect_response(look.size_bytes)
-        for number, (_, partition, outcome) in enumerate(look.found):
+        for number, (_, _, outcome) in enumerate(look.found, 1):
             if not number % _PARTITIONS_PER_STEP:
                 yield None
-            buffer: Buffer | None = None
-            if isinstance(outcome, PartitionRead) and outcome.range is not None and partition is not None:
-                try:
-                    if outcome.range.size_bytes >= _BYTES_PER_STEP:
-                        yield from spent(outcome.range.size_bytes // _BYTES_PER_STEP)
-                    buffer = outcome.range.read_now()
-                    is_cold = is_cold or buffer is None
-                except (OSError, LogError):
-                    is_cold = True  # it is read again there, and the error looked at
-            buffers.append(buffer)
-        if not is_cold:
-            return (yield from self._response(look, buffers))
+            if isinstance(outcome, PartitionRead) and outcome.range is not None:
+                size_bytes = outcome.range.size_bytes
+                if size_bytes >= _BYTES_PER_STEP:
+                    yield from spent(size_bytes // _BYTES_PER_STEP)
+            buffers.append(_read_now(outcome))
+        if None not in buffers:
+            return (yield from self._response_in_steps(look, buffers))
         if look.size_bytes <= _FEW_BYTES:
             self._connection.expect_response(look.size_bytes)
         return self._respond_cold(look, buffers)
@@ -393,8 +528,8 @@ class Fetch:
                     buffers[place] = await self._services.runtime.offload(outcome.range.read)
                 except (OSError, LogError) as failure:
                     outcome = self._read_failure(wanted, partition, log, outcome.range, failure)
-                    look.found[place] = _Found(wanted, partition, outcome)
-        return await self._services.turns.future(self._connection, self._response(look, buffers))
+                    look.found[place] = wanted, partition, outcome
+        return await self._services.turns.future(self._connection, self._response_in_steps(look, buffers))
 
     def _read_failure(
         self,
@@ -418,33 +553,29 @@ class Fetch:
             self._services.replica_manager.log_failed(partition, error)
             return error
 
-    def _response(self, look: _Look, buffers: list[Buffer | None]) -> Steps[FetchResponse]:
+    def _response_in_steps(self, look: _Look, buffers: list[Buffer | None]) -> Steps[FetchResponse]:
+        answers, found = _Answers(), look.found
+        for start in range(0, len(found), _PARTITIONS_PER_STEP):
+            end = start + _PARTITIONS_PER_STEP
+            self._answer_some(answers, found[start:end], buffers[start:end])
+            yield None
+        return self._response(answers)
+
+    def _answer_some(self, answers: _Answers, found: list[_Found], buffers: list[Buffer | None]) -> None:
         session = self._session
-        topics: list[FetchableTopicResponse] = []
-        partitions: list[PartitionData] = []
-        with_records: list[WantedPartition] = []
-        last_topic: str | Uuid | None = None
-        for number, ((wanted, _, outcome), buffer) in enumerate(zip(look.found, buffers, strict=True)):
-            if not number % _PARTITIONS_PER_STEP:
-                yield None
+        for (wanted, _, outcome), buffer in zip(found, buffers, strict=True):
             data = self._partition_data(wanted, outcome, b"" if buffer is None else buffer)
-            if not session.is_news(wanted, data):
-                continue
-            topic = wanted.key[0]
-            if topic != last_topic:
-                last_topic = topic
-                partitions = []
-                if isinstance(topic, Uuid):
-                    topics.append(FetchableTopicResponse(topic_id=topic, partitions=partitions))
-                else:
-                    topics.append(FetchableTopicResponse(topic=topic, partitions=partitions))
-            partitions.append(data)
-            if buffer:
-                with_records.append(wanted)
-        error, session_id = session.finish(with_records, self._services.runtime.clock.monotonic_ms())
+            if session.is_news(wanted, data):
+                answers.add(wanted.key[0], data)
+                if buffer:
+                    answers.with_records.append(wanted)
+
+    def _response(self, answers: _Answers) -> FetchResponse:
+        error, session_id = self._session.finish(answers.with_records, self._services.runtime.clock.monotonic_ms())
         if error:
             return FetchResponse(error_code=error, session_id=session_id, responses=[])
-        return FetchResponse(session_id=session_id, responses=topics, node_endpoints=list(self._endpoints.values()))
+        endpoints = list(self._endpoints.values())
+        return FetchResponse(session_id=session_id, responses=answers.topics, node_endpoints=endpoints)
 
     def _partition_data(
         self, wanted: WantedPartition, outcome: PartitionRead | LogError, records: Buffer
@@ -490,3 +621,13 @@ class Fetch:
                         node_id=hint.leader_id, host=hint.endpoint.host, port=hint.endpoint.port, rack=hint.rack
                     )
         return data
+
+
+def _read_now(outcome: PartitionRead | LogError) -> Buffer | None:
+    """The bytes that were found; None if they must be read away from the loop, which also tells what fails."""
+    if isinstance(outcome, LogError) or outcome.range is None:
+        return b""
+    try:
+        return outcome.range.read_now()
+    except (OSError, LogError):
+        return None

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.context import RequestContext
-from barnabas.broker.data.leader_hints import MISSED_LEADER, leader_hint
+from barnabas.broker.data.leader_hints import MISSED_LEADER, LeaderHint, hint_of, leader_hint
 from barnabas.broker.data.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
@@ -26,9 +26,10 @@ from barnabas.net import Connection
 from barnabas.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
 from barnabas.records.compression import Codec, DecompressionLimitError
 from barnabas.replication.fetch_sessions import PartitionKey
+from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.partition import Partition
 from barnabas.replication.purgatory import DelayedProduce
-from barnabas.replication.roles import LeaderState, PartitionError
+from barnabas.replication.roles import PartitionError
 from barnabas.storage.errors import AppendRefusedError, LogError
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import Buffer, PreparedAppend, TakesLongError, prepare_from_client
@@ -64,7 +65,7 @@ _COSTLY_RECODED_BYTES: Final = 16 * 1024
 # What may come out of a compressed batch that is checked on the loop. Four kilobytes can hold a hundred megabytes.
 _INLINE_LIMIT_BYTES: Final = 1024 * 1024
 # Requests within these bounds are dealt with in one turn, as most are; of others a step counts as so many bytes.
-_FEW_PARTITIONS: Final = 8
+_FEW_PARTITIONS: Final = 64
 _FEW_BYTES: Final = 1024 * 1024
 _BYTES_PER_STEP: Final = 16 * 1024
 # How many batches of a request are on their way to be checked elsewhere.
@@ -144,7 +145,9 @@ class Produce:
     def _run_in_steps(self) -> Steps[ProduceAnswer]:
         response = ProduceResponse(responses=[])
         for size_bytes in self._append_all(response):
-            yield from spent(1 + size_bytes // _BYTES_PER_STEP)
+            yield None
+            if size_bytes >= _BYTES_PER_STEP:
+                yield from spent(size_bytes // _BYTES_PER_STEP)
         return self._finish_costly(response) if self.costly else self._settle(response)
 
     def _append_all(self, response: ProduceResponse) -> Iterator[int]:
@@ -327,6 +330,9 @@ class Produce:
                 self.error_count += 1
                 answer.error_code = outcome
                 answer.error_message = f"{leader.partition.name}: {outcome.text}"
+                if self._is_hinted(outcome):
+                    image = self.services.metadata.image
+                    self._add_hint(answer, hint_of(leader.partition, image, self.context.listener))
         return self._finish(response)
 
     # Answers
@@ -374,15 +380,22 @@ class Produce:
     ) -> PartitionProduceResponse:
         self.error_count += 1
         answer = PartitionProduceResponse(index=index, error_code=code, base_offset=_NONE, error_message=message)
-        if key is not None and code in MISSED_LEADER and self.context.version >= _FIRST_WITH_HINTS:
-            hint = leader_hint(self.services.metadata.image, key, self.context.listener)
-            if hint is not None:
-                answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
-                if hint.endpoint is not None:
-                    self.endpoints[hint.leader_id] = NodeEndpoint(
-                        node_id=hint.leader_id, host=hint.endpoint.host, port=hint.endpoint.port, rack=hint.rack
-                    )
+        if key is not None and self._is_hinted(code):
+            self._add_hint(answer, leader_hint(self.services.metadata.image, key, self.context.listener))
         return answer
+
+    def _is_hinted(self, code: ErrorCode) -> bool:
+        return code in MISSED_LEADER and self.context.version >= _FIRST_WITH_HINTS
+
+    def _add_hint(self, answer: PartitionProduceResponse, hint: LeaderHint | None) -> None:
+        """Say who leads."""
+        if hint is None:
+            return
+        answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+        if hint.endpoint is not None:
+            self.endpoints[hint.leader_id] = NodeEndpoint(
+                node_id=hint.leader_id, host=hint.endpoint.host, port=hint.endpoint.port, rack=hint.rack
+            )
 
 
 def _is_small(topics: list[TopicProduceData]) -> bool:

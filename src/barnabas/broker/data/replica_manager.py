@@ -11,21 +11,24 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, RemoteProtocolError, SettingsError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
+from barnabas.broker.data.replica_fetcher_manager import ReplicaFetcherManager
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, ConfigResourceType
+from barnabas.metadata.image import NO_LEADER, ClusterImage, ConfigResourceType, PartitionImage
 from barnabas.records.batch import BatchView
 from barnabas.records.legacy import LegacyMessage
 from barnabas.records.reading import iter_entries
 from barnabas.replication.fetch_sessions import PartitionKey
+from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.partition import Partition
+from barnabas.replication.ports import LeaderPorts
 from barnabas.replication.purgatory import DelayedProduce, Purgatory
-from barnabas.replication.roles import LeaderState, PartitionError
+from barnabas.replication.roles import PartitionError
 from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.manager import LogManager
@@ -34,19 +37,31 @@ from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import Buffer, prepare_from_coordinator
 
 if TYPE_CHECKING:
+    from barnabas.broker.data.deleting import DeleteRecords
     from barnabas.broker.data.fetching import Fetch
     from barnabas.broker.data.producing import Produce
 
 _log = logging.getLogger("barnabas.broker")
+
+#: How long after this node others learn from the metadata log who leads: nearly all, and those that were busy.
+_FOLLOWERS_LEARN_S: Final = (0.03, 0.15)
+
+#: How long somebody waits at a time who has all the time that it takes.
+_PATIENCE_MS: Final = 60_000
 
 
 class ReplicaManager:
     """All partitions of this node. `settings_of` tells the effective settings of a topic under an image."""
 
     def __init__(
-        self, node_id: int, logs: LogManager, settings_of: Callable[[ClusterImage, str], TopicSettings]
+        self,
+        node_id: int,
+        logs: LogManager,
+        settings_of: Callable[[ClusterImage, str], TopicSettings],
+        leader_ports: LeaderPorts | None = None,
     ) -> None:
         self._node_id = node_id
+        self._leader_ports = leader_ports
         self._logs = logs
         self._settings_of = settings_of
         #: By (name, number) and by (id, number): requests know a topic by one or the other.
@@ -54,12 +69,17 @@ class ReplicaManager:
         self._by_name: dict[TopicPartition, Partition] = {}
         self.produce_purgatory: Purgatory[Produce] = Purgatory()
         self.fetch_purgatory: Purgatory[Fetch] = Purgatory()
+        self.delete_records_purgatory: Purgatory[DeleteRecords] = Purgatory()
+        #: Who fetches what other nodes lead; None where nothing is followed.
+        self.fetchers: ReplicaFetcherManager | None = None
+        self._calls_of_followers = 0
         logs.on_offline = self._take_offline
 
     def close_purgatories(self) -> None:
         """The node stops: who waits for partitions is answered, and from now on nobody waits."""
         self.fetch_purgatory.close()
         self.produce_purgatory.close()
+        self.delete_records_purgatory.close()
 
     # Finding
 
@@ -124,6 +144,19 @@ class ReplicaManager:
         for name in delta.partitions_changed:
             self._update(image, name)
         self._apply_settings(image, delta)
+        self._follow(image, delta)
+
+    def _follow(self, image: ClusterImage, delta: ClusterDelta) -> None:
+        """Fetch what others lead from whoever leads it now."""
+        fetchers = self.fetchers
+        if fetchers is None:
+            return
+        fetchers.update_brokers(image, delta.brokers_changed)
+        for name in delta.partitions_changed:
+            partition = self._by_name.get(name)
+            if partition is not None:
+                fetchers.update(partition)
+        fetchers.stop_idle()
 
     def _leaving(self, image: ClusterImage, delta: ClusterDelta) -> dict[TopicPartition, Partition]:
         """Partitions that are not this node's any more, perhaps because another topic has taken their name."""
@@ -145,11 +178,43 @@ class ReplicaManager:
             return
         partition = self._by_name.get(name)
         if partition is None:
-            partition = Partition(name, topic.topic_id, self._node_id)
+            partition = Partition(name, topic.topic_id, self._node_id, self._leader_ports)
             self._by_name[name] = partition
             self.index[name] = self.index[topic.topic_id, name.partition] = partition
             self._attach_log(image, partition)
+        if partition.log is None and self._may_fetch_again(name, state):
+            self._logs.set_aside(
+                name, what=f"{name} is damaged here, node {state.leader} has it; it is fetched anew, and"
+            )
+            self._attach_log(image, partition)
+        role = partition.role
         partition.update(state)
+        if partition.role is not role and isinstance(partition.role, LeaderState) and len(state.replicas) > 1:
+            self._call_followers_soon()
+
+    def _call_followers_soon(self) -> None:
+        """Followers that wait here for news of other partitions are to ask for the one that this node begins to lead.
+
+        They know of it by now, or will in a moment; but a fetch that waits does not name it, and would keep everybody
+        who writes there waiting for up to `replica.fetch.wait.max.ms`.
+        """
+        if not self._calls_of_followers and self.fetchers is not None:
+            loop = asyncio.get_running_loop()
+            for delay_s in _FOLLOWERS_LEARN_S:
+                self._calls_of_followers += 1
+                loop.call_later(delay_s, self._call_followers)
+
+    def _call_followers(self) -> None:
+        self._calls_of_followers -= 1
+        for fetch in self.fetch_purgatory:
+            if fetch.is_of_follower:
+                fetch.complete_now()
+
+    def _may_fetch_again(self, name: TopicPartition, state: PartitionImage) -> bool:
+        """Whether a damaged log can be replaced by what another node has. Not before the controller knows that this
+        replica is not to lead: as long as it counts on it, nobody else may have what is left here."""
+        is_counted_on = self._node_id in (*state.isr, *state.eligible_leader_replicas)
+        return state.leader not in (NO_LEADER, self._node_id) and not is_counted_on and self._logs.is_damaged(name)
 
     def _attach_log(self, image: ClusterImage, partition: Partition) -> None:
         try:
@@ -162,11 +227,10 @@ class ReplicaManager:
         partition.attach(log)
 
     def _open_log(self, name: TopicPartition, topic_id: Uuid) -> PartitionLog:
-        log = self._logs.get(name)
-        if log is not None and log.topic_id not in (None, topic_id):
+        log = None if self._logs.is_of_another(name, topic_id) else self._logs.get(name)
+        if log is None and self._logs.knows(name):
             # Of a topic that was deleted, and created again, while this node was away.
             self._logs.set_aside(name)
-            log = None
         if log is None:
             return self._logs.create(name, topic_id)
         if log.topic_id is None:
@@ -177,6 +241,8 @@ class ReplicaManager:
         del self._by_name[partition.name]
         del self.index[partition.name]
         del self.index[partition.topic_id, partition.name.partition]
+        if self.fetchers is not None:
+            self.fetchers.remove(partition)
         partition.delete()
 
     def _apply_settings(self, image: ClusterImage, delta: ClusterDelta) -> None:
@@ -221,6 +287,23 @@ class ReplicaManager:
         self._logs.settle_missing(is_ours)
         return strays
 
+    # Leading
+
+    @property
+    def led_with_others(self) -> list[LeaderState]:
+        """The partitions that this node leads and has not for itself."""
+        roles = [each.role for each in self._by_name.values()]
+        return [role for role in roles if isinstance(role, LeaderState) and not role.is_alone]
+
+    def brokers_changed(self) -> None:
+        """Other brokers are live, or may be in sync, than before; to be called when the image is applied."""
+        for leader in self.led_with_others:
+            leader.brokers_changed()
+
+    async def maybe_shrink_isrs(self) -> None:
+        for leader in self.led_with_others:
+            leader.maybe_shrink_isr()
+
     # When logs fail
 
     def log_failed(self, partition: Partition, failure: LogError) -> None:
@@ -235,6 +318,8 @@ class ReplicaManager:
     def _take_offline(self, name: TopicPartition, failure: BarnabasError) -> None:
         partition = self._by_name.get(name)
         if partition is not None:
+            if self.fetchers is not None:
+                self.fetchers.remove(partition)
             partition.take_offline(failure)
 
     # For coordinators
@@ -280,16 +365,31 @@ class ReplicaManager:
             outcome.add_done_callback(clean_up)
         return outcome
 
+    async def until_readable(self, name: TopicPartition) -> ErrorCode:
+        """A new leader does not know what its predecessor had committed of the end of its log, until its followers have
+        that, too: NONE when all of it is committed, or why it will not be."""
+        partition = self._by_name.get(name)
+        leader = None if partition is None else partition.role
+        while isinstance(leader, LeaderState):
+            outcome = await self.wait_for_high_watermark(name, leader.leader_epoch_start_offset, _PATIENCE_MS)
+            if outcome is not ErrorCode.REQUEST_TIMED_OUT or leader.is_over:
+                return ErrorCode.NONE if outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND else outcome
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition is None else partition.unusable().code
+
     async def read_all(self, name: TopicPartition, max_bytes: int, runtime: Runtime) -> AsyncIterator[bytes]:
         """All that is committed in a partition, for those who must know all of it.
 
         Each batch is as it was written, or the partition goes offline as damaged: half of it would look like all of it.
         """
         partition = self._existing(name)
-        log = partition.led_log()
+        leader = partition.leading()
+        log = leader.log
         offset = 0
         try:
             while True:
+                if leader.is_over:
+                    # What another leader makes of the log would be mixed with what was read.
+                    raise partition.unusable()
                 offset = max(offset, log.log_start_offset)
                 end_offset = log.high_watermark
                 found = log.read(offset, max_bytes, end_offset=end_offset).range

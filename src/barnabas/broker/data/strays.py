@@ -30,7 +30,7 @@ class NamedTopics(NamedTuple):
 
 
 def named_topics(log: Iterable[CommittedBatch]) -> NamedTopics:
-    """What the log, as far back as it reaches, created and deleted."""
+    """What was created and deleted, as far back as log and snapshots reach: one that was deleted has its name there."""
     named = NamedTopics({}, set())
     for batch in log:
         for record in decode_values(batch.values, batch.base_offset):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.runtime import Clock, Runtime
+from barnabas.base.runtime import Runtime
 from barnabas.coordinator.results import Now, Operation, Token, append_error
 from barnabas.coordinator.runtime import CoordinatorRuntime, CoordinatorShard, Write
 from barnabas.coordinator.writer import PartitionWriter
@@ -29,6 +29,7 @@ from barnabas.records.compression import Codec
 _log = logging.getLogger("barnabas.groups")
 
 T = TypeVar("T")
+Q = TypeVar("Q")
 S = TypeVar("S", bound=CoordinatorShard)
 
 #: Gather what comes in one turn of the event loop, as opposed to a number of milliseconds.
@@ -62,10 +63,6 @@ class CoordinatorState(Enum):
     CLOSED = auto()
 
 
-def now_of(clock: Clock) -> Now:
-    return Now(clock.monotonic_ms(), clock.now_ms())
-
-
 class CoordinatorRunner(Generic[S]):
     """A shard at work. `on_deadline` is told when it wants something done, `on_reload` that it is to be loaded."""
 
@@ -79,11 +76,15 @@ class CoordinatorRunner(Generic[S]):
         *,
         on_deadline: Callable[[int], None],
         on_reload: Callable[[CoordinatorRunner[S]], None],
+        leader_epoch: int = -1,
     ) -> None:
         self.partition = partition
+        #: In which this node leads the partition.
+        self.leader_epoch = leader_epoch
         self._new_shard = new_shard
         self._writer = writer
         self._runtime = runtime
+        self._clock = runtime.clock
         self._settings = settings
         self._on_deadline = on_deadline
         self._on_reload = on_reload
@@ -119,8 +120,9 @@ class CoordinatorRunner(Generic[S]):
 
     async def load(self) -> None:
         """Read the partition. The shard is nobody else's until that is done, so another thread may do it."""
+        core = self._core
         try:
-            await self._load_all()
+            await self._load_all(core)
         except Exception as failure:
             # Whatever it is: the other partitions are loaded, and this one is not served with half its groups.
             trace = None if isinstance(failure, BarnabasError) else failure
@@ -134,18 +136,27 @@ class CoordinatorRunner(Generic[S]):
                 level = logging.WARNING
             text = "the groups of %s are not served, they cannot be loaded: %s"
             _log.log(level, text, self.partition, failure, exc_info=trace)
-            if self._state is not CoordinatorState.CLOSED:
+            if self._core is core and self._state is not CoordinatorState.CLOSED:
                 self._state = CoordinatorState.FAILED
 
-    async def _load_all(self) -> None:
-        loaded, began_ms = 0, self._runtime.clock.monotonic_ms()
-        core = self._core
+    def until_readable(self) -> Awaitable[ErrorCode]:
+        """Done when it can be loaded, or is known not to be led here."""
+        return self._writer.until_readable(self.partition)
+
+    def _is_loading(self, core: CoordinatorRuntime[S]) -> bool:
+        """Whether what is read is still wanted: meanwhile it may have been closed, or begun anew."""
+        return self._state is CoordinatorState.LOADING and self._core is core
+
+    async def _load_all(self, core: CoordinatorRuntime[S]) -> None:
+        if not self._is_loading(core):
+            return
+        loaded, began_ms = 0, self._clock.monotonic_ms()
         async for data in self._writer.read_all(self.partition, self._settings.load_buffer_bytes, self._runtime):
             loaded += len(memoryview(data))
             await self._runtime.offload(partial(core.load, data))
-            if self._state is not CoordinatorState.LOADING:
+            if not self._is_loading(core):
                 return
-        if self._state is not CoordinatorState.LOADING:
+        if not self._is_loading(core):
             return
         self._state = CoordinatorState.ACTIVE
         for operation in core.finish_loading(self._now()):
@@ -157,7 +168,7 @@ class CoordinatorRunner(Generic[S]):
         for line in core.skipped.lines():
             _log.warning("%s: records of groups that are not understood: %s", self.partition, line)
         if loaded:
-            took_ms = self._runtime.clock.monotonic_ms() - began_ms
+            took_ms = self._clock.monotonic_ms() - began_ms
             text = "Finished loading of group metadata from %s in %d ms: %s from %d bytes"
             _log.info(text, self.partition, took_ms, core.shard, loaded)
 
@@ -196,6 +207,17 @@ class CoordinatorRunner(Generic[S]):
         token.future = asyncio.get_running_loop().create_future()
         return token.future
 
+    @property
+    def has_unappended(self) -> bool:
+        """Whether operations may have to wait for what was written before them."""
+        return self._core.has_unappended
+
+    def answer(self, answer: Callable[[S, Q, int], T], request: Q) -> T:
+        """What needs no operation, since it writes nothing: its answer, now."""
+        response = answer(self._core.shard, request, self._clock.monotonic_ms())
+        self._tell_deadline()
+        return response
+
     def submit_when_loaded(self, make_operation: Callable[[S], Operation]) -> None:
         """Run an operation that nobody waits for."""
         if self._state is CoordinatorState.ACTIVE:
@@ -217,7 +239,8 @@ class CoordinatorRunner(Generic[S]):
             self._settle()
 
     def _now(self) -> Now:
-        return now_of(self._runtime.clock)
+        clock = self._clock
+        return Now(clock.monotonic_ms(), clock.now_ms())
 
     def _run(self, operation: Operation) -> None:
         core = self._core
@@ -233,7 +256,10 @@ class CoordinatorRunner(Generic[S]):
             _resolve(reply.token, reply.response)
         if core.has_unappended and not self._is_append_due:
             self._append_soon()
-        deadline_ms = core.next_deadline_ms
+        self._tell_deadline()
+
+    def _tell_deadline(self) -> None:
+        deadline_ms = self._core.next_deadline_ms
         if deadline_ms is not None:
             self._on_deadline(deadline_ms)
 
@@ -289,7 +315,7 @@ class CoordinatorRunner(Generic[S]):
 
     def _append(self, batch: list[Write]) -> tuple[int, int]:
         """Where the records begin, and what the high watermark must reach."""
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self._clock.now_ms()
         builder = BatchBuilder(self._settings.max_batch_bytes, codec=self._settings.codec)
         for write in batch:
             for record in write.records:

@@ -67,6 +67,7 @@ class GroupCoordinatorService:
         self._config = config_of(settings)
         self._to_load: list[GroupRunner] = []
         self._loader: asyncio.Task[None] | None = None
+        self._waiting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline_ms: int | None = None
         self._is_started = False
@@ -126,14 +127,18 @@ class GroupCoordinatorService:
         for index, partition in enumerate(partitions):
             is_led_here = partition.leader == self._node_id
             if is_led_here and index not in self._runners:
-                self._take_over(index)
-            elif is_led_here and self._runners[index].has_failed:
-                # What kept it from being loaded may be over.
-                self._runners[index].reload()
+                self._take_over(index, partition.leader_epoch)
+            elif is_led_here:
+                runner = self._runners[index]
+                # In another epoch what was in memory may not be what the log has; and what kept it from being loaded
+                # may be over.
+                if runner.leader_epoch != partition.leader_epoch or runner.has_failed:
+                    runner.leader_epoch = partition.leader_epoch
+                    runner.reload()
             elif not is_led_here and index in self._runners:
                 self._give_up(index)
 
-    def _take_over(self, index: int) -> None:
+    def _take_over(self, index: int, leader_epoch: int) -> None:
         runner: GroupRunner = CoordinatorRunner(
             TopicPartition(CONSUMER_OFFSETS, index),
             lambda: GroupCoordinatorShard(self._config, lambda: random_uuid(self._runtime.randomness)),
@@ -142,11 +147,21 @@ class GroupCoordinatorService:
             self._write_settings(),
             on_deadline=self._arm,
             on_reload=self._load_later,
+            leader_epoch=leader_epoch,
         )
         self._runners[index] = runner
         self._load_later(runner)
 
     def _load_later(self, runner: GroupRunner) -> None:
+        """As soon as it can be told what its partition holds: that may take until followers are heard of, and others
+        must not wait for it."""
+        waiting = asyncio.get_running_loop().create_task(self._load_when_readable(runner))
+        self._waiting.add(waiting)
+        waiting.add_done_callback(self._waiting.discard)
+
+    async def _load_when_readable(self, runner: GroupRunner) -> None:
+        # Why it is not readable, if it is not, is told when it is read.
+        await runner.until_readable()
         self._to_load.append(runner)
         if self._loader is None:
             self._loader = asyncio.get_running_loop().create_task(self._load())
@@ -165,6 +180,8 @@ class GroupCoordinatorService:
     async def stop(self) -> None:
         """Whoever waits is sent away; what was committed is in the log."""
         self._is_stopped = True
+        for waiting in self._waiting:
+            waiting.cancel()
         self._to_load.clear()
         for index in list(self._runners):
             self._give_up(index)
@@ -174,6 +191,7 @@ class GroupCoordinatorService:
         loader, self._loader = self._loader, None
         if loader is not None:
             await loader
+        await asyncio.gather(*self._waiting, return_exceptions=True)
 
     # Time: one timer for all shards
 
@@ -216,7 +234,9 @@ class GroupCoordinatorService:
         runner = self._find(kind.group_id(request))
         if isinstance(runner, ErrorCode):
             return kind.failed(request, runner)
-        return runner.submit(lambda shard, token: kind.operation(shard, request, caller, token))
+        if kind.answer is not None and not runner.has_unappended:
+            return runner.answer(kind.answer, request)
+        return runner.submit(partial(kind.operation, request, caller))
 
     # Reading: what is committed, in steps
 

@@ -32,6 +32,7 @@ BROKER: Final = (
     "describe_producers",
     "describe_quorum",
     "describe_topic_partitions",
+    "elect_leaders",
     "expire_delegation_token",
     "fetch",
     "find_coordinator",
@@ -61,6 +62,7 @@ BROKER: Final = (
 CONTROLLER: Final = (
     "allocate_producer_ids",
     "alter_configs",
+    "alter_partition",
     "api_versions",
     "assign_replicas_to_dirs",
     "begin_quorum_epoch",
@@ -78,6 +80,7 @@ CONTROLLER: Final = (
     "describe_configs",
     "describe_delegation_token",
     "describe_quorum",
+    "elect_leaders",
     "end_quorum_epoch",
     "envelope",
     "expire_delegation_token",

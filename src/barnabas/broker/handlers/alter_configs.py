@@ -43,7 +43,7 @@ def handle(
         yield None
     forwarding = copy(request)
     forwarding.resources = to_forward
-    response = yield from forwarded(services, context, forwarding, AlterConfigsResponse)
+    response: AlterConfigsResponse = yield from forwarded(services, context, forwarding)
     if not request.validate_only:
         changed = {_key(each) for each in response.responses if each.error_code == ErrorCode.NONE}
         for resource in to_forward:

@@ -16,7 +16,7 @@ API_KEY = ApiKey.BROKER_HEARTBEAT
 def handle(
     services: ControllerServices, context: RequestContext, request: BrokerHeartbeatRequest, connection: Connection
 ) -> Steps[BrokerHeartbeatResponse]:
-    response = yield from forwarded(services, context, request, BrokerHeartbeatResponse)
+    response: BrokerHeartbeatResponse = yield from forwarded(services, context, request)
     if response.should_shut_down:
         services.early_fencing.let_go(request.broker_id)
     else:

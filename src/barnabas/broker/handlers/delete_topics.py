@@ -21,4 +21,5 @@ def handle(
         yield from each_of(request.topic_names, lambda name: DeleteTopicState(name=name, topic_id=Uuid.ZERO))
     )
     named = DeleteTopicsRequest(topics=topics, timeout_ms=request.timeout_ms)
-    return (yield from forwarded(services, context, named, DeleteTopicsResponse))
+    response: DeleteTopicsResponse = yield from forwarded(services, context, named)
+    return response

@@ -124,7 +124,7 @@ def _described(
                 isr_nodes=list(each.isr),
                 eligible_leader_replicas=list(each.eligible_leader_replicas),
                 last_known_elr=list(each.last_known_elr),
-                offline_replicas=[replica for replica in each.replicas if replica not in alive],
+                offline_replicas=image.offline_replicas(each, alive),
             )
             for number, each in enumerate(shown, start)
         ],

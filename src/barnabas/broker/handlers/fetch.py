@@ -10,15 +10,15 @@ from collections.abc import Generator
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
 from barnabas.broker.data.fetching import FEW_PARTITIONS, Fetch, FetchAnswer
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
 from barnabas.net import Connection
-from barnabas.replication.fetch_sessions import NO_SESSION, SessionFetch, replica_of
+from barnabas.replication.fetch_sessions import SessionFetch, replica_of
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.fetch_session_epoch import NO_SESSION
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
 
 API_KEY = ApiKey.FETCH
@@ -35,12 +35,11 @@ def handle(
         context, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
     ):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, session_id=NO_SESSION, responses=[])
-    steps = services.fetch_sessions.begin_in_steps(
-        request, uses_ids=context.version >= _FIRST_BY_ID, now_ms=services.runtime.clock.monotonic_ms()
-    )
+    uses_ids, now_ms = context.version >= _FIRST_BY_ID, services.runtime.clock.monotonic_ms()
     if not _is_small(request):
+        steps = services.fetch_sessions.begin_in_steps(request, uses_ids=uses_ids, now_ms=now_ms)
         return _answer_in_steps(services, context, request, connection, steps)
-    session = at_once(steps)
+    session = services.fetch_sessions.begin(request, uses_ids=uses_ids, now_ms=now_ms)
     return _refused(session) if session.error else Fetch(services, context, request, connection, session).answer()
 
 
@@ -61,9 +60,15 @@ def _answer_in_steps(
 def _is_small(request: FetchRequest) -> bool:
     """Whether few partitions are named, as in most fetches of a session."""
     topics, forgotten = request.topics, request.forgotten_topics_data
+    if not topics and not forgotten:
+        return True
     if len(topics) + len(forgotten) > FEW_PARTITIONS:
         return False
-    count = sum(len(topic.partitions) for topic in topics) + sum(len(each.partitions) for each in forgotten)
+    count = 0
+    for topic in topics:
+        count += len(topic.partitions)
+    for each in forgotten:
+        count += len(each.partitions)
     return count <= FEW_PARTITIONS
 
 

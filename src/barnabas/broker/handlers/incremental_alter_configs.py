@@ -59,7 +59,7 @@ def handle(
             answered_here.append(_answer(resource))
     forwarding = copy(request)
     forwarding.resources = to_forward
-    response = yield from forwarded(services, context, forwarding, IncrementalAlterConfigsResponse)
+    response: IncrementalAlterConfigsResponse = yield from forwarded(services, context, forwarding)
     if not request.validate_only:
         changed = {_key(each) for each in response.responses if each.error_code == ErrorCode.NONE}
         for resource in to_forward:

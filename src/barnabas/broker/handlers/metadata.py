@@ -22,6 +22,7 @@ from barnabas.metadata.topic_names import is_internal, what_is_wrong_with_name
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -36,6 +37,9 @@ _FIRST_WITH_LISTENER_ERROR: Final = 6
 _FIRST_BY_ID: Final = 12
 #: How many missing topics one request may bring about; whoever asks again gets the next.
 _MOST_TO_CREATE: Final = 1000
+#: What is answered at once: it takes less than a millisecond, and its answer a few kilobytes.
+_FEW_TOPICS: Final = 16
+_FEW_PARTITIONS: Final = 256
 #: About what a topic and one of its partitions take in the answer.
 _TOPIC_BYTES: Final = 96
 _PARTITION_BYTES: Final = 48
@@ -43,10 +47,29 @@ _PARTITION_BYTES: Final = 48
 T = TypeVar("T")
 
 
-def handle(services: Services, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
+def handle(
+    services: Services, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Steps[MetadataResponse]:
     answer = _Answer(services, context, request)
-    asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
-    topics = yield from answer.all_topics() if asks_for_all else answer.asked_topics()
+    if answer.is_small:
+        return _response(services, context, request, answer, answer.few_topics())
+    return _answer_in_steps(services, context, request, answer)
+
+
+def _answer_in_steps(
+    services: Services, context: RequestContext, request: MetadataRequest, answer: _Answer
+) -> Steps[MetadataResponse]:
+    topics = yield from answer.all_topics() if answer.asks_for_all else answer.asked_topics()
+    return _response(services, context, request, answer, topics)
+
+
+def _response(
+    services: Services,
+    context: RequestContext,
+    request: MetadataRequest,
+    answer: _Answer,
+    topics: list[MetadataResponseTopic],
+) -> MetadataResponse:
     if answer.to_create:
         services.auto_topic_creation.create_topics(answer.to_create, context)
     cluster_operations = NOT_ASKED
@@ -70,11 +93,25 @@ class _Answer:
         self.request = request
         self.image: ClusterImage = services.metadata.image
         self.to_create: list[str] = []
+        self._offline: dict[tuple[tuple[int, ...], tuple[Uuid, ...]], list[int]] = {}
+        self.asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
+        #: Whether so little is asked for that it is answered at once.
+        self.is_small = self._is_small()
         self.reachable = {
             broker.broker_id: endpoint
             for broker in self.image.brokers.values()
             if not broker.is_fenced and (endpoint := broker.endpoint(context.listener)) is not None
         }
+
+    def _is_small(self) -> bool:
+        topics, asked = self.image.topics, self.request.topics or ()
+        if len(topics if self.asks_for_all else asked) > _FEW_TOPICS:
+            return False
+        if self.asks_for_all:
+            return sum([len(topic.partitions) for topic in topics.values()]) <= _FEW_PARTITIONS
+        found = [topics.get(each.name) for each in asked if each.name]
+        found += [self.image.topic_by_id(each.topic_id) for each in asked if each.topic_id != Uuid.ZERO]
+        return sum([len(topic.partitions) for topic in found if topic is not None]) <= _FEW_PARTITIONS
 
     def brokers(self) -> list[MetadataResponseBroker]:
         return [
@@ -88,13 +125,38 @@ class _Answer:
         """Any broker will do: it passes on what the controller must decide. Ours, since the client has found it."""
         return self.services.node_id if self.services.node_id in self.reachable else -1
 
+    def few_topics(self) -> list[MetadataResponseTopic]:
+        """At once, and as they are."""
+        if self.asks_for_all:
+            found = [topic for topic in self.image.topics.values() if self._may(AclOperation.DESCRIBE, topic)]
+            return [self._described(topic, self._partitions(topic)) for topic in found]
+        ids: dict[Uuid, None] = {}
+        names: dict[str, None] = {}
+        for each in self.request.topics or ():
+            self._note_asked(each, ids, names)
+        asked = [self._by_id(topic_id) for topic_id in ids] if ids else [self._by_name(name) for name in names]
+        return [
+            self._described(each, self._partitions(each)) if isinstance(each, TopicImage) else each for each in asked
+        ]
+
+    def _partitions(self, topic: TopicImage) -> list[MetadataResponsePartition]:
+        return [self._partition(each) for each in enumerate(topic.partitions)]
+
+    def _note_asked(self, asked: MetadataRequestTopic, ids: dict[Uuid, None], names: dict[str, None]) -> None:
+        if self.context.version < _FIRST_BY_ID and (asked.name is None or asked.topic_id != Uuid.ZERO):
+            message = f"Metadata v{self.context.version} asks by name, not by id"
+            raise BrokerError(ErrorCode.INVALID_REQUEST, message)
+        if asked.topic_id != Uuid.ZERO:
+            ids[asked.topic_id] = None
+        names[asked.name or ""] = None
+
     def all_topics(self) -> Steps[list[MetadataResponseTopic]]:
         shown: list[TopicImage] = []
         for topic in self.image.topics.values():
             yield None
             if self._may(AclOperation.DESCRIBE, topic):
                 shown.append(topic)
-        return (yield from self._in_pieces(shown, self._described, self._expected_bytes))
+        return (yield from self._in_pieces(shown, lambda topic: topic, self._expected_bytes))
 
     def asked_topics(self) -> Steps[list[MetadataResponseTopic]]:
         """Each once. As soon as one is asked for by id, all are, whatever names stand beside the ids."""
@@ -102,12 +164,7 @@ class _Answer:
         names: dict[str, None] = {}
         for each in self.request.topics or ():
             yield None
-            if self.context.version < _FIRST_BY_ID and (each.name is None or each.topic_id != Uuid.ZERO):
-                message = f"Metadata v{self.context.version} asks by name, not by id"
-                raise BrokerError(ErrorCode.INVALID_REQUEST, message)
-            if each.topic_id != Uuid.ZERO:
-                ids[each.topic_id] = None
-            names[each.name or ""] = None
+            self._note_asked(each, ids, names)
         topics = self.image.topics
         if ids:
             return (
@@ -124,14 +181,16 @@ class _Answer:
     def _in_pieces(
         self,
         asked: Collection[T],
-        describe: Callable[[T], Steps[MetadataResponseTopic]],
+        find: Callable[[T], TopicImage | MetadataResponseTopic],
         expected_bytes: Callable[[T], int],
     ) -> Steps[list[MetadataResponseTopic]]:
         """Each is encoded as soon as it is described: as objects very many would take a lot of memory."""
         yield Room(sum((yield from each_of(asked, expected_bytes))))
         pieces = []
         for each in asked:
-            topic = yield from describe(each)
+            topic = find(each)
+            if isinstance(topic, TopicImage):
+                topic = self._described(topic, (yield from each_of(enumerate(topic.partitions), self._partition)))
             pieces.append(MetadataResponse.piece(topic, self.context.version))
             yield None
         return pieces
@@ -146,21 +205,22 @@ class _Answer:
     def _may(self, operation: AclOperation, topic: TopicImage) -> bool:
         return self.services.authorizer.is_allowed(self.context, operation, Resource.TOPIC, topic.name)
 
-    def _by_id(self, topic_id: Uuid) -> Steps[MetadataResponseTopic]:
+    def _by_id(self, topic_id: Uuid) -> TopicImage | MetadataResponseTopic:
+        """The topic, or why it is not described."""
         topic = self.image.topic_by_id(topic_id)
         if topic is None or not self._may(AclOperation.DESCRIBE, topic):
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
             )
-        return (yield from self._described(topic))
+        return topic
 
-    def _by_name(self, name: str) -> Steps[MetadataResponseTopic]:
+    def _by_name(self, name: str) -> TopicImage | MetadataResponseTopic:
         authorizer = self.services.authorizer
         if not authorizer.is_allowed(self.context, AclOperation.DESCRIBE, Resource.TOPIC, name):
             return self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         topic = self.image.topics.get(name)
         if topic is not None:
-            return (yield from self._described(topic))
+            return topic
         if what_is_wrong_with_name(name) is not None:
             return self._missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if self.request.allow_auto_topic_creation and self.services.settings.auto_create_topics_enable:
@@ -173,7 +233,7 @@ class _Answer:
     def _missing(self, name: str, code: ErrorCode) -> MetadataResponseTopic:
         return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name), partitions=[])
 
-    def _described(self, topic: TopicImage) -> Steps[MetadataResponseTopic]:
+    def _described(self, topic: TopicImage, partitions: list[MetadataResponsePartition]) -> MetadataResponseTopic:
         operations = NOT_ASKED
         if self.request.include_topic_authorized_operations:
             operations = authorized_operations(self.services.authorizer, self.context, Resource.TOPIC, topic.name)
@@ -181,7 +241,7 @@ class _Answer:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=is_internal(topic.name),
-            partitions=(yield from each_of(enumerate(topic.partitions), self._partition)),
+            partitions=partitions,
             topic_authorized_operations=operations,
         )
 
@@ -193,6 +253,11 @@ class _Answer:
         elif partition.leader not in self.reachable:
             is_told = self.context.version >= _FIRST_WITH_LISTENER_ERROR
             error = ErrorCode.LISTENER_NOT_FOUND if is_told else ErrorCode.LEADER_NOT_AVAILABLE
+        # Most partitions lie where others do.
+        place = partition.replicas, partition.directories
+        offline = self._offline.get(place)
+        if offline is None:
+            offline = self._offline[place] = self.image.offline_replicas(partition, self.reachable)
         return MetadataResponsePartition(
             error_code=error,
             partition_index=number,
@@ -200,5 +265,5 @@ class _Answer:
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
-            offline_replicas=[each for each in partition.replicas if each not in self.reachable],
+            offline_replicas=offline,
         )

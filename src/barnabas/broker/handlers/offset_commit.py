@@ -32,11 +32,45 @@ from barnabas.wire.messages.offset_commit import (
 API_KEY = ApiKey.OFFSET_COMMIT
 
 _FIRST_WITH_TOPIC_IDS = 10
+_FEW_TOPICS: Final = 16
 #: How many are written in one part.
 _PARTITIONS_AT_ONCE: Final = 256
 
 
-def handle(services: Services, context: RequestContext, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
+def handle(
+    services: Services, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse] | Steps[OffsetCommitResponse]:
+    if not _is_usual(services, context, request):
+        return _commit_in_steps(services, context, request)
+    caller = Caller(context.version, Client(context.client_id or "", ""))
+    return services.groups.submit(OFFSET_COMMIT, request, caller)
+
+
+def _is_usual(services: Services, context: RequestContext, request: OffsetCommitRequest) -> bool:
+    """Whether few partitions are named, each topic once, and all of them can be committed: it is passed on as it is."""
+    topics = request.topics
+    if not 0 < len(topics) <= _FEW_TOPICS:
+        return False
+    counts = [len(topic.partitions) for topic in topics]
+    if not min(counts) or sum(counts) > _PARTITIONS_AT_ONCE:
+        return False
+    if len(topics) > 1 and len({(each.name, each.topic_id) for each in topics}) < len(topics):
+        return False
+    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.GROUP, request.group_id):
+        return False
+    for topic in topics:
+        if _why_not(services, context, topic) is not ErrorCode.NONE:
+            return False
+        count = len(services.metadata.image.topics[topic.name].partitions)
+        for each in topic.partitions:
+            if not 0 <= each.partition_index < count:
+                return False
+    return True
+
+
+def _commit_in_steps(
+    services: Services, context: RequestContext, request: OffsetCommitRequest
+) -> Steps[OffsetCommitResponse]:
     is_allowed = services.authorizer.is_allowed(context, AclOperation.READ, Resource.GROUP, request.group_id)
     answers: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []

@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch (23): where the log of a leader epoch ended.
 
-Consumers find out with it whether the log was cut below their position.
+Consumers find out with it whether the log was cut below their position, followers where theirs left the leader's.
+Brokers may ask of any topic.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
-from barnabas.metadata.authorizer import AclOperation, Resource
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
 from barnabas.storage.errors import LogError
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.offset_for_leader_epoch import (
@@ -27,8 +28,11 @@ def handle(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Steps[OffsetForLeaderEpochResponse]:
     results = []
+    is_broker = services.authorizer.is_allowed(context, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
     for topic in request.topics:
-        is_allowed = services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.TOPIC, topic.topic)
+        is_allowed = is_broker or services.authorizer.is_allowed(
+            context, AclOperation.DESCRIBE, Resource.TOPIC, topic.topic
+        )
         partitions = []
         for each in topic.partitions:
             if is_allowed:

@@ -17,10 +17,13 @@ from barnabas.base.ids import Uuid
 from barnabas.broker.quorum.formatting import RELEASES
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.features import (
+    ELR_BUILT,
+    ELR_VERSION,
     KRAFT_VERSION,
     LOWEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_BUILT,
+    unmet_dependency,
 )
 from barnabas.raft.types import Address, ReplicaKey
 from barnabas.raft.voters import STATIC_VOTERS, VOTERS_IN_LOG, Voter, VoterSet
@@ -30,7 +33,6 @@ _HIGHEST_ID: Final = 2**31 - 1
 _HIGHEST_PORT: Final = 65535
 #: Features that Kafka has and that are not built here: their level is 0.
 _NOT_BUILT: Final = (
-    "eligible.leader.replicas.version",
     "group.version",
     "share.version",
     "streams.version",
@@ -44,6 +46,8 @@ class FormatOptions:
     """How a node shall be formatted: as asked, and checked against its settings."""
 
     metadata_version: int = METADATA_VERSION_BUILT
+    #: Of eligible.leader.replicas.version.
+    elr_version: int = ELR_BUILT
     kraft_version: int = STATIC_VOTERS
     #: The first voters of a quorum whose log names them; None where the settings do, or where others have the log.
     voters: VoterSet | None = None
@@ -80,7 +84,10 @@ def format_options(
             "a cluster of one controller it is --standalone"
         )
     _check_kraft_version(levels.get(KRAFT_VERSION), kraft_version)
-    return FormatOptions(_metadata_version(release_version, levels.get(METADATA_VERSION)), kraft_version, voters)
+    metadata_version = _metadata_version(release_version, levels.get(METADATA_VERSION))
+    is_release = release_version is not None or METADATA_VERSION in levels
+    elr_version = _elr_version(levels.get(ELR_VERSION), metadata_version, is_release=is_release)
+    return FormatOptions(metadata_version, elr_version, kraft_version, voters)
 
 
 # The first voters
@@ -155,7 +162,7 @@ def _levels(features: Sequence[str]) -> Mapping[str, int]:
         name, equals, level = feature.partition("=")
         if not equals or not level.isdecimal():
             raise BarnabasError(f"--feature {feature}: write it as NAME=LEVEL, as in metadata.version=25")
-        if name not in (METADATA_VERSION, KRAFT_VERSION, *_NOT_BUILT):
+        if name not in (METADATA_VERSION, KRAFT_VERSION, ELR_VERSION, *_NOT_BUILT):
             raise BarnabasError(f"--feature {feature}: there is no such feature; built are {_built()}")
         if name in _NOT_BUILT and int(level):
             raise BarnabasError(f"--feature {feature}: only level 0 of {name} is built; built are {_built()}")
@@ -176,6 +183,18 @@ def _metadata_version(release: str | None, level: int | None) -> int:
             "of them"
         )
     return of_release
+
+
+def _elr_version(asked: int | None, metadata_version: int, *, is_release: bool) -> int:
+    """Who names a release gets what a cluster of that release has: none that is built here keeps ELR by itself."""
+    if asked is None:
+        return 0 if is_release else ELR_BUILT
+    if asked > ELR_BUILT:
+        raise BarnabasError(f"--feature {ELR_VERSION}={asked}: this level is not built; built are {_built()}")
+    unmet = unmet_dependency(ELR_VERSION, asked, {METADATA_VERSION: metadata_version})
+    if unmet is not None:
+        raise BarnabasError(f"--feature {ELR_VERSION}={asked}: {unmet}")
+    return asked
 
 
 def _level_of(release: str) -> int:
@@ -213,5 +232,5 @@ def _built() -> str:
     lowest, highest = LOWEST_METADATA_VERSION, METADATA_VERSION_BUILT
     return (
         f"{METADATA_VERSION} {lowest} ({RELEASES[lowest]}) to {highest} ({RELEASES[highest]}), {KRAFT_VERSION} 0 and "
-        "1, and no other feature"
+        f"1, {ELR_VERSION} 0 and {ELR_BUILT}, and no other feature"
     )

@@ -18,6 +18,9 @@ from barnabas.base.ids import Uuid
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.batches import decode_values
 from barnabas.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    ELR_BUILT,
+    ELR_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_BUILT,
@@ -103,6 +106,7 @@ def format_directories(
     ignore_formatted: bool = False,
     now_ms: int = 0,
     metadata_version: int = METADATA_VERSION_BUILT,
+    elr_version: int | None = None,
     voters: VoterSet | None = None,
 ) -> list[str]:
     """Format the directories of a node for a cluster; returns lines that tell a person what was done.
@@ -134,7 +138,7 @@ def format_directories(
         try:
             _make_directory(files, path)
             if is_metadata:
-                write_bootstrap(files, path, bootstrap_records(metadata_version), now_ms=now_ms)
+                write_bootstrap(files, path, bootstrap_records(metadata_version, elr_version), now_ms=now_ms)
                 _write_first_voters(files, path, voters, now_ms=now_ms)
             write_meta_properties(files, path, properties)
         except OSError as failure:
@@ -210,9 +214,17 @@ def read_first_voters(files: FileSystem, metadata_dir: str) -> VoterSet | None:
 # The first records of a cluster
 
 
-def bootstrap_records(metadata_version: int = METADATA_VERSION_BUILT) -> list[MetadataRecord]:
-    """What a new cluster begins with: the level of what is built, and no other feature."""
-    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version)]
+def bootstrap_records(
+    metadata_version: int = METADATA_VERSION_BUILT, elr_version: int | None = None
+) -> list[MetadataRecord]:
+    """What a new cluster begins with: the levels of what is built. Unless told otherwise eligible leader replicas are
+    kept, as far as the metadata.version has them: without them a power loss can cost what was acknowledged."""
+    if elr_version is None:
+        elr_version = ELR_BUILT if metadata_version >= ELIGIBLE_LEADER_REPLICAS else 0
+    records: list[MetadataRecord] = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version)]
+    if elr_version:
+        records.append(FeatureLevelRecord(name=ELR_VERSION, feature_level=elr_version))
+    return records
 
 
 def write_bootstrap(files: FileSystem, directory: str, records: list[MetadataRecord], *, now_ms: int) -> None:
@@ -243,7 +255,10 @@ def check_features(levels: Mapping[str, int], where: str) -> None:
         f"{name} {level} ({RELEASES[level]})" if name == METADATA_VERSION and level in RELEASES else f"{name} {level}"
         for name, level in too_high.items()
     )
-    built = f"metadata.version up to {METADATA_VERSION_BUILT} ({RELEASES[METADATA_VERSION_BUILT]}) and no other feature"
+    built = (
+        f"metadata.version up to {METADATA_VERSION_BUILT} ({RELEASES[METADATA_VERSION_BUILT]}), {ELR_VERSION} up to "
+        f"{ELR_BUILT}, and no other feature"
+    )
     raise BarnabasError(f"{where}: the cluster was finalised with {found}; built is {built}.\n{_way_out(too_high)}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, cast
 
@@ -125,15 +125,37 @@ class QuorumWatch:
         answer = cast(DescribeQuorumResponse | None, await self._ask(address, DescribeQuorumRequest(topics=[topic])))
         if answer is None or answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
             return
-        theirs = sorted(each.replica_id for each in answer.topics[0].partitions[0].current_voters)
         voters = list(quorum.driver.machine.voters)
+        if any(each.key.directory_id != Uuid.ZERO for each in voters):
+            return  # those of the log are the leader's
+        theirs = sorted(each.replica_id for each in answer.topics[0].partitions[0].current_voters)
         own = sorted(each.key.node_id for each in voters)
-        is_of_settings = all(each.key.directory_id == Uuid.ZERO for each in voters)
-        if own != theirs and is_of_settings:
+        of_whom = f"the active controller, {leader_id} at {address}; all nodes must have the same voters"
+        if own != theirs:
             raise BarnabasError(
                 f"controller.quorum.voters names {_listed(own)} for node {quorum.node_id}, but {_listed(theirs)} for "
-                f"the active controller, {leader_id} at {address}; all nodes must have the same voters"
+                f"{of_whom}"
             )
+        self._compare_addresses({each.key.node_id: each.address for each in voters}, answer, of_whom)
+
+    def _compare_addresses(self, own: Mapping[int, Address], answer: DescribeQuorumResponse, of_whom: str) -> None:
+        """One node may have several addresses, so others than the leader's need not be wrong; those of another voter
+        are."""
+        theirs = {
+            each.node_id: Address(each.listeners[0].host, each.listeners[0].port)
+            for each in answer.nodes
+            if each.listeners
+        }
+        for node_id, address in own.items():
+            if address == theirs.get(node_id, address):
+                continue
+            line = (
+                f"controller.quorum.voters has voter {node_id} at {address} for node {self._quorum.node_id}, but at "
+                f"{theirs[node_id]} for {of_whom}"
+            )
+            if address in theirs.values():
+                raise BarnabasError(line)
+            _log.warning("%s, at the same addresses unless these are two names of one", line)
 
     async def _ask(self, address: Address, request: Request) -> Response | None:
         channel = Channel(

@@ -108,6 +108,7 @@ class RaftQuorum:
             listener=listener,
             runtime=runtime,
             options=quorum_options(settings),
+            is_never_voter=not settings.is_controller,
             on_failure=on_failure,
         )
         self._scheduler: Scheduler | None = None
@@ -191,6 +192,14 @@ class RaftQuorum:
     def read(self, from_offset: int = 0) -> Iterator[CommittedBatch]:
         log = self.log
         return map(_committed, log.batches(max(from_offset, log.start_offset), self.high_watermark))
+
+    def history(self) -> Iterator[CommittedBatch]:
+        """All that the files still tell: the oldest snapshot, as one batch, and the log. Blocks."""
+        for oldest in self.log.snapshots[:1]:
+            snapshot, _ = self.log.read_snapshot(oldest)
+            values = tuple(snapshot.values)
+            yield CommittedBatch(0, oldest.end_offset - 1, oldest.epoch, snapshot.last_contained_ms, 0, values)
+        yield from self.read()
 
     def describe(self) -> QuorumDescription:
         machine, now_ms = self.driver.machine, self._runtime.clock.now_ms()

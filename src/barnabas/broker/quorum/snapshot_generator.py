@@ -58,6 +58,7 @@ class SnapshotGenerator:
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = self._clock.monotonic_ms()
         self._taking: asyncio.Task[None] | None = None
+        self._is_writing = False
         self._is_stopping = False
         self._scheduler = Scheduler([PeriodicTask("snapshot of the metadata", _LOOK_MS, self._look)])
 
@@ -88,12 +89,14 @@ class SnapshotGenerator:
         image, covered_bytes = self._loader.image, self._bytes_since_snapshot
         snapshot = snapshot_of(image, self._loader.last_append_ms)
         if await self._until_applied(image.offset) and not self._is_stopping:
+            self._is_writing = True
             self._last_snapshot_ms = self._clock.monotonic_ms()
             await self._quorum.take_snapshot(snapshot)
             self._bytes_since_snapshot -= covered_bytes
 
     def _taken(self, task: asyncio.Task[None]) -> None:
         self._taking = None
+        self._is_writing = False
         if not task.cancelled() and (failure := task.exception()) is not None:
             # The log still has everything; the next attempt comes with the next change after the interval.
             _log.error("a snapshot of the metadata could not be written: %s", failure)
@@ -102,4 +105,7 @@ class SnapshotGenerator:
         self._is_stopping = True
         await self._scheduler.stop()
         if self._taking is not None:
+            if not self._is_writing:
+                # It waits for the broker to apply what is in it; one that has failed, or was not started, never will.
+                self._taking.cancel()
             await asyncio.gather(self._taking, return_exceptions=True)

@@ -115,7 +115,7 @@ class BrokerSettings(
 
     @classmethod
     def _setting_for(cls, name: str) -> Setting | None:
-        match = _LISTENER_PREFIX.fullmatch(name)
+        match = _LISTENER_PREFIX.fullmatch(name) if name.startswith("listener.name.") else None
         if match is None:
             return cls._declared.get(name)
         plain = match[2]

@@ -22,56 +22,28 @@ class ReplicationSettings(Settings, title="Replication", importance=HIGH):
         allowed=at_least(1),
         importance=MEDIUM,
         internal=True,
-        state=NOT_BUILT,
-        refused=False,
     )
     replica_lag_time_max_ms: Long = setting(
-        "How long a follower may lag before it leaves the in-sync replicas.",
-        default=30_000,
-        state=NOT_BUILT,
-        refused=False,
+        "How long a follower may lag before it leaves the in-sync replicas.", default=30_000
     )
-    replica_socket_timeout_ms: Int = setting(
-        "How long a fetch of a follower may take on the network.", default=30_000, state=NOT_BUILT, refused=False
-    )
+    replica_socket_timeout_ms: Int = setting("How long a fetch of a follower may take on the network.", default=30_000)
     replica_socket_receive_buffer_bytes: Int = setting(
         "Size of the receive buffer of a follower's socket.", default=64 * KIB, state=NO_EFFECT
     )
     replica_fetch_max_bytes: Int = setting(
-        "How many bytes per partition a follower asks for.",
-        default=MIB,
-        allowed=at_least(0),
-        importance=MEDIUM,
-        state=NOT_BUILT,
-        refused=False,
+        "How many bytes per partition a follower asks for.", default=MIB, allowed=at_least(0), importance=MEDIUM
     )
     replica_fetch_wait_max_ms: Int = setting(
-        "How long the leader may hold a follower's fetch until data arrives.",
-        default=500,
-        state=NOT_BUILT,
-        refused=False,
+        "How long the leader may hold a follower's fetch until data arrives.", default=500
     )
     replica_fetch_backoff_ms: Int = setting(
-        "How long a follower waits after a failed fetch.",
-        default=1000,
-        allowed=at_least(0),
-        importance=MEDIUM,
-        state=NOT_BUILT,
-        refused=False,
+        "How long a follower waits after a failed fetch.", default=1000, allowed=at_least(0), importance=MEDIUM
     )
     replica_fetch_min_bytes: Int = setting(
-        "How many bytes must be there before a follower's fetch is answered early.",
-        default=1,
-        state=NOT_BUILT,
-        refused=False,
+        "How many bytes must be there before a follower's fetch is answered early.", default=1
     )
     replica_fetch_response_max_bytes: Int = setting(
-        "How many bytes in all a follower asks for.",
-        default=10 * MIB,
-        allowed=at_least(0),
-        importance=MEDIUM,
-        state=NOT_BUILT,
-        refused=False,
+        "How many bytes in all a follower asks for.", default=10 * MIB, allowed=at_least(0), importance=MEDIUM
     )
     replica_selector_class: str | None = setting(
         "A plug-in that picks the replica from which a consumer reads.",
@@ -84,10 +56,10 @@ class ReplicationSettings(Settings, title="Replication", importance=HIGH):
         "How often high watermarks are written down.", default=5000
     )
     num_replica_fetchers: Int = setting(
-        "Fetcher threads per leader in Kafka; here one connection per leader carries all partitions.",
+        "How many connections, each with a fetch of its own, a follower has to each leader.",
         default=1,
         allowed=at_least(1),
-        state=NO_EFFECT,
+        state=LIVE,
     )
     num_replica_alter_log_dirs_threads: Int | None = setting(
         "Threads that move replicas between directories in Kafka; null for one per directory.",
@@ -95,10 +67,10 @@ class ReplicationSettings(Settings, title="Replication", importance=HIGH):
         state=NO_EFFECT,
     )
     auto_leader_rebalance_enable: bool = setting(
-        "Whether leadership is moved back to preferred replicas.", default=True, state=NOT_BUILT, refused=False
+        "Whether leadership is moved back to preferred replicas.", default=True
     )
     leader_imbalance_check_interval_seconds: Long = setting(
-        "How often the balance of leaders is checked.", default=300, allowed=at_least(1), state=NOT_BUILT, refused=False
+        "How often the balance of leaders is checked.", default=300, allowed=at_least(1)
     )
     fetch_max_bytes: Int = setting(
         "The most bytes that one fetch response carries.", default=55 * MIB, allowed=at_least(KIB), importance=MEDIUM

@@ -133,6 +133,9 @@ class PositionKeeper:
 
     async def _look_up(self, states: _States) -> None:
         committed = {} if self._committed is None else await self._committed(list(states))
+        for partition, found in committed.items():
+            if found is not None and found.leader_epoch is not None:
+                self._network.metadata.epoch_seen(partition, found.leader_epoch)
         take_committed(self._subscription, states, committed)
 
     async def _reset(self, states: _States) -> None:

@@ -10,7 +10,7 @@ later steps find whole, and then calls `on_needed`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -261,19 +261,28 @@ class Metadata:
             changed.setdefault(tp.topic, dict(self.view.entry(tp.topic).by_number))[tp.partition] = news  # type: ignore[union-attr]
             count += 1
         if count:
-            topics = [
-                replace(each, partitions=tuple(changed[each.name].values())) if each.name in changed else each
-                for each in self.view.entries()
-            ]
-            view = self.view
-            self.view = ClusterView(view.version + 1, view.cluster_id, view.controller, nodes, topics)
+            self._replace_partitions(changed, nodes)
         return count
 
+    def _replace_partitions(
+        self, changed: Mapping[str, Mapping[int, PartitionInfo]], nodes: Mapping[int, Node]
+    ) -> None:
+        topics = [
+            replace(each, partitions=tuple(changed[each.name].values())) if each.name in changed else each
+            for each in self.view.entries()
+        ]
+        view = self.view
+        self.view = ClusterView(view.version + 1, view.cluster_id, view.controller, nodes, topics)
+
     def epoch_seen(self, tp: TopicPartition, leader_epoch: int) -> bool:
-        """Some answer carried a leader epoch; whether it is newer than ours, so that metadata is asked for again."""
-        if leader_epoch <= self._newest_epoch(tp) or self.view.partition(tp) is None:
+        """Some answer carried a leader epoch; whether it is newer than ours, so that metadata is asked for again. Until
+        then nobody leads: who led before, and has not heard of its successor, would answer from a log of old."""
+        known, entry = self.view.partition(tp), self.view.entry(tp.topic)
+        if leader_epoch <= self._newest_epoch(tp) or known is None or entry is None:
             return False
         self._seen.setdefault(tp.topic, _Seen(self.view.topic_id(tp.topic))).epochs[tp.partition] = leader_epoch
+        unknown = replace(known, leader_id=NO_LEADER, leader_epoch=UNKNOWN_EPOCH)
+        self._replace_partitions({tp.topic: {**entry.by_number, tp.partition: unknown}}, self.view.nodes)
         self.request_update()
         return True
 

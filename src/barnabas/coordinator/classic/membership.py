@@ -18,10 +18,9 @@ from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 
-def heartbeat(manager: GroupMetadataManager, request: HeartbeatRequest, now: Now) -> CoordinatorResult:
-    """A member lives. The answer tells it whether it must come to the barrier."""
-    error = _beat(manager, request, now.monotonic_ms)
-    return CoordinatorResult(response=HeartbeatResponse(error_code=error))
+def heartbeat(manager: GroupMetadataManager, request: HeartbeatRequest, now_ms: int) -> HeartbeatResponse:
+    """A member lives: only its deadline moves. The answer tells it whether it must come to the barrier."""
+    return HeartbeatResponse(error_code=_beat(manager, request, now_ms))
 
 
 def heartbeat_failed(_: HeartbeatRequest, error: ErrorCode) -> HeartbeatResponse:

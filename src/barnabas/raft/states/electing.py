@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from barnabas.base.error_codes import ErrorCode
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.raft.machine import RaftMachine
 
 
-class Electing(RaftState):
+class Electing(RaftState, ABC):
     """An election with or without consequences. One's own vote, if one has any, counts from the beginning."""
 
     pre_vote: bool
@@ -64,8 +65,9 @@ class Electing(RaftState):
         if isinstance(request, Vote) and request.voter is not None and request.epoch == self.machine.epoch:
             self._inquiry.ask_again(request.voter.node_id, now_ms + self.machine.options.retry_backoff_ms)
 
+    @abstractmethod
     def count(self, now_ms: int) -> None:
-        raise NotImplementedError
+        """Look whether the election is won or lost."""
 
     def granting(self) -> list[ReplicaKey]:
         """Who voted for us, for the LeaderChange record."""

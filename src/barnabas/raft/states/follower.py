@@ -158,18 +158,22 @@ class Follower(RaftState):
             return
         self._asked = None
         self._heard(now_ms)
+        has_committed = False
         try:
             if result.diverging is not None and result.diverging.epoch >= 0:
                 self._truncate(result.diverging)
             elif result.snapshot_id is not None and result.snapshot_id.epoch >= 0:
                 self._begin_download(result.snapshot_id)
             else:
-                self._append(result)
+                has_committed = self._append(result)
         except RemoteProtocolError as problem:
             self.machine.complain(fetch, str(problem))
             self._ask_later(now_ms)
             return
         self._ask(now_ms)
+        if has_committed:
+            # After the fetch, for which the leader waits to commit what came now.
+            self.machine.tell_committed()
 
     def _refused_by_leader(self, fetch: FetchLog, result: FetchResult, now_ms: int) -> None:
         """Whoever leads now was followed already if it was told; an epoch without a leader means that ours resigned."""
@@ -195,7 +199,8 @@ class Follower(RaftState):
         machine.history.truncate(offset)
         machine.emit(Truncate(offset))
 
-    def _append(self, result: FetchResult) -> None:
+    def _append(self, result: FetchResult) -> bool:
+        """Take over what came; whether more is committed now."""
         machine, log = self.machine, self.machine.log
         if len(result.records):
             data, batches = check_fetched(result.records, log.end_offset, log.last_epoch)
@@ -204,11 +209,11 @@ class Follower(RaftState):
             for batch in batches:
                 log.append(batch.base_offset, batch.last_offset, batch.leader_epoch)
                 machine.replay_controls(batch)
-            machine.emit(AppendFetched(batches[0].base_offset, data))
+            machine.emit(AppendFetched(batches[0].base_offset, data, batches))
             if machine.is_voter:
                 machine.emit(SyncLog())
         self._leader_high_watermark = result.high_watermark
-        machine.advance_high_watermark(min(result.high_watermark, log.end_offset))
+        return machine.raise_high_watermark(min(result.high_watermark, log.end_offset))
 
     # Snapshots
 

@@ -18,12 +18,13 @@ from barnabas.raft.messages import (
     EpochResult,
     FetchLog,
     FetchResult,
+    FetchSnapshot,
     RaftRequest,
     Vote,
 )
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
-from barnabas.raft.types import LeaderAndEpoch, ReplicaKey
+from barnabas.raft.types import LeaderAndEpoch, ReplicaKey, SnapshotId
 from barnabas.raft.voters import STATIC_VOTERS, VoterSet
 from barnabas.records.control import ControlType
 from barnabas.wire.stored.control_records import LeaderChangeMessage
@@ -32,6 +33,8 @@ from barnabas.wire.stored.control_records import Voter as VoterInRecord
 if TYPE_CHECKING:
     from barnabas.raft.machine import RaftMachine
 
+#: How long, at most, a snapshot and the log behind it are kept for somebody who loads them.
+MAX_LOADING_MS: Final = 600_000
 #: An observer that has not fetched for so long is forgotten.
 OBSERVER_SESSION_MS: Final = 300_000
 
@@ -52,6 +55,14 @@ class ParkedFetch:
     reply_to: ReplyTo
     fetch: FetchLog
     deadline_ms: int
+
+
+@dataclass(slots=True)
+class SnapshotLoad:
+    """A snapshot that a replica is fetching, or has fetched, and the log behind it not yet."""
+
+    snapshot_id: SnapshotId
+    began_ms: int
 
 
 @dataclass(slots=True)
@@ -79,8 +90,11 @@ class Leader(RaftState):
         # By node: the replica of it that was heard of last.
         self._newest: dict[int, ReplicaProgress] = {}
         self._parked: dict[ReplicaKey, ParkedFetch] = {}
+        self._loads: dict[ReplicaKey, SnapshotLoad] = {}
         self.pending_change: PendingVoterChange | None = None
         self._begin_at_ms: float = now_ms
+        # When to look whether a majority is silent. Each fetch moves that on, so it may be too early, never too late.
+        self._check_at_ms: float = inf
         self._being_told: set[int] = set()
         #: Told that it leads, once all before its epoch is committed here.
         self.is_ready = False
@@ -116,13 +130,20 @@ class Leader(RaftState):
 
     @property
     def deadline_ms(self) -> float:
-        parked_ms = min((each.deadline_ms for each in self._parked.values()), default=inf)
-        return min(parked_ms, self._begin_at_ms, self._quorum_deadline_ms())
+        deadline_ms = self._begin_at_ms
+        if self._check_at_ms < deadline_ms:
+            deadline_ms = self._check_at_ms
+        for parked in self._parked.values():
+            if parked.deadline_ms < deadline_ms:
+                deadline_ms = parked.deadline_ms
+        return deadline_ms
 
     def tick(self, now_ms: int) -> None:
-        if now_ms >= self._quorum_deadline_ms():
-            self.machine.become_resigned(now_ms)
-            return
+        if now_ms >= self._check_at_ms:
+            self._check_at_ms = self._quorum_deadline_ms()
+            if now_ms >= self._check_at_ms:
+                self.machine.become_resigned(now_ms)
+                return
         for key, parked in list(self._parked.items()):
             if now_ms >= parked.deadline_ms:
                 del self._parked[key]
@@ -197,6 +218,7 @@ class Leader(RaftState):
         machine.log.append(base_offset, last_offset, machine.epoch)
         for place, record in enumerate(records):
             machine.history.replay(base_offset + place, record)
+        self._check_at_ms = self._quorum_deadline_ms()
         self._appended(AppendControl(base_offset, records, machine.epoch))
         return last_offset
 
@@ -221,15 +243,19 @@ class Leader(RaftState):
             machine.emit(Answer(reply_to, self._result(diverging=verdict)))
             return
         if isinstance(verdict, SnapshotNeeded):
+            self._loads.pop(fetch.replica, None)
             machine.emit(Answer(reply_to, self._result(snapshot=verdict)))
             return
         progress.end_offset = fetch.offset
         if fetch.offset == machine.log.end_offset:
             progress.last_caught_up_ms = now_ms
-        self.advance(now_ms)
-        if machine.state is not self:
-            machine.emit(Answer(reply_to, machine.not_leader()))
-            return
+        if self._loads and (latest := machine.log.latest_snapshot) and fetch.offset >= latest.end_offset:
+            self._loads.pop(fetch.replica, None)
+        if fetch.offset > machine.high_watermark:
+            self.advance(now_ms)
+            if machine.state is not self:
+                machine.emit(Answer(reply_to, machine.not_leader()))
+                return
         has_news = fetch.offset < machine.log.end_offset or fetch.high_watermark < machine.high_watermark
         if has_news or fetch.max_wait_ms <= 0:
             self._answer(reply_to, fetch)
@@ -244,6 +270,23 @@ class Leader(RaftState):
         progress.last_fetch_ms = now_ms
         self._newest[replica.node_id] = progress
         return progress
+
+    def on_fetch_snapshot(self, fetch: FetchSnapshot, now_ms: int) -> None:
+        """Somebody loads a snapshot that is here."""
+        load = self._loads.get(fetch.replica)
+        if load is None or load.snapshot_id != fetch.snapshot_id:
+            self._loads[fetch.replica] = SnapshotLoad(fetch.snapshot_id, now_ms)
+
+    def snapshots_in_use(self, now_ms: int) -> frozenset[SnapshotId]:
+        """Those that must stay, with the log behind them: if newer ones came faster than one can be loaded, whoever has
+        to load one would never end. Who falls silent, or takes all too long, is not waited for."""
+        silence_ms = self.machine.options.fetch_timeout_ms
+        for key, load in list(self._loads.items()):
+            progress = self.progress.get(key)
+            is_silent = progress is None or now_ms - progress.last_fetch_ms > silence_ms
+            if is_silent or now_ms - load.began_ms > MAX_LOADING_MS:
+                del self._loads[key]
+        return frozenset(each.snapshot_id for each in self._loads.values())
 
     def _answer(self, reply_to: ReplyTo, fetch: FetchLog) -> None:
         self.machine.emit(AnswerFetch(reply_to, self._result(), fetch.offset, fetch.max_bytes))

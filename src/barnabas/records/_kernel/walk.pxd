@@ -4,4 +4,5 @@
 cdef class EntryWalk:
     cdef memoryview view
     cdef object make
+    cdef object make_old
     cdef readonly Py_ssize_t position

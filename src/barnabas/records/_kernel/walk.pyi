@@ -8,11 +8,16 @@ _Entry = TypeVar("_Entry")
 class EntryWalk(Generic[_Entry]):
     """Iterates over the log entries (batches, or old messages) in a buffer; `make` turns each entry's bytes into one.
 
-    The walk ends before an entry that the buffer holds only in part: `truncated` then says so, and `position` is where
-    that entry begins.
+    Where both may come, `make_old` is for those of the formats before today's. The walk ends before an entry that the
+    buffer holds only in part: `truncated` then says so, and `position` is where that entry begins.
     """
 
-    def __init__(self, buffer: Buffer, make: Callable[[memoryview], _Entry]) -> None: ...
+    def __init__(
+        self,
+        buffer: Buffer,
+        make: Callable[[memoryview], _Entry],
+        make_old: Callable[[memoryview], _Entry] | None = None,
+    ) -> None: ...
     @property
     def position(self) -> int: ...
     @property
@@ -56,6 +61,10 @@ class BatchHeader:
     def last_offset(self) -> int: ...
     @property
     def next_offset(self) -> int: ...
+    def is_intact(self) -> bool:
+        """Whether the batch is as its builder left it, by its CRC."""
+    def follows(self, next_offset: int, bound: int) -> bool:
+        """Whether the batch begins just at `next_offset`, ends before `bound`, and leaves out no offset."""
     def stamp(self, *, base_offset: int, leader_epoch: int) -> None:
         """Give the batch its place in the log. The CRC covers neither field."""
     def summarise_if_usual(self) -> RecordSummary | None:

@@ -30,13 +30,14 @@ cdef enum:
 cdef class EntryWalk:
     """Iterates over the log entries (batches, or old messages) in a buffer; `make` turns each entry's bytes into one.
 
-    The walk ends before an entry that the buffer holds only in part: `truncated` then says so, and `position` is where
-    that entry begins.
+    Where both may come, `make_old` is for those of the formats before today's. The walk ends before an entry that the
+    buffer holds only in part: `truncated` then says so, and `position` is where that entry begins.
     """
 
-    def __init__(self, buffer, make):
+    def __init__(self, buffer, make, make_old=None):
         self.view = plain_view(buffer)
         self.make = make
+        self.make_old = make if make_old is None else make_old
         self.position = 0
 
     @property
@@ -59,7 +60,8 @@ cdef class EntryWalk:
             raise RemoteProtocolError(f"a batch is said to have {entry_bytes} bytes, at byte {self.position}")
         if left < entry_bytes:
             raise StopIteration
-        entry = self.make(self.view[self.position : self.position + entry_bytes])
+        make = self.make_old if data_of(self.view)[self.position + MAGIC_AT] < 2 else self.make
+        entry = make(self.view[self.position : self.position + entry_bytes])
         self.position += entry_bytes
         return entry
 
@@ -96,6 +98,19 @@ cdef class BatchHeader:
     @property
     def next_offset(self) -> int:
         return self.base_offset + self.last_offset_delta + 1
+
+    def is_intact(self) -> bool:
+        """Whether the batch is as its builder left it, by its CRC."""
+        cdef memoryview view = plain_view(self.data)  # as in `read_header`
+        return <unsigned int>crc32c(view[ATTRIBUTES_AT:]) == self.crc
+
+    def follows(self, int64_t next_offset, int64_t bound) -> bool:
+        """Whether the batch begins just at `next_offset`, ends before `bound`, and leaves out no offset."""
+        return (
+            self.base_offset == next_offset
+            and self.record_count == <int64_t>self.last_offset_delta + 1
+            and next_offset <= bound - self.record_count
+        )
 
     def stamp(self, *, int64_t base_offset, int32_t leader_epoch):
         """Give the batch its place in the log. The CRC covers neither field."""

@@ -100,6 +100,21 @@ class SimulatedDisk(DiskFaults):
                 todo += [(f"{path}/{name}", below) for name, below in node.entries.items()]
         return dict(sorted(found.items()))
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one whenever something on the disk may have changed: by an operation, a crash or `restore`."""
+        return self.generation, self.operations
+
+    def peek(self, path: str) -> bytearray | None:
+        """What a file holds now, to be looked at and not kept; None if there is none. Not an operation."""
+        node = self._walk(path)
+        return node.content if isinstance(node, Inode) else None
+
+    def peek_names(self, path: str) -> list[str]:
+        """What lies in a directory, sorted; nothing if there is none. Not an operation."""
+        node = self._walk(path)
+        return sorted(node.entries) if isinstance(node, Directory) else []
+
     def restore(self, contents: Mapping[str, bytes | None]) -> None:
         """Hold what `contents` told of a disk, this one earlier or another, and nothing else, all of it safe."""
         self.crash(power=False)
@@ -269,6 +284,9 @@ class SimulatedDisk(DiskFaults):
 
     def _find(self, path: str) -> Node | None:
         self._check_up()
+        return self._walk(path)
+
+    def _walk(self, path: str) -> Node | None:
         node: Node | None = self._root
         for part in _parts(path):
             if not isinstance(node, Directory):

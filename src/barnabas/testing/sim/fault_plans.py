@@ -5,13 +5,13 @@ A plan can be printed, and cut to its first few faults to find those that matter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 from typing import Final
 
-__all__ = ["LEADER", "Fault", "FaultKind", "draw_plan"]
+__all__ = ["LEADER", "WEIGHTS", "Fault", "FaultKind", "draw_plan"]
 
 LEADER: Final = "the leader"
 """In place of a host: whoever leads when the fault begins."""
@@ -36,6 +36,8 @@ class FaultKind(Enum):
     DRIFT = "clock drifts"
     JUMP = "clock jumps"
     OLD_DISK = "comes back with an old disk"
+    RESTART = "clean restart"
+    RESTORE = "stops, and comes back with an old disk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +89,18 @@ class Fault:
                 what = f"the wall clock of {self.targets[0]} jumps by {self.amount:+.0f} ms"
             case FaultKind.OLD_DISK:
                 what = f"{self.targets[0]} loses power and comes back with its disk as it was when this began"
+            case FaultKind.RESTART:
+                what = f"{self.targets[0]} is stopped, and started again"
+            case FaultKind.RESTORE:
+                what = f"{self.targets[0]} stops, and comes back at once with its disk as it was when this began"
         return what
 
 
 _WITH_TWO: Final = (FaultKind.CUT, FaultKind.CUT_ONE_WAY, FaultKind.SLOW, FaultKind.LOSS, FaultKind.RESET)
-_BRIEF: Final = (FaultKind.KILL, FaultKind.POWER, FaultKind.BLACKOUT)
+_OF_OLD_DISKS: Final = (FaultKind.OLD_DISK, FaultKind.RESTORE)
+_BRIEF: Final = (FaultKind.KILL, FaultKind.POWER, FaultKind.BLACKOUT, FaultKind.RESTART, FaultKind.RESTORE)
 #: How likely each is, before a plan chooses which kinds it knows at all.
-_WEIGHTS: Final[dict[FaultKind, int]] = {
+WEIGHTS: Final[Mapping[FaultKind, int]] = {
     FaultKind.CUT: 4,
     FaultKind.CUT_ONE_WAY: 4,
     FaultKind.ISOLATE: 6,
@@ -114,28 +121,63 @@ _WEIGHTS: Final[dict[FaultKind, int]] = {
 
 
 def draw_plan(
-    random: Random, hosts: Sequence[str], *, duration_s: float, old_disks: Sequence[str] = (), pace: float = 1.0
+    random: Random,
+    hosts: Sequence[str],
+    *,
+    duration_s: float,
+    old_disks: Sequence[str] = (),
+    pace: float = 1.0,
+    weights: Mapping[FaultKind, int] = WEIGHTS,
+    clients: Sequence[str] = (),
 ) -> list[Fault]:
-    """Faults for a while. `old_disks` are the hosts that may come back with one; `pace` is that of the hosts' own
-    timeouts, below 1 if they are shorter than usual, so that faults last as long in relation to them.
+    """Faults for a while, of the kinds that have a weight.
+
+    - `old_disks` are the hosts that may come back with one.
+    - `pace` is that of the hosts' own timeouts, below 1 if they are shorter than usual, so that faults last as long in
+      relation to them.
+    - `clients` are hosts to which ways may be cut, slow or lossy, and nothing else happens.
 
     A plan first chooses which kinds it knows: with all of them all the time, the rarer ones would never meet the quiet
     in which they matter.
     """
-    kinds = [kind for kind in FaultKind if random.random() < 0.6 and (old_disks or kind is not FaultKind.OLD_DISK)]
-    kinds = kinds or [FaultKind.ISOLATE, FaultKind.KILL]
-    weights = [_WEIGHTS[kind] for kind in kinds]
+    kinds = [kind for kind in weights if random.random() < 0.6 and (old_disks or kind not in _OF_OLD_DISKS)]
+    kinds = kinds or [kind for kind in (FaultKind.ISOLATE, FaultKind.KILL) if kind in weights] or [*weights]
+    chosen = [weights[kind] for kind in kinds]
     pause_s = random.choice((0.5, 1.0, 2.0, 4.0)) * pace
     plan: list[Fault] = []
     now_s = random.uniform(0.0, 2.0) * pace
     while now_s < duration_s:
         for _ in range(random.choice((1, 1, 1, 2, 3))):
-            kind = random.choices(kinds, weights)[0]
+            kind = random.choices(kinds, chosen)[0]
             start_s = min(now_s + random.uniform(0.0, 0.5) * pace, duration_s)
             end_s = min(start_s + _draw_length_s(random, kind) * pace, duration_s)
-            plan.append(_draw_fault(random, kind, start_s, end_s, hosts, old_disks))
+            fault = _draw_fault(random, kind, start_s, end_s, hosts, old_disks)
+            plan.append(_with_client(random, fault, clients) if clients else fault)
+            if kind is FaultKind.RESTART and random.random() < 0.5:
+                plan += _roll(random, fault, hosts, duration_s, pace)
         now_s += random.uniform(0.2, 2.0) * pause_s
     return sorted(plan, key=lambda fault: (fault.start_s, fault.end_s))
+
+
+def _with_client(random: Random, fault: Fault, clients: Sequence[str]) -> Fault:
+    """Now and then it is the way to a client that suffers."""
+    if fault.kind not in _WITH_TWO or random.random() < 0.7:
+        return fault
+    one, other = fault.targets
+    client = random.choice(clients)
+    return replace(fault, targets=(client, other) if random.random() < 0.5 else (one, client))
+
+
+def _roll(random: Random, first: Fault, hosts: Sequence[str], duration_s: float, pace: float) -> list[Fault]:
+    """The restarts that follow if all hosts are restarted one after the other, with some time in between."""
+    plan: list[Fault] = []
+    now_s = first.end_s
+    for host in hosts:
+        if host not in first.targets:
+            start_s = min(now_s + random.uniform(0.2, 1.5) * pace, duration_s)
+            now_s = min(start_s + _draw_length_s(random, FaultKind.RESTART) * pace, duration_s)
+            plan.append(Fault(start_s, now_s, FaultKind.RESTART, (host,)))
+    return plan
 
 
 def _draw_fault(
@@ -148,7 +190,7 @@ def _draw_fault(
         targets = (LEADER, *targets[1:]) if random.random() < 0.5 else (*targets[:-1], LEADER)
     if kind is FaultKind.BLACKOUT:
         targets = tuple(hosts)
-    elif kind is FaultKind.OLD_DISK:
+    elif kind in _OF_OLD_DISKS:
         targets = (random.choice(old_disks),)
     return Fault(start_s, end_s, kind, targets, _draw_amount(random, kind))
 

@@ -41,6 +41,11 @@ class DiskFaults:
         self._crash_at = operation
         self._crash_effect = effect
 
+    @property
+    def is_crash_planned(self) -> bool:
+        """Whether the machine is to die in an operation that has not come yet."""
+        return self._crash_at is not None and not self._down
+
     def fail_next(self, code: int, *, name: str = "", path: str = "", count: int = 1) -> None:
         """Let the next `count` operations called `name` on paths that contain `path` raise `OSError(code)`. A failed
         write may have been done in part; what a failed sync should have covered is not covered by later ones either."""
@@ -66,7 +71,8 @@ class DiskFaults:
         try:
             if self.hook is not None:
                 self.hook(self.calls, name, path())
-            self._raise_failure(name, path())
+            if self._failures:
+                self._raise_failure(name, path())
             if dies:
                 raise SimulatedCrash(f"operation {self.operations}: {name} {path()}")
         except SimulatedCrash as crash:

@@ -26,11 +26,11 @@ import threading
 from asyncio import AbstractEventLoop, Future, Handle, Task, TimerHandle
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from random import Random
 from types import CoroutineType
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from barnabas.testing.sim.process import Process, ProcessState, current_process
 
@@ -67,18 +67,65 @@ class NetworkBehind(Protocol):
     def resolve(self, host: str | None) -> str: ...
 
 
+_RUNNING: Final = ProcessState.RUNNING
+_PAUSED: Final = ProcessState.PAUSED
+
+
 def _process_of(context: Context | None) -> Process | None:
     return current_process.get() if context is None else context.get(current_process)
+
+
+# A run makes some hundred thousand handles, so their `__init__` do what asyncio's do without the detours: there is no
+# debug mode.
 
 
 class _Handle(Handle):
     __slots__ = ("process",)
     process: Process | None
 
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: VirtualTimeLoop, context: Context | None
+    ) -> None:
+        if context is None:
+            context = copy_context()
+            self.process = current_process.get()
+        else:
+            self.process = context.get(current_process)
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
 
 class _TimerHandle(TimerHandle):
     __slots__ = ("process",)
     process: Process | None
+
+    def __init__(
+        self,
+        when: float,
+        process: Process | None,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: VirtualTimeLoop,
+        context: Context | None,
+    ) -> None:
+        self.process = process
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = self._scheduled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None  # type: ignore[assignment]
+            self._loop._timer_handle_cancelled(self)
 
 
 class _Numbered:
@@ -92,13 +139,7 @@ class _Numbered:
 
 
 class SimulatedFuture(_Numbered, Future[T]):
-    """A future of a virtual-time loop."""
-
-    def __new__(cls, *, loop: VirtualTimeLoop) -> SimulatedFuture[T]:
-        future = super().__new__(cls)
-        future._number = loop.next_number()
-        future.process = current_process.get()
-        return future
+    """A future of a virtual-time loop, which gives it its number."""
 
 
 class SimulatedTask(_Numbered, Task[T]):
@@ -197,7 +238,8 @@ class VirtualTimeLoop(AbstractEventLoop):
 
     def _turn(self, end_s: float | None) -> bool:
         """Run what is ready, or first let time jump to where something is. False if nothing is left."""
-        if not self._ready:
+        ready = self._ready
+        if not ready:
             when_s = self._next_timer_s()
             if when_s is None:
                 return False
@@ -206,46 +248,53 @@ class VirtualTimeLoop(AbstractEventLoop):
             if when_s > self._now_s:
                 self._now_s = when_s
                 self._turns_at_this_instant = 0
-        self._take_due_timers()
+        if self._timers and self._timers[0][0] <= self._now_s:
+            self._take_due_timers()
         self._turns_at_this_instant += 1
         if self._turns_at_this_instant > self._max_idle_turns:
-            raise LivelockError(f"{self._max_idle_turns} turns at {self._now_s:.6f} s; next is {self._ready[0]!r}")
-        for _ in range(len(self._ready)):
-            handle = self._ready.popleft()
-            if handle.cancelled():
+            raise LivelockError(f"{self._max_idle_turns} turns at {self._now_s:.6f} s; next is {ready[0]!r}")
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
                 continue
             process = handle.process
-            if process is not None and process.state is not ProcessState.RUNNING:
-                if process.state is ProcessState.PAUSED:
+            if process is not None and process.state is not _RUNNING:
+                if process.state is _PAUSED:
                     process.held.append(handle)
                 continue
             handle._run()
             self.event_count += 1
             if process is not None and self.after_event is not None:
                 self.after_event(process)
-        self._raise_failure()
+        if self._failures:
+            self._raise_failure()
         return True
 
     def _next_timer_s(self) -> float | None:
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2]._cancelled:
             heappop(timers)
             self._cancelled_timers -= 1
         return timers[0][0] if timers else None
 
     def _take_due_timers(self) -> None:
-        due: list[_TimerHandle] = []
-        timers = self._timers
-        while timers and timers[0][0] <= self._now_s:
-            timer = heappop(timers)[2]
-            if timer.cancelled():
+        timers, now_s = self._timers, self._now_s
+        first = heappop(timers)[2]
+        if not timers or timers[0][0] > now_s:  # mostly it is one
+            if first._cancelled:
                 self._cancelled_timers -= 1
             else:
-                due.append(timer)
-        if self._random is not None and len(due) > 1:
-            self._random.shuffle(due)
-            due.sort(key=TimerHandle.when)
-        self._ready.extend(due)
+                self._ready.append(first)
+            return
+        due = [first]
+        while timers and timers[0][0] <= now_s:
+            due.append(heappop(timers)[2])
+        alive = [timer for timer in due if not timer._cancelled]
+        self._cancelled_timers -= len(due) - len(alive)
+        if self._random is not None and len(alive) > 1:
+            self._random.shuffle(alive)
+            alive.sort(key=TimerHandle.when)
+        self._ready.extend(alive)
 
     def _raise_failure(self) -> None:
         if self._failures:
@@ -277,7 +326,6 @@ class VirtualTimeLoop(AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
         handle = _Handle(callback, args, self, context)
-        handle.process = _process_of(context)
         if not self._closed:
             self._ready.append(handle)
         return handle
@@ -314,24 +362,27 @@ class VirtualTimeLoop(AbstractEventLoop):
         args: tuple[Any, ...],
         context: Context | None,
     ) -> TimerHandle:
-        timer = _TimerHandle(when, callback, args, self, context)
-        timer.process = process
+        timer = _TimerHandle(when, process, callback, args, self, context)
         if not self._closed:
-            heappush(self._timers, (when, self.next_number(), timer))
+            self._numbers = number = self._numbers + 1
+            heappush(self._timers, (when, number, timer))
         return timer
 
     def _timer_handle_cancelled(self, _: TimerHandle) -> None:
-        """Called by `TimerHandle.cancel`. Most timeouts are cancelled; they must not pile up until they are due."""
+        """Called by `_TimerHandle.cancel`. Most timeouts are cancelled; they must not pile up until they are due."""
         self._cancelled_timers += 1
         if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(self._timers):
-            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+            self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
             heapify(self._timers)
             self._cancelled_timers = 0
 
     # Tasks
 
     def create_future(self) -> SimulatedFuture[Any]:
-        return SimulatedFuture(loop=self)
+        future: SimulatedFuture[Any] = SimulatedFuture(loop=self)
+        self._numbers = future._number = self._numbers + 1
+        future.process = current_process.get()
+        return future
 
     def create_task(
         self,

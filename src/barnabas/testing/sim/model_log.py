@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -303,7 +303,9 @@ class ModelLog:
         batch = build_control(records, base_offset=base_offset, epoch=epoch, timestamp_ms=now_ms)
         return self._write(base_offset, now_ms, [bytes(batch)])
 
-    def append_fetched(self, batches: bytes | bytearray | memoryview) -> None:
+    def append_fetched(
+        self, batches: bytes | bytearray | memoryview, checked: Sequence[BatchView] | None = None
+    ) -> None:
         walk = iter_batches(batches)
         whole = [bytes(view.data) for view in walk]
         if walk.truncated:
@@ -407,9 +409,11 @@ class ModelLog:
     def add_snapshot(self, snapshot: SnapshotId, size_bytes: int, last_contained_ms: int) -> None:
         """Nothing: it was noted when it was written."""
 
-    def clean(self) -> int:
+    def clean(self, in_use: Container[SnapshotId] = ()) -> int:
         disk = self._disk
         for old in sorted(disk.snapshots)[: -self._kept_snapshots]:
+            if old in in_use:
+                break
             del disk.snapshots[old]
         oldest = min(disk.snapshots, default=None)
         if oldest is not None:

@@ -66,6 +66,14 @@ class FaultTarget(Protocol):
 
     def restore_image(self, host: str) -> None: ...
 
+    def stop(self, host: str) -> None:
+        """Stop the process as an operator does, who then waits."""
+        ...
+
+    def stop_and_restore(self, host: str) -> None:
+        """Stop the process, and start it again with the disk of `keep_image`."""
+        ...
+
 
 class Nemesis:
     """Plays a plan. Faults overlap: a way stays cut, and a host down, as long as one of them wants it so."""
@@ -76,7 +84,11 @@ class Nemesis:
         target: FaultTarget,
         plan: Sequence[Fault],
         tell: Callable[[str], None] = lambda _: None,
+        may_strike: Callable[[Fault, Sequence[str]], str] = lambda fault, targets: "",
     ) -> None:
+        """`may_strike` says why a fault shall not happen now, if that is so: by then it is known whom it strikes, and
+        what else is amiss."""
+        self._may_strike = may_strike
         self._loop = loop
         self._target = target
         self._plan = plan
@@ -89,6 +101,10 @@ class Nemesis:
     def begin(self) -> None:
         for number, fault in enumerate(self._plan):
             self._timers.append(self._loop.call_later(fault.start_s, self._start, number, fault))
+
+    def active(self) -> list[Fault]:
+        """The faults that last."""
+        return [fault for fault, _ in self._active.values()]
 
     def is_held_down(self, host: str) -> bool:
         """Whether a fault wants this host to be down."""
@@ -105,7 +121,11 @@ class Nemesis:
         targets = tuple(self._resolve(fault))
         if len(set(targets)) < len(fault.targets):
             return  # nobody leads, or the leader is the other side itself
-        self._tell(fault.words() if LEADER not in fault.targets else f"{fault.words()} ({', '.join(targets)})")
+        words = fault.words() if LEADER not in fault.targets else f"{fault.words()} ({', '.join(targets)})"
+        if objection := self._may_strike(fault, targets):
+            self._tell(f"{words}: left out, {objection}")
+            return
+        self._tell(words)
         self._active[number] = (fault, targets)
         self._strike(fault, targets)
         self._timers.append(self._loop.call_later(fault.end_s - fault.start_s, self._end, number))
@@ -147,8 +167,10 @@ class Nemesis:
                 target.set_clock_rate(first, fault.amount)
             case FaultKind.JUMP:
                 target.jump_clock(first, int(fault.amount))
-            case FaultKind.OLD_DISK:
+            case FaultKind.OLD_DISK | FaultKind.RESTORE:
                 target.keep_image(first)
+            case FaultKind.RESTART:
+                target.stop(first)
 
     def _end(self, number: int) -> None:
         if number not in self._active:
@@ -182,6 +204,8 @@ class Nemesis:
                 target.restore_image(first)
                 if not self._down[first]:
                     target.start(first)
+            case FaultKind.RESTORE:
+                target.stop_and_restore(first)
             case _:
                 pass
 
@@ -206,7 +230,7 @@ class Nemesis:
 
     @staticmethod
     def _holds_down(fault: Fault) -> bool:
-        return fault.kind in (FaultKind.KILL, FaultKind.POWER, FaultKind.BLACKOUT)
+        return fault.kind in (FaultKind.KILL, FaultKind.POWER, FaultKind.BLACKOUT, FaultKind.RESTART)
 
 
 def _link(fault: Fault) -> Link:

@@ -30,6 +30,7 @@ FIRST_EPHEMERAL_PORT = 32_768
 SYN_RETRIES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 FIRST_RETRANSMISSION_S = 0.2
 MAX_RETRANSMISSION_S = 6.4
+MIN_SEGMENT_BITS = 4
 MAX_SEGMENT_BITS = 17
 
 
@@ -153,6 +154,7 @@ class Network:
         self.names: dict[str, str] = {}
         self._random = random
         self._links: dict[tuple[str, str], Link] = {}
+        self._usual: dict[tuple[str, str], Link] = {}
         self._cut: set[tuple[str, str]] = set()
         self._down: set[str] = set()
         self._listeners: dict[tuple[str, str, int], SimulatedServer] = {}
@@ -164,7 +166,11 @@ class Network:
     # Conditions
 
     def link(self, source: str, target: str) -> Link:
-        return self._links.get((source, target), self.default_link)
+        return self._links.get((source, target)) or self._usual.get((source, target), self.default_link)
+
+    def set_usual_link(self, source: str, target: str, link: Link) -> None:
+        """What one direction is like as long as nothing changes it."""
+        self._usual[source, target] = link
 
     def set_link(self, source: str, target: str, link: Link | None) -> None:
         """Change one direction; None for the usual conditions."""
@@ -291,7 +297,15 @@ class Network:
 
     def draw_segment_bytes(self) -> int:
         """Sizes of all orders of magnitude are equally likely, so that every boundary is hit and streams still flow."""
-        return self._random.randint(1, 1 << self._random.randint(4, MAX_SEGMENT_BITS))
+        return 1 + self._draw_below(1 << (MIN_SEGMENT_BITS + self._draw_below(MAX_SEGMENT_BITS - MIN_SEGMENT_BITS + 1)))
+
+    def _draw_below(self, limit: int) -> int:
+        """As `randrange`, without its detours: this is drawn for each piece that arrives."""
+        bits = limit.bit_length()
+        drawn = self._random.getrandbits(bits)
+        while drawn >= limit:
+            drawn = self._random.getrandbits(bits)
+        return drawn
 
     def forget(self, end: SimulatedTransport, *, is_reset: bool) -> None:
         """One end's socket is closed."""

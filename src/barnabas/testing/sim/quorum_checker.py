@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, NoReturn
 
 from barnabas.base.ids import Uuid
-from barnabas.metadata.image import ClusterImage, ConfigResource
+from barnabas.metadata.image import ClusterImage, ConfigResource, PartitionImage
 from barnabas.metadata.loader import MetadataUpdate
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.testing.sim.raft_checkers import InvariantBrokenError
@@ -30,6 +30,7 @@ class ClusterInvariant(Enum):
     ONE_CONTROLLER = "at most one active controller in an epoch"
     BROKER_EPOCHS_GROW = "epochs of brokers only grow"
     CAUGHT_UP = "a broker is unfenced only once it knows of its own registration"
+    PARTITIONS = "epochs of partitions only grow, and who leads is in sync"
     QUIET = "connections that come back in time move no leader"
     PROGRESS = "once healed, the cluster has one active controller, works as a whole and takes changes"
     NO_FAILURE = "no node fails but by a fault of its disk"
@@ -73,6 +74,9 @@ class ClusterChecker:
         self._broker_epochs: dict[int, int] = {}
         self._read: dict[int, int] = {}
         self.newest = ClusterImage()
+        #: Told of each image that is newer than all before, with the one before.
+        self.on_newest: Callable[[ClusterImage, ClusterImage], None] = lambda before, image: None
+        self.leader_change_count = 0
         self.broken: InvariantBrokenError | None = None
         #: All that ever was in a committed image.
         self.ids: dict[str, set[Uuid]] = {}
@@ -82,7 +86,7 @@ class ClusterChecker:
     def election_count(self) -> int:
         return len(self._controllers)
 
-    def break_(self, invariant: ClusterInvariant, text: str) -> NoReturn:
+    def break_(self, invariant: Enum, text: str) -> NoReturn:
         """It is kept, too: what is raised while a node is told something is taken for a failure of that node."""
         self.broken = self.broken or InvariantBrokenError(invariant, text)
         raise self.broken
@@ -108,8 +112,10 @@ class ClusterChecker:
         self._check_succession(node_id, before, image)
         if image.offset > self.newest.offset:
             self._check_brokers(self.newest, image)
+            self._check_partitions(self.newest, image)
             self._keep(image)
-            self.newest = image
+            before, self.newest = self.newest, image
+            self.on_newest(before, image)
 
     def _compare(self, node_id: int, image: ClusterImage, first_id: int, first: ClusterImage) -> None:
         for part in _PARTS:
@@ -152,6 +158,18 @@ class ClusterChecker:
                     f"at offset {image.offset} broker {broker_id} is unfenced in epoch {broker.epoch}, but has read "
                     f"the metadata up to {read} only",
                 )
+
+    def _check_partitions(self, before: ClusterImage, image: ClusterImage) -> None:
+        if image.topics is before.topics:
+            return
+        for name, topic in image.topics.items():
+            old = before.topics.get(name)
+            if old is None or old is topic or old.topic_id != topic.topic_id:
+                continue
+            for number, (was, now) in enumerate(zip(old.partitions, topic.partitions, strict=False)):
+                if was is not now and (problem := _wrong_step(was, now)):
+                    self.break_(ClusterInvariant.PARTITIONS, f"at offset {image.offset} {name}-{number} {problem}")
+                self.leader_change_count += now.leader_epoch != was.leader_epoch
 
     def _keep(self, image: ClusterImage) -> None:
         if image.topics is not self.newest.topics:
@@ -214,6 +232,24 @@ class ClusterChecker:
                     f"at the end {history.name} of {history.resource.name!r} is {found} on node {node_id}; "
                     f"{history.acknowledged[-1]} was acknowledged",
                 )
+
+
+def _wrong_step(was: PartitionImage, now: PartitionImage) -> str:
+    """What must not happen to a partition from one image to a later one; there may have been others between them."""
+    if now.leader_epoch < was.leader_epoch or now.partition_epoch < was.partition_epoch:
+        return (
+            f"fell from leader epoch {was.leader_epoch} and partition epoch {was.partition_epoch} to "
+            f"{now.leader_epoch} and {now.partition_epoch}"
+        )
+    if now.leader != was.leader and now.leader_epoch == was.leader_epoch:
+        return f"has another leader, {now.leader} after {was.leader}, in the same epoch {now.leader_epoch}"
+    if now != was and now.partition_epoch == was.partition_epoch:
+        return f"changed within the partition epoch {now.partition_epoch}: from {was} to {now}"
+    if now.leader >= 0 and now.leader not in now.isr:
+        return f"is led by {now.leader}, who is not in sync: {now.isr}"
+    if not set(now.isr) <= set(now.replicas) or set(now.isr) & set(now.eligible_leader_replicas):
+        return f"is inconsistent: {now}"
+    return ""
 
 
 class NodeWatch:

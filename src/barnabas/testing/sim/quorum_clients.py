@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.metadata.image import ConfigResource, ConfigResourceType
+from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType
 from barnabas.testing.scripted_client import ScriptedClient
-from barnabas.testing.sim.quorum_checker import SettingHistory, TopicHistory
+from barnabas.testing.sim.quorum_checker import ClusterChecker, SettingHistory, TopicHistory
 from barnabas.testing.sim.world import CLIENT_ADDRESS
 from barnabas.wire.message import Request
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -42,6 +42,7 @@ class AdminPlan(NamedTuple):
     bootstraps: Sequence[str]
     mean_pause_s: float
     tell: Callable[[str], None]
+    replication_factor: int = 1
 
 
 class Histories:
@@ -60,6 +61,15 @@ class Histories:
     def retention(self, topic: str) -> SettingHistory:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         return self.settings.setdefault(topic, SettingHistory(resource, _RETENTION))
+
+    def check(self, checker: ClusterChecker, images: dict[int, ClusterImage]) -> None:
+        """At the end, with the images of all nodes."""
+        for topic in self.topics.values():
+            checker.check_topic(topic, images)
+        for setting in self.settings.values():
+            if self.topics[setting.resource.name].is_certain:
+                checker.check_setting(setting, images, is_shared=False)
+        checker.check_setting(self.shared, images, is_shared=True)
 
 
 class SimulatedAdmin:
@@ -111,7 +121,9 @@ class SimulatedAdmin:
 
     async def _create(self, topic: TopicHistory) -> None:
         topic.creates_sent += 1
-        answer = await self._ask(create_request(topic.name, self._random.choice((1, 1, 2))))
+        answer = await self._ask(
+            create_request(topic.name, self._random.choice((1, 1, 2)), self._plan.replication_factor)
+        )
         result = None if answer is None else answer.topics[0]
         code = None if result is None else result.error_code
         self._tell(f"create {topic.name}", code)
@@ -173,6 +185,8 @@ class SimulatedAdmin:
         self._plan.tell(f"admin {self._number}: {what}: {told}")
 
 
-def create_request(name: str, partitions: int) -> CreateTopicsRequest:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+def create_request(name: str, partitions: int, replication_factor: int = 1) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=replication_factor, assignments=[], configs=[]
+    )
     return CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)

@@ -8,39 +8,28 @@ clients were told is then compared with what every node knows.
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BarnabasError
 from barnabas.metadata.image import ClusterImage
 from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.cluster import ClusterPlan
+from barnabas.testing.sim.cluster_run import ClusterRun
 from barnabas.testing.sim.fault_plans import draw_plan
-from barnabas.testing.sim.loop import START_S, SimulationError
-from barnabas.testing.sim.nemesis import Nemesis
 from barnabas.testing.sim.network import Link
-from barnabas.testing.sim.quorum_checker import ClusterChecker, ClusterInvariant, NodeWatch
+from barnabas.testing.sim.quorum_checker import ClusterInvariant
 from barnabas.testing.sim.quorum_clients import AdminPlan, Histories, SimulatedAdmin, create_request
-from barnabas.testing.sim.raft_checkers import InvariantBrokenError
-from barnabas.testing.sim.raft_depths import DepthTarget
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport
-from barnabas.testing.sim.world import CLIENT_ADDRESS, ProcessDiedError, SimulatedNode, World
-
-if TYPE_CHECKING:
-    from barnabas.broker.node import Node
+from barnabas.testing.sim.world import CLIENT_ADDRESS, SimulatedNode
 
 __all__ = ["QuorumRun", "QuorumScenario"]
 
 DURATION_S: Final = 10.0
 HEALING_S: Final = 40.0
-SUPERVISION_S: Final = 0.25
 LOOK_S: Final = 0.2
 ADMINS: Final = 3
-#: What simulated nodes complain of is part of the play.
-_SILENCE: Final = logging.NullHandler()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,139 +76,62 @@ class QuorumScenario:
         return QuorumRun(seed, fault_limit=fault_limit, keep_story=keep_story).run()
 
 
-class QuorumRun:
+class QuorumRun(ClusterRun):
     """One run of a seed."""
 
     def __init__(self, seed: int, *, fault_limit: int | None = None, keep_story: bool = False) -> None:
-        self.seed = seed
-        self.setting = QuorumSetting.draw(Random(f"{seed}/setting"))
-        self.world = World(seed, link=self.setting.link)
-        self.loop = self.world.loop
-        self.story: list[str] = []
-        self._keeps_story = keep_story
-        self.checker = ClusterChecker(self._own_offset)
-        self.cluster = self.setting.cluster
+        self.setting = setting = QuorumSetting.draw(Random(f"{seed}/setting"))
+        super().__init__(seed, setting.cluster, setting.link, setting.overrides, keep_story=keep_story)
         addresses = list(self.cluster.addresses().values())
-        plan = draw_plan(self.world.random("faults"), addresses, duration_s=DURATION_S, pace=self.setting.pace)
-        self.plan = plan[:fault_limit]
-        self.members = self.cluster.members(self.world, self.setting.overrides, self._on_made)
-        self._by_host = {member.host.address: member for member in self.members}
-        target = DepthTarget(self.world, addresses, self._leader_host, self._start, lambda _: None)
-        self.nemesis = Nemesis(self.loop, target, self.plan, lambda text: self._tell(f"FAULT: {text}"))
+        plan = draw_plan(self.world.random("faults"), addresses, duration_s=DURATION_S, pace=setting.pace)
+        self.play_faults(plan[:fault_limit])
         self.histories = Histories()
-        self._lives: dict[str, asyncio.Task[None]] = {}
-        self._is_over = False
-
-    # The run
 
     def run(self) -> SeedReport:
-        broken = problem = ""
-        logger = logging.getLogger("barnabas")
-        logger.addHandler(_SILENCE)
-        try:
-            self.world.run(self._play(), limit_s=DURATION_S + 2 * HEALING_S)
-        except InvariantBrokenError as failure:
-            broken, problem = str(failure.invariant.value), failure.text
-        except (SimulationError, BarnabasError) as failure:
-            broken, problem = ClusterInvariant.NO_FAILURE.value, f"{failure!r}, by {failure.__cause__!r}"
-        finally:
-            virtual_s, event_count = self._now_s(), self.loop.event_count
-            trace = self.world.trace.hexdigest()
-            self.world.close()
-            logger.removeHandler(_SILENCE)
-        if self.checker.broken is not None:
-            broken, problem = str(self.checker.broken.invariant.value), self.checker.broken.text
-        counts = {
-            "faults": len(self.plan),
+        return self.run_within(DURATION_S + 2 * HEALING_S)
+
+    def counts(self) -> dict[str, int]:
+        return {
             "elections": self.checker.election_count,
             "acknowledged": self.histories.acknowledged_count,
             "unanswered": self.histories.unanswered_count,
         }
-        plan = [str(fault) for fault in self.plan]
-        return SeedReport(
-            self.seed, virtual_s, event_count, trace, len(plan), broken, problem, plan, self.story, counts
-        )
 
-    async def _play(self) -> None:
-        self._supervise()
+    async def play(self) -> None:
+        self.supervise()
         await asyncio.sleep(self.world.random("start").choice((0.0, 2.0)))
         self.nemesis.begin()
-        brokers = [each.bootstrap for each in self._brokers()]
-        plan = AdminPlan(brokers, self.setting.mean_pause_s, self._tell)
+        brokers = [each.bootstrap for each in self.brokers()]
+        plan = AdminPlan(brokers, self.setting.mean_pause_s, self.tell)
         admins = [
             SimulatedAdmin(number, plan, self.histories, self.world.random(f"admin {number}"))
             for number in range(1, ADMINS + 1)
         ]
         using = [self.loop.create_task(admin.use()) for admin in admins]
         await asyncio.sleep(DURATION_S)
-        self._tell("everything is healed")
+        self.tell("everything is healed")
         self.nemesis.heal()
         for admin in admins:
             admin.is_over = True
         await asyncio.gather(*using)
         images = await self._demand_progress()
-        self._is_over = True
-        self._check_end(images)
-
-    def _check_end(self, images: dict[int, ClusterImage]) -> None:
-        for topic in self.histories.topics.values():
-            self.checker.check_topic(topic, images)
-        for setting in self.histories.settings.values():
-            if self.histories.topics[setting.resource.name].is_certain:
-                self.checker.check_setting(setting, images, is_shared=False)
-        self.checker.check_setting(self.histories.shared, images, is_shared=True)
-
-    # The cast
-
-    def _supervise(self) -> None:
-        """Start what has ended by itself, as an operator's supervisor does."""
-        for member in self.members:
-            if not self.nemesis.is_held_down(member.host.address):
-                self._start(member.host.address)
-        if not self._is_over:
-            self.loop.call_later(SUPERVISION_S, self._supervise)
-
-    def _start(self, address: str) -> None:
-        member, life = self._by_host[address], self._lives.get(address)
-        if not member.host.is_running and (life is None or life.done()):
-            self._lives[address] = self.loop.create_task(self._live(member))
-
-    async def _live(self, member: SimulatedNode) -> None:
-        """One life of a node: as a process, it ends when its start is refused, or when it cannot go on."""
-        who = f"node {member.settings.node_id}"
-        self._tell(f"{who} starts")
-        try:
-            await member.start()
-            if member.node is not None:
-                self._tell(f"{who} ends: {await member.host.do(member.node.failed())}")
-        except ProcessDiedError:
-            return
-        except BarnabasError as refusal:
-            self._tell(f"{who} does not start: {refusal}")
-        except Exception as failure:
-            self.loop.call_exception_handler({"message": f"{who} failed", "exception": failure})
-        member.kill()
-
-    def _on_made(self, node_id: int, node: Node) -> None:
-        node.loader.publish_to(NodeWatch(node_id, self.checker, self._tell))
-
-    def _brokers(self) -> list[SimulatedNode]:
-        return [each for each in self.members if self.cluster.is_broker(each.settings.node_id)]
+        self.is_over = True
+        self.histories.check(self.checker, images)
 
     # After the faults
 
     async def _demand_progress(self) -> dict[int, ClusterImage]:
         """The cluster is whole, and takes a change through every broker; the images of all nodes, with these."""
-        deadline_s = self._now_s() + HEALING_S
-        wanted = {f"after-the-faults-{each.settings.node_id}": each for each in self._brokers()}
+        deadline_s = self.now_s() + HEALING_S
+        wanted = {f"after-the-faults-{each.settings.node_id}": each for each in self.brokers()}
         done: set[str] = set()
         while True:
-            images = self._images()
-            problem = self._what_is_wrong(images)
+            images = self.images()
+            problem = self.what_is_wrong(images)
             missing = [name for name in wanted if any(name not in image.topics for image in images.values())]
             if not problem and not missing and len(done) == len(wanted):
                 return images
-            if self._now_s() > deadline_s:
+            if self.now_s() > deadline_s:
                 lacking = problem or f"topics are missing: {', '.join(missing or wanted)}"
                 self.checker.break_(ClusterInvariant.PROGRESS, f"after {HEALING_S:.0f} s {lacking}")
             if not problem:
@@ -236,47 +148,3 @@ class QuorumRun:
         except (OSError, TimeoutError):
             return False
         return answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-
-    def _images(self) -> dict[int, ClusterImage]:
-        running = [each for each in self.members if each.node is not None and each.host.is_running]
-        return {each.settings.node_id: each.node.loader.image for each in running if each.node is not None}
-
-    def _what_is_wrong(self, images: dict[int, ClusterImage]) -> str:
-        """What keeps the cluster from being whole; empty if nothing does."""
-        if len(images) < len(self.members):
-            return f"only nodes {sorted(images)} run"
-        leaders = {each.settings.node_id: each.node.quorum.leader for each in self.members if each.node is not None}
-        if len(set(leaders.values())) > 1 or any(each.leader_id < 0 for each in leaders.values()):
-            return f"the nodes do not agree on the active controller: {leaders}"
-        brokers = {each.settings.node_id for each in self._brokers()}
-        for node_id, image in images.items():
-            working = {broker.broker_id for broker in image.brokers.values() if not broker.is_fenced}
-            if working != brokers:
-                return f"node {node_id} knows only the brokers {sorted(working)} as unfenced"
-        return ""
-
-    # Watching
-
-    def _now_s(self) -> float:
-        return self.loop.world_time() - START_S
-
-    def _tell(self, text: str) -> None:
-        if self._keeps_story:
-            self.story.append(f"{self._now_s():8.3f} s  {text}")
-
-    def _own_offset(self, node_id: int) -> int:
-        node = self.members[node_id - 1].node
-        return -1 if node is None else node.loader.image.offset
-
-    def _leader_host(self) -> str | None:
-        """Who leads in the newest epoch."""
-        leading = []
-        for member in self.members:
-            if member.node is not None and member.host.is_running:
-                try:
-                    leader = member.node.quorum.leader
-                except (BarnabasError, AttributeError):
-                    continue  # it has only begun to start
-                if leader.leader_id == member.settings.node_id:
-                    leading.append((leader.epoch, member.host.address))
-        return max(leading)[1] if leading else None

@@ -188,7 +188,12 @@ class DepthTarget:
         leader: Callable[[], str | None],
         start: Callable[[str], None],
         on_old_disk: Callable[[str], None],
+        stop: Callable[[str], None] | None = None,
+        stop_and_restore: Callable[[str], None] | None = None,
     ) -> None:
+        """Without `stop`, a process that an operator stops is killed: it has nothing to do before."""
+        self.stop = stop or self.kill
+        self.stop_and_restore = stop_and_restore or self._kill_and_restore
         self._hosts = hosts
         self._on_old_disk = on_old_disk
         self._host = depth.host
@@ -235,3 +240,8 @@ class DepthTarget:
     def restore_image(self, host: str) -> None:
         self._host(host).restore_image()
         self._on_old_disk(host)
+
+    def _kill_and_restore(self, host: str) -> None:
+        self.kill(host)
+        self.restore_image(host)
+        self.start(host)

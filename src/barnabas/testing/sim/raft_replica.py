@@ -196,9 +196,9 @@ class SimulatedReplica:
         """After an event of this replica's process."""
         machine = self.machine
         if machine is None:
-            if self.driver is None or (machine := self.driver._machine) is None:
+            if self.driver is None or not self.driver.is_open:
                 return
-            self.machine = machine
+            machine = self.machine = self.driver.machine
         # One that has failed hears nothing any more, though its process lives for a moment.
         if self.driver is None or self.driver.failure is None:
             self.checker.look_at(self.node_id, machine)

@@ -33,7 +33,6 @@ __all__ = ["RaftRun", "RaftScenario"]
 
 DURATION_S: Final = 20.0
 HEALING_S: Final = 30.0
-APPEND_AGAIN_S: Final = 4.0
 #: Who watches over processes looks so often.
 SUPERVISION_S: Final = 0.5
 FIRST_OBSERVER_ID: Final = 101
@@ -274,22 +273,20 @@ class RaftRun:
     # After the faults
 
     async def _demand_progress(self) -> None:
-        """One leader, and a fresh record that every replica applies. It is asked for now and then only: a follower that
-        loads snapshots piece by piece would never get to the end of them if there were new ones all the time."""
+        """One leader, and a fresh record that every replica applies, though more of them come all the time, and with
+        them new snapshots: who has to load one piece by piece must get to its end."""
         deadline_s = self._now_s() + HEALING_S
-        append_at_s = 0.0
         wanted = b"after the faults"
         while not self._has_everywhere(wanted):
             if self._now_s() > deadline_s:
                 self._complain_of_no_progress(wanted)
             leader = self._leader()
-            if leader is not None and self._now_s() >= append_at_s:
+            if leader is not None:
                 self._append(leader, (wanted,))
-                append_at_s = self._now_s() + APPEND_AGAIN_S
             await asyncio.sleep(0.25)
 
     def _has_everywhere(self, value: bytes) -> bool:
-        offset = next((offset for offset, values in reversed(self._values.items()) if value in values), None)
+        offset = next((offset for offset, values in self._values.items() if value in values), None)
         if offset is None:
             return False
         leading = [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from struct import Struct
 from typing import Any
 
 from barnabas.raft.batches import ControlRecord
 from barnabas.raft.ports import FoundReplica, LogStore, Reply, RequestReceiver, Transport
 from barnabas.raft.types import Address, OffsetAndEpoch, SnapshotId, WrittenBatch
+from barnabas.records.batch import BatchView
 from barnabas.records.control import ControlType
 from barnabas.testing.sim.raft_checkers import UNKNOWN_EPOCH, BatchFact, RaftChecker
 from barnabas.wire.message import Request, Response
@@ -101,8 +102,10 @@ class WatchedLog:
     def _appended(self, offset: int) -> None:
         self._checker.appended(self._node_id, facts_in(self._store.read(offset, 1 << 30)))
 
-    def append_fetched(self, batches: bytes | bytearray | memoryview) -> None:
-        self._store.append_fetched(batches)
+    def append_fetched(
+        self, batches: bytes | bytearray | memoryview, checked: Sequence[BatchView] | None = None
+    ) -> None:
+        self._store.append_fetched(batches, checked)
         facts = facts_in(batches)
         self._checker.appended(self._node_id, facts)
         if self._tell is not None and facts:
@@ -118,8 +121,8 @@ class WatchedLog:
         self._store.set_high_watermark(offset)
         self._checker.committed_up_to(self._node_id, offset, self._current_epoch())
 
-    def clean(self) -> int:
-        start_offset = self._store.clean()
+    def clean(self, in_use: Container[SnapshotId] = ()) -> int:
+        start_offset = self._store.clean(in_use)
         self._checker.cleaned(self._node_id, start_offset)
         return start_offset
 

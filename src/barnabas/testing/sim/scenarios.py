@@ -82,6 +82,12 @@ SCENARIOS: Final[Mapping[str, ScenarioPlace]] = {
         (3,),
         ("whole",),
     ),
+    "cluster": ScenarioPlace(
+        "barnabas.testing.sim.cluster_scenario:ClusterScenario",
+        "replicated topics under overlapping faults, with our own clients: nothing acknowledged is lost",
+        (3,),
+        ("whole",),
+    ),
 }
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
+from typing import Final
 
 __all__ = ["Trace"]
+
+_HASHED_TOGETHER: Final = 256
 
 
 class Trace:
@@ -15,18 +18,28 @@ class Trace:
     def __init__(self, time: Callable[[], float], *, keep_all: bool = False, tail_lines: int = 40) -> None:
         self._time = time
         self._hash = blake2b(digest_size=16)
+        #: What is not hashed yet. Some hundred lines at once cost a fraction of one by one.
+        self._unhashed: list[str] = []
         self.event_count = 0
         self.tail: deque[str] = deque(maxlen=None if keep_all else tail_lines)
 
     def record(self, kind: str, *details: object) -> None:
         """An event: what it was, and numbers or texts that are the same in every run of the seed."""
         line = f"{self._time():.9f} {kind} {' '.join(map(str, details))}"
-        self._hash.update(line.encode())
-        self._hash.update(b"\n")
         self.event_count += 1
         self.tail.append(line)
+        self._unhashed.append(line)
+        if len(self._unhashed) >= _HASHED_TOGETHER:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        self._unhashed.append("")  # every line has an end
+        self._hash.update("\n".join(self._unhashed).encode())
+        self._unhashed.clear()
 
     def hexdigest(self) -> str:
+        if self._unhashed:
+            self._catch_up()
         return self._hash.hexdigest()
 
 

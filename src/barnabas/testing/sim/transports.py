@@ -40,7 +40,8 @@ class Pipe:
         self.size_bytes = 0
         #: The receiving socket is gone; what still comes is answered with a reset, if there is a kernel to do so.
         self.is_detached = False
-        self._segments: deque[tuple[float, bytes]] = deque()
+        #: When they arrive, what they hold, and its name in the trace.
+        self._segments: deque[tuple[float, bytes, str]] = deque()
         self._last_arrival_s = 0.0
         self._end_s: float | None = None
         self._timer: TimerHandle | None = None
@@ -53,9 +54,10 @@ class Pipe:
         link = self.network.link(self.source, self.target)
         taken = bytes(memoryview(data)[: max(link.window_bytes - self.size_bytes, 0)])
         if taken:
-            self._segments.append((self._arrival_s(len(taken)), taken))
+            name = digest(taken)
+            self._segments.append((self._arrival_s(len(taken)), taken, name))
             self.size_bytes += len(taken)
-            self.network.trace("send", self.name, len(taken), digest(taken))
+            self.network.trace("send", self.name, len(taken), name)
             self._schedule()
             if self.network.is_reset_drawn(self.source, self.target):
                 self.network.break_connection(self)
@@ -88,7 +90,7 @@ class Pipe:
     def unread_bytes(self) -> int:
         """What has arrived and was not read."""
         now_s = self.network.loop.world_time()
-        return sum(len(data) for arrival_s, data in self._segments if arrival_s <= now_s)
+        return sum(len(data) for arrival_s, data, _ in self._segments if arrival_s <= now_s)
 
     def segment_count(self) -> int:
         return len(self._segments)
@@ -163,16 +165,19 @@ class Pipe:
         """Up to so many bytes of what has arrived, also from several writes: borders between those are not kept."""
         now_s = self.network.loop.world_time()
         pieces: list[bytes] = []
+        name = ""
         while self._segments and self._segments[0][0] <= now_s and limit_bytes:
-            arrival_s, piece = self._segments.popleft()
+            arrival_s, piece, name = self._segments.popleft()
             if len(piece) > limit_bytes:
-                self._segments.appendleft((arrival_s, piece[limit_bytes:]))
-                piece = piece[:limit_bytes]
+                self._segments.appendleft((arrival_s, piece[limit_bytes:], ""))
+                piece, name = piece[:limit_bytes], ""
             pieces.append(piece)
             limit_bytes -= len(piece)
         data = b"".join(pieces)
+        if len(pieces) != 1 or not name:  # else it is what was sent, which has its name
+            name = digest(data)
         self.size_bytes -= len(data)
-        self.network.trace("receive", self.name, len(data), digest(data))
+        self.network.trace("receive", self.name, len(data), name)
         return data
 
 
@@ -198,6 +203,7 @@ class SimulatedTransport(asyncio.Transport):
         outgoing.sender = self
         self.on_gone: Any = None
         self._protocol: Any = None
+        self._is_protocol_buffered = False
         self._early_error: OSError | None = None
         self._buffer: deque[bytes] = deque()
         self._buffered_bytes = 0
@@ -216,7 +222,7 @@ class SimulatedTransport(asyncio.Transport):
         """Give the connection its protocol; runs in the process that owns this end."""
         if self._is_gone:
             return
-        self._protocol = protocol
+        self.set_protocol(protocol)
         protocol.connection_made(self)
         self.incoming.wake()
         if self._early_error is not None:
@@ -238,7 +244,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def receive(self, pipe: Pipe) -> None:
         limit_bytes = self.network.draw_segment_bytes()
-        if isinstance(self._protocol, BufferedProtocol):
+        if self._is_protocol_buffered:
             room = memoryview(self._protocol.get_buffer(-1))
             if not len(room):
                 raise RuntimeError("get_buffer() returned an empty buffer")
@@ -283,6 +289,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: Any) -> None:
         self._protocol = protocol
+        self._is_protocol_buffered = isinstance(protocol, BufferedProtocol)
 
     def get_protocol(self) -> Any:
         return self._protocol

@@ -75,6 +75,10 @@ class World:
         self.trace = Trace(self.loop.world_time, keep_all=keep_trace)
         self.network = Network(self.loop, self.random("network"), link=link, trace=self.trace.record)
         self._hosts: dict[str, Host] = {}
+        #: Told of each process that dies, by the address of its host, and whether the power was lost.
+        self.on_death: Callable[[str, bool], None] = lambda address, power: None
+        #: Told of each file that is about to be cut, by the address of its host.
+        self.on_cut: Callable[[str, str], None] = lambda address, path: None
         self._log = _LogWatch(self, raises=not tolerates_logged_errors)
         logging.getLogger("barnabas").addHandler(self._log)
 
@@ -282,6 +286,7 @@ class Host:
         if process is not None and not process.is_dead:
             process.state = ProcessState.DEAD
             self.world.trace.record("power loss" if power else "kill", process.name)
+            self.world.on_death(self.address, power)
             if not power:
                 self.world.network.kill(process)
             if self._died is not None and not self._died.done():
@@ -297,6 +302,8 @@ class Host:
 
     def _disk_operation(self, number: int, name: str, path: str) -> None:
         self.world.trace.record("disk", self.address, number, name, path)
+        if name == "truncate":
+            self.world.on_cut(self.address, path)
 
 
 class SimulatedNode:
@@ -309,10 +316,11 @@ class SimulatedNode:
         keywords: Mapping[str, object],
         *,
         cluster_id: str | None = None,
+        elr_version: int | None = None,
         on_made: Callable[[Node], None] | None = None,
     ) -> None:
-        """With a `cluster_id` it belongs to that cluster, else to one of its own. `on_made` sees each node before it is
-        started."""
+        """With a `cluster_id` it belongs to that cluster, else to one of its own; `elr_version` is what it is formatted
+        with. `on_made` sees each node before it is started."""
         self.host = host
         self.settings: BrokerSettings = single_node_settings(
             host.address,
@@ -326,6 +334,7 @@ class SimulatedNode:
         )
         self.node: Node | None = None
         self._cluster_id = cluster_id
+        self._elr_version = elr_version
         self._on_made = on_made
 
     @property
@@ -342,7 +351,7 @@ class SimulatedNode:
         from barnabas.broker.node import Node
 
         files, runtime = self.host.disk, self.host.runtime()
-        format_if_new(files, self.settings, runtime, cluster_id=self._cluster_id)
+        format_if_new(files, self.settings, runtime, cluster_id=self._cluster_id, elr_version=self._elr_version)
         self.node = Node(self.settings, files=files, runtime=runtime)
         if self._on_made is not None:
             self._on_made(self.node)

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.core.consuming.fetch_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
     ClientFetchSession,
     FetchRequestData,
     WantedFetch,
 )
 from barnabas.replication.fetch_sessions import FetchSessionCache
+from barnabas.wire.fetch_session_epoch import FINAL_EPOCH, INITIAL_EPOCH
 from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

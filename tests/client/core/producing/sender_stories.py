@@ -47,8 +47,8 @@ from barnabas.wire.messages.produce import (
     TopicProduceResponse,
 )
 from tests.client.core.producing.sender_world import POOL_BYTES, TOPIC, TOPIC_ID, CountingMetrics
+from tests.stories import StoryPlayer
 
-_OUTPUT = (">", "=", "!")
 _FAILURES: dict[str, type[ChannelError]] = {
     "disconnected": DisconnectedError,
     "timeout": RequestTimeoutError,
@@ -96,7 +96,9 @@ class StillNodes:
         """They are connected."""
 
 
-class Player:
+class Player(StoryPlayer):
+    OUTPUT = (">", "=", "!")
+
     def __init__(self) -> None:
         self._begin({})
 
@@ -144,15 +146,9 @@ class Player:
         self.sent_counts: dict[int, int] = {}
         self.news: list[tuple[int, int, str]] = []
 
-    def play(self, lines: list[str]) -> Iterator[str]:
-        for line in lines:
-            if line.startswith(_OUTPUT):
-                continue
-            yield line
-            words = line.split()
-            if words and not line.startswith("#"):
-                self._happen(words)
-                yield from self._turn()
+    def step(self, words: list[str]) -> Iterator[str]:
+        self._happen(words)
+        yield from self._turn()
 
     def _happen(self, words: list[str]) -> None:
         match words:
@@ -303,4 +299,4 @@ def _shown(request: NodeRequest) -> str:
 
 def play(script: str) -> str:
     """The dialogue that a script leads to; comments and blank lines stay."""
-    return "\n".join(line.rstrip() for line in Player().play(script.splitlines())) + "\n"
+    return Player().played(script)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.client.core.producing.sender_stories import play
+from tests.stories import assert_played_as_told, stories_beside
 
-STORIES = sorted((Path(__file__).parent / "stories").glob("sender_*.txt"))
+STORIES = stories_beside(__file__, "sender_*.txt")
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_story(path: Path) -> None:
-    written = path.read_text(encoding="utf-8")
-    played = play(written)
-    if os.environ.get("BARNABAS_RECORD"):
-        path.write_text(played, encoding="utf-8")
-    assert played == written
+    assert_played_as_told(path, play)
 
 
 def test_there_are_stories() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.wire.fetch_session_epoch import FINAL_EPOCH, INITIAL_EPOCH, FetchSessionEpoch
 from barnabas.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -22,10 +22,6 @@ from barnabas.wire.messages.fetch import (
     PartitionData,
 )
 
-NO_SESSION: Final = 0
-INITIAL_EPOCH: Final = 0
-FINAL_EPOCH: Final = -1
-_MAX_EPOCH: Final = 2**31 - 1
 #: From this version on topics are named by id.
 FIRST_WITH_IDS: Final = 13
 
@@ -105,15 +101,14 @@ class ClientFetchSession:
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
-        self._id = NO_SESSION
-        self._epoch = INITIAL_EPOCH
+        self._epoch = FetchSessionEpoch()
         self._uses_ids = False
         self._known: dict[TopicPartition, WantedFetch] = {}
 
     @property
     def is_open(self) -> bool:
         """Whether the broker keeps a session for us, as far as we know."""
-        return self._id != NO_SESSION
+        return self._epoch.is_open
 
     def begin(self, wanted: Mapping[TopicPartition, WantedFetch], version: int) -> FetchRequestData:
         """The next fetch, for all of `wanted` and nothing else, in at most this version.
@@ -123,12 +118,13 @@ class ClientFetchSession:
         if version >= FIRST_WITH_IDS and any(each.topic_id == Uuid.ZERO for each in wanted.values()):
             version = FIRST_WITH_IDS - 1
         uses_ids = version >= FIRST_WITH_IDS
-        if self._epoch != INITIAL_EPOCH and uses_ids != self._uses_ids:
-            self._epoch = INITIAL_EPOCH  # the broker ends the old session when it sees its id with this epoch
+        epoch = self._epoch
+        if uses_ids != self._uses_ids:
+            epoch.begin_anew()
         self._uses_ids = uses_ids
-        if self._epoch == INITIAL_EPOCH:
+        if epoch.is_full:
             self._known = dict(wanted)
-            return FetchRequestData(version, self._id, INITIAL_EPOCH, self._known, self._known, {})
+            return FetchRequestData(version, epoch.id, INITIAL_EPOCH, self._known, self._known, {})
         known = self._known
         to_forget = {partition: each.topic_id for partition, each in known.items() if partition not in wanted}
         to_send: dict[TopicPartition, WantedFetch] = {}
@@ -141,41 +137,29 @@ class ClientFetchSession:
                 to_forget[partition] = before.topic_id
             to_send[partition] = each
         self._known = dict(wanted)
-        return FetchRequestData(version, self._id, self._epoch, self._known, to_send, to_forget)
+        return FetchRequestData(version, epoch.id, epoch.epoch, self._known, to_send, to_forget)
 
     def begin_close(self, version: int) -> FetchRequestData | None:
         """The fetch that ends the session; None if there is none."""
-        if self._id == NO_SESSION:
+        if not self._epoch.is_open:
             return None
-        session_id, self._id, self._epoch = self._id, NO_SESSION, INITIAL_EPOCH
-        return FetchRequestData(version, session_id, FINAL_EPOCH, {}, {}, {})
+        return FetchRequestData(version, self._epoch.close(), FINAL_EPOCH, {}, {}, {})
 
     def answered(self, fetch: FetchRequestData, response: FetchResponse) -> dict[TopicPartition, PartitionData] | None:
         """The partitions that an answer tells of; None if it is of no use as a whole, and all must be asked again."""
-        error = response.error_code
-        if error:
-            if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-                self._id = NO_SESSION
-            self._epoch = INITIAL_EPOCH
+        if response.error_code:
+            self._epoch.refused(response.error_code)
             return None
         found = self._partitions(fetch, response)
         if found is None or (fetch.is_full and found.keys() != fetch.wanted.keys()):
-            # A throttled full fetch is answered with nothing; other mismatches mean that one side is confused.
-            if fetch.is_full and not response.responses and response.throttle_time_ms > 0:
-                self._id = NO_SESSION
-            self._epoch = INITIAL_EPOCH
+            self._epoch.confused(response, was_full=fetch.is_full)
             return None
-        if response.session_id == NO_SESSION:
-            self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
-        elif fetch.is_full:
-            self._id, self._epoch = response.session_id, 1
-        else:
-            self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
+        self._epoch.answered(response.session_id, was_full=fetch.is_full)
         return found
 
     def failed(self) -> None:
         """Whether the broker saw the fetch is not known, so neither is the epoch that it expects."""
-        self._epoch = INITIAL_EPOCH
+        self._epoch.begin_anew()
 
     def _partitions(
         self, fetch: FetchRequestData, response: FetchResponse

@@ -18,8 +18,8 @@ What must hold, whatever fails:
 5 and 6 are stricter than the Java producer; 5 costs one round trip per partition and epoch. Where Java renumbers also
 what is on its way, 2 waits for its answers.
 
-What no client can help: a broker that was stopped cleanly remembers only the newest batch of a producer. If it wrote
-several whose answers were lost, the older ones are refused when they come again, and then written twice.
+What no client can help: a Kafka broker that was stopped cleanly remembers only the newest batch of a producer. If it
+wrote several whose answers were lost, the older ones are refused when they come again, and then written twice.
 
 A partition keeps its id and epoch until it has to begin anew: brokers keep this state for each partition by itself. A
 new epoch of a producer without transactions is taken by the client alone; after the last one a new id is asked for.

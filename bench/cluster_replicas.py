@@ -1,0 +1,295 @@
+"""Three replicas of everything: produce with acks=all, leaders that die or stop, followers that idle or catch up."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.cluster.asking import active, all_unfenced, leaders, replicas_in_sync, until
+from tests.cluster.nodes import Cluster, Node
+from tests.cluster.records import LibrdkafkaSender
+from tests.oracles import missing
+
+from bench.cluster_nodes import KafkaCluster, OurCluster
+from bench.measure import Result
+from bench.node_brokers import cpu_seconds
+
+FACTOR: Final = 3
+PRODUCE_S: Final = 8.0
+QUICK_PRODUCE_S: Final = 2.0
+WARM_UP_S: Final = 4.0
+ROUNDS: Final = 20
+QUICK_ROUNDS: Final = 2
+LEADERSHIPS: Final = 1_000
+QUICK_LEADERSHIPS: Final = 60
+IDLE_S: Final = 10.0
+CATCH_UP_MIB: Final = 400
+QUICK_CATCH_UP_MIB: Final = 32
+_PATIENCE_S: Final = 180.0
+_SETTINGS: Final = {"min.insync.replicas": "2"}
+
+Makers = dict[str, Callable[[Path], Cluster]]
+
+
+def makers() -> Makers:
+    found: Makers = {"ours": lambda folder: OurCluster(folder, _SETTINGS)}
+    if missing() is None:
+        found["Kafka"] = lambda folder: KafkaCluster(folder, _SETTINGS)
+    return found
+
+
+@contextlib.contextmanager
+def one_cluster(maker: Callable[[Path], Cluster]) -> Iterator[Cluster]:
+    """Alone on the machine: idle nodes of the other kind would take their share."""
+    with tempfile.TemporaryDirectory() as folder, maker(Path(folder)) as cluster:
+        all_unfenced(cluster)
+        yield cluster
+
+
+def created(cluster: Cluster, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    settings = {"segment.bytes": str(64 * 2**20)}
+    for each in admin.create_topics([NewTopic(topic, partitions, FACTOR, config=settings)]).values():
+        each.result(60)
+    in_sync(cluster, topic)
+
+
+def in_sync(cluster: Cluster, topic: str) -> None:
+    for node in cluster.brokers:
+        until(
+            f"all replicas of {topic} are in sync",
+            lambda node=node: {len(each) for each in replicas_in_sync(node, topic)} == {FACTOR},  # type: ignore[misc]
+            patience_s=_PATIENCE_S,
+        )
+
+
+# Produce
+
+
+def produce(is_quick: bool) -> Iterator[Result]:
+    seconds = QUICK_PRODUCE_S if is_quick else PRODUCE_S
+    cases = [(size, partitions) for size in (100, 1000) for partitions in (6, 100)]
+    rates: dict[tuple[int, int], dict[str, float]] = {case: {} for case in cases}
+    for name, maker in makers().items():
+        with one_cluster(maker) as cluster:
+            created(cluster, "warm-up", 6)
+            _rate(cluster, "warm-up", 1000, QUICK_PRODUCE_S if is_quick else WARM_UP_S)
+            for size, partitions in cases:
+                topic = f"of-{size}-{partitions}"
+                created(cluster, topic, partitions)
+                rates[size, partitions][name] = _rate(cluster, topic, size, seconds)
+    for (size, partitions), found in rates.items():
+        detail = "; ".join(f"{who}: {rate:,.0f}/s, {rate * size / 2**20:.0f} MiB/s" for who, rate in found.items())
+        ratio = found["ours"] / found["Kafka"] if "Kafka" in found else float("nan")
+        yield Result(f"cluster: 3 replicas, acks=all, {size} B, {partitions} partitions", ratio, 0.7, detail)
+
+
+def _rate(cluster: Cluster, topic: str, size: int, seconds: float) -> float:
+    """Acknowledged records a second, from a producer in a process of its own."""
+    command = [sys.executable, "-m", "bench.cluster_replicas", cluster.bootstrap, topic, str(size), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def _produce_for(bootstrap: str, topic: str, size: int, seconds: float) -> float:
+    settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "enable.idempotence": True}
+    producer = Producer({**settings, "queue.buffering.max.messages": 200_000, "batch.size": 256 * 1024})
+    count = 0
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        nonlocal count
+        if error is not None:
+            raise RuntimeError(str(error))
+        count += 1
+
+    value, began_s = bytes(size), time.monotonic()
+    while time.monotonic() < began_s + seconds:
+        try:
+            for _ in range(500):
+                producer.produce(topic, value, on_delivery=delivered)
+        except BufferError:
+            producer.poll(0.01)
+        producer.poll(0)
+    producer.flush(120)
+    return count / (time.monotonic() - began_s)
+
+
+# Leaders that go
+
+
+def leader_fail_over(is_quick: bool) -> Iterator[Result]:
+    """From kill -9, or silence, of a node that leads until each partition takes a new record."""
+    rounds = QUICK_ROUNDS if is_quick else ROUNDS
+    for what, goes, is_active in (
+        ("kill -9 of a leader", Node.kill, False),
+        ("kill -9 of a leader that is the controller", Node.kill, True),
+        ("silence of a leader", Node.pause, False),
+    ):
+        times = {
+            name: _fail_overs(maker, goes, is_active, rounds if goes is Node.kill else max(1, rounds // 4))
+            for name, maker in makers().items()
+        }
+        medians = {who: statistics.median(found) for who, found in times.items()}
+        ratio = medians["Kafka"] / medians["ours"] if "Kafka" in medians else float("nan")
+        detail = "; ".join(
+            f"{who}: median {medians[who]:.2f} s, worst {max(found):.2f} s of {len(found)}"
+            for who, found in times.items()
+        )
+        yield Result(f"cluster: {what}, until all partitions are written", ratio, 1.0, detail)
+
+
+def _fail_overs(
+    maker: Callable[[Path], Cluster], goes: Callable[[Node], None], is_active: bool, rounds: int
+) -> list[float]:
+    topic, partitions = "failing-over", 6
+    found = []
+    with one_cluster(maker) as cluster:
+        created(cluster, topic, partitions)
+        sender = LibrdkafkaSender(cluster.bootstrap, topic, partitions)
+        with sender:
+            _until_written(sender, 0)
+            for _ in range(rounds):
+                controller, _epoch = active(cluster)
+                others = [each for each in cluster.brokers if each is not controller]
+                node = controller if is_active else others[0]
+                began_s = time.monotonic()
+                goes(node)
+                _until_written(sender, began_s)
+                found.append(time.monotonic() - began_s)
+                cluster.start_missing()
+                all_unfenced(cluster)
+                in_sync(cluster, topic)
+                _prefer(cluster)
+    return found
+
+
+def _until_written(sender: LibrdkafkaSender, since_s: float) -> None:
+    until("all partitions are written", lambda: min(sender.latest_s.values()) > since_s, patience_s=_PATIENCE_S)
+
+
+def _prefer(cluster: Cluster) -> None:
+    """Everybody leads something again."""
+    from barnabas import Admin, BarnabasError
+
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin, contextlib.suppress(BarnabasError):
+        admin.elect_leaders()
+
+
+def controlled_shutdown(is_quick: bool) -> Iterator[Result]:
+    """A node that leads many partitions stops: until it has ended, and the longest time that a client waited."""
+    count = QUICK_LEADERSHIPS if is_quick else LEADERSHIPS
+    took: dict[str, float] = {}
+    gaps: dict[str, float] = {}
+    for name, maker in makers().items():
+        with one_cluster(maker) as cluster:
+            for number in range(count * FACTOR // 100 or 1):
+                created(cluster, f"many-{number}", min(100, count * FACTOR))
+            created(cluster, "watched", 6)
+            sender = LibrdkafkaSender(cluster.bootstrap, "watched", 6)
+            with sender:
+                _until_written(sender, 0)
+                took[name], gaps[name] = _stop_one(cluster, sender)
+    for what, found in (("a node stops that has", took), ("longest gap of a client, stop of", gaps)):
+        ratio = found["Kafka"] / found["ours"] if "Kafka" in found else float("nan")
+        detail = "; ".join(f"{who}: {each:.2f} s" for who, each in found.items())
+        yield Result(f"cluster: {what} {count:,} leaderships", ratio, None, detail)
+
+
+def _stop_one(cluster: Cluster, sender: LibrdkafkaSender) -> tuple[float, float]:
+    node = next(each for each in cluster.brokers if each is not active(cluster)[0])
+    began_s = time.monotonic()
+    assert node.process is not None
+    node.process.terminate()
+    longest_s, ended_s = 0.0, began_s
+    while node.process.poll() is None or time.monotonic() < began_s + 5:
+        # The age of the oldest partition's newest record; a record is sent to each every few milliseconds.
+        longest_s = max(longest_s, time.monotonic() - min(sender.latest_s.values()))
+        ended_s = time.monotonic() if node.process.poll() is None else ended_s
+        time.sleep(0.01)
+    _until_written(sender, began_s)
+    node.end()
+    return ended_s - began_s, longest_s
+
+
+# Followers
+
+
+def following(is_quick: bool) -> Iterator[Result]:
+    """What a node takes that follows many partitions of which nothing comes."""
+    count = QUICK_LEADERSHIPS if is_quick else LEADERSHIPS
+    shares: dict[str, float] = {}
+    for name, maker in makers().items():
+        with one_cluster(maker) as cluster:
+            for number in range(max(1, count // 100)):
+                created(cluster, f"idle-{number}", min(100, count))
+            pids = [each.pid for each in cluster.nodes.values()]
+            time.sleep(3)
+            before, began_s = sum(map(cpu_seconds, pids)), time.monotonic()
+            time.sleep(IDLE_S)
+            shares[name] = (sum(map(cpu_seconds, pids)) - before) / (time.monotonic() - began_s) / len(pids)
+    ratio = shares["Kafka"] / shares["ours"] if "Kafka" in shares else float("nan")
+    detail = "; ".join(f"{who}: {100 * each:.1f} % of a core a node" for who, each in shares.items())
+    yield Result(f"cluster: {count:,} partitions with 3 replicas, idle", ratio, None, detail)
+
+
+def catching_up(is_quick: bool) -> Iterator[Result]:
+    """A follower that was away while much was written, until it is in sync."""
+    mib = QUICK_CATCH_UP_MIB if is_quick else CATCH_UP_MIB
+    rates: dict[str, float] = {}
+    for name, maker in makers().items():
+        with one_cluster(maker) as cluster:
+            rates[name] = _catch_up(cluster, mib)
+    ratio = rates["ours"] / rates["Kafka"] if "Kafka" in rates else float("nan")
+    detail = "; ".join(f"{who}: {each:.0f} MiB/s" for who, each in rates.items())
+    yield Result(f"cluster: a follower catches up {mib} MiB", ratio, None, detail)
+
+
+def _catch_up(cluster: Cluster, mib: int) -> float:
+    topic = "behind"
+    created(cluster, topic, 6)
+    node = next(each for each in cluster.brokers if each is not active(cluster)[0])
+    node.stop()
+    others = [each for each in cluster.brokers if each is not node]
+    until("others lead", lambda: node.node_id not in (leaders(others[0], topic) or [node.node_id]))
+    _write(others, topic, mib)
+    node.launch()
+    node.until_ready()
+    began_s = time.monotonic()
+    in_sync(cluster, topic)
+    return mib / (time.monotonic() - began_s)
+
+
+def _write(brokers: Sequence[Node], topic: str, mib: int) -> None:
+    bootstrap = ",".join(each.bootstrap for each in brokers)
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "batch.size": 2**19})
+    value = bytes(10_000)
+    for _ in range(mib * 2**20 // len(value)):
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush(120)
+
+
+SECTIONS: Final[dict[str, Callable[[bool], Iterator[Result]]]] = {
+    "produce": produce,
+    "leader-fail-over": leader_fail_over,
+    "shutdown": controlled_shutdown,
+    "following": following,
+    "catching-up": catching_up,
+}
+
+
+if __name__ == "__main__":
+    print(_produce_for(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))

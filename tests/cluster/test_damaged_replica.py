@@ -1,0 +1,78 @@
+"""A replica that lost a part of its files after a clean stop, in a real cluster: others lead, and it is fetched anew.
+
+The groups of the cluster go on as well, whoever coordinates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas import Admin, Consumer, NewTopic, Producer
+from tests.cluster.asking import leaders, replicas_in_sync, until
+from tests.cluster.nodes import Cluster, Node
+
+TOPIC = "kept"
+RECORDS = 300
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(
+        tmp_path / "cluster", settings={"offsets.topic.replication.factor": "3", "min.insync.replicas": "2"}
+    ) as cluster:
+        yield cluster
+
+
+def files_of(node: Node) -> list[bytes]:
+    return [each.read_bytes() for each in sorted((node.data / f"{TOPIC}-0").glob("*.log"))]
+
+
+def in_sync(node: Node, *topics: str) -> None:
+    for topic in topics:
+        until(
+            f"all replicas of {topic} are in sync",
+            lambda topic=topic: all(each == [1, 2, 3] for each in replicas_in_sync(node, topic)) or None,  # type: ignore[misc]
+        )
+
+
+def committed(node: Node) -> int:
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        return sum(each.offset for each in admin.list_group_offsets("readers").values())
+
+
+def test_a_damaged_replica_is_fetched_anew_and_never_leads_before(cluster: Cluster) -> None:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, num_partitions=1, replication_factor=3)])
+    with Producer(bootstrap_servers=cluster.bootstrap, acks="all", linger_ms=0) as producer:
+        for each in [producer.send(TOPIC, b"%d" % number, partition=0) for number in range(RECORDS)]:
+            each.result(60)
+    with Consumer(
+        TOPIC, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", group_id="readers"
+    ) as consumer:
+        count = 0
+        while count < RECORDS:
+            count += len(consumer.poll(30))
+        consumer.commit()
+    in_sync(cluster[1], TOPIC, "__consumer_offsets")
+    (leader,) = leaders(cluster[1], TOPIC) or []
+    other = cluster[leader % 3 + 1]
+    victim = cluster[leader]
+    whole = files_of(victim)
+    assert victim.stop() == 0
+    (file,) = (victim.data / f"{TOPIC}-0").glob("*.log")
+    file.write_bytes(whole[0][: len(whole[0]) // 2])
+    assert committed(other) == RECORDS
+    cluster.start(victim.node_id)
+    in_sync(other, TOPIC, "__consumer_offsets")
+    assert files_of(victim) == files_of(other) == whole
+    assert "is damaged here" in victim.told()
+    # Now it may lead: the others are lost one after the other, and come back.
+    for node in (other, cluster[other.node_id % 3 + 1]):
+        node.kill()
+        until("the groups are served", lambda: committed(victim) == RECORDS or None)
+        cluster.start(node.node_id)
+        in_sync(victim, TOPIC, "__consumer_offsets")
+    assert {tuple(files_of(each)) for each in cluster.brokers} == {tuple(whole)}
