@@ -121,7 +121,7 @@ class Member:
         for topic in self.consumer.subscription():
             self.consumer.partitions_for_topic(topic)
         while not self._stopping.is_set():
-            for batch in self.consumer.poll(100).values():
+            for batch in poll(self.consumer, 100).values():
                 self.values += values(batch)
 
     def stop(self) -> None:
@@ -137,13 +137,24 @@ class Member:
         return int(self.consumer.group_metadata().generation_id)
 
 
+def poll(consumer: Any, timeout_ms: int, max_records: int | None = None) -> dict[Any, list[Any]]:
+    """kafka-python 3.0.12 forgets a second join that ends after the poll that began it, and its heartbeats with it: the
+    next poll sees no reason to join. Here it gets one."""
+    records: dict[Any, list[Any]] = consumer.poll(timeout_ms, max_records=max_records)
+    coordinator = consumer._coordinator  # no other way to see it
+    joining = coordinator._join_task if coordinator is not None else None
+    if joining is not None and joining.is_done and not coordinator.need_rejoin():
+        coordinator.request_rejoin()
+    return records
+
+
 def polled(consumer: Any, count: int) -> list[Any]:
     """The next records that a consumer gets, and not one more."""
     deadline = time.monotonic() + TIMEOUT_S
     records: list[Any] = []
     while len(records) < count:
         assert time.monotonic() < deadline, f"{len(records)} of {count} records came"
-        for batch in consumer.poll(500, max_records=count - len(records)).values():
+        for batch in poll(consumer, 500, count - len(records)).values():
             records.extend(batch)
     return records
 

@@ -14,7 +14,17 @@ import pytest
 
 from barnabas.records import murmur2
 from tests.compat.brokers import unique
-from tests.compat.kafka_python_client import TIMEOUT_MS, KafkaPython, Member, as_sample, kp, kp_errors, polled, values
+from tests.compat.kafka_python_client import (
+    TIMEOUT_MS,
+    KafkaPython,
+    Member,
+    as_sample,
+    kp,
+    kp_errors,
+    poll,
+    polled,
+    values,
+)
 from tests.compat.samples import BIG_BYTES, CODECS, RECORDS, TIME_MS, TIMEOUT_S, TOO_BIG_BYTES, Sample, until
 
 #: kafka-python reads null in headers but does not send it.
@@ -202,7 +212,7 @@ def settle(consumers: list[Any], done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < deadline, [each.assignment() for each in consumers]
         for each in consumers:
-            each.poll(20)
+            poll(each, 20)
 
 
 @pytest.mark.parametrize(
