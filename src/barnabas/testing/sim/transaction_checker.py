@@ -200,10 +200,12 @@ class TransactionBook:
         for _, effect in committed:
             done.setdefault((effect.tag, effect.source), set()).add(effect.offset)
         positions = dict.fromkeys(inputs, 0)
+        visible = {
+            name: [each.offset for each in history.seen_by(read_committed=True)] for name, history in inputs.items()
+        }
         for tag, partition, end_offset in commits:
             start_offset, positions[partition] = positions[partition], end_offset
-            visible = inputs[partition].seen_by(read_committed=True)
-            wanted = {each.offset for each in visible if start_offset <= each.offset < end_offset}
+            wanted = {each for each in visible[partition] if start_offset <= each < end_offset}
             found = done.get((tag, partition), set())
             if found != wanted:
                 self._break(

@@ -215,8 +215,8 @@ class TransactionWatch:
             if log.last_stable_offset != wanted:
                 self._break(
                     TransactionInvariant.LAST_STABLE,
-                    f"{name}: node {node_id}, which leads, has {log.last_stable_offset}; by its log it is {wanted}, and "
-                    f"the high watermark is {log.high_watermark}",
+                    f"{name}: node {node_id}, which leads, has {log.last_stable_offset}; by its log it is {wanted} "
+                    f"with the high watermark {log.high_watermark}",
                 )
 
     def _led(self, name: TopicPartition) -> dict[int, PartitionLog]:
