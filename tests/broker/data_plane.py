@@ -120,6 +120,7 @@ class DataPlane:
             groups=nothing,
             producer_ids=ProducerIdPool(cast(Any, self), NODE, lambda: 7),
             auto_topic_creation=nothing,
+            brokers=nothing,
             endpoints={},
             advertised=list,
             turns=Turns(),

@@ -13,6 +13,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, known
 from barnabas.base.runtime import Runtime
+from barnabas.broker.broker_channels import BrokerChannels
 from barnabas.broker.broker_publisher import BrokerMetadataPublisher
 from barnabas.broker.change_lines import tell_changes
 from barnabas.broker.configs.config_resources import (
@@ -20,11 +21,11 @@ from barnabas.broker.configs.config_resources import (
     effective_topic_settings,
     tell_unused_min_isr,
 )
-from barnabas.broker.configs.part_options import cleaner_options, log_options
-from barnabas.broker.context import NoQuotas
+from barnabas.broker.configs.part_options import channel_limits, cleaner_options, log_options
+from barnabas.broker.context import NoQuotas, RequestContext
 from barnabas.broker.controller.api_versions import common_versions
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
-from barnabas.broker.controller.controller_channel import ControllerChannel
+from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.broker.controller.forwarding import FORWARDED
 from barnabas.broker.data.alter_partition_manager import AlterPartitionManager, BrokerLeaderPorts
 from barnabas.broker.data.directory_assignments import AssignmentsManager
@@ -51,6 +52,7 @@ from barnabas.storage.directories import LogDirectory
 from barnabas.storage.files import FileSystem
 from barnabas.storage.manager import LogManager, PeriodicTask
 from barnabas.storage.settings import TopicSettings
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.create_topics import CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsResponse
@@ -158,6 +160,7 @@ class BrokerServer:
         fetchers = services.replica_manager.fetchers = self._make_fetchers(services)
         self._started.push_async_callback(fetchers.stop)
         self._started.callback(services.auto_topic_creation.close)
+        self._started.push_async_callback(services.brokers.close)
         lifecycle = self._lifecycle = BrokerLifecycle(
             services, self._identity, self._static_settings, lambda: self._loader.image, self._on_failure
         )
@@ -224,7 +227,24 @@ class BrokerServer:
             producer_ids=ProducerIdPool(controller, node_id, lambda: self.broker_epoch),
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,
+            brokers=BrokerChannels(
+                node_id, settings.inter_broker_listener, runtime.randomness, channel_limits(settings), self._call
+            ),
         )
+
+    async def _call(self, request: Request, version: int) -> Response:
+        """Answer what this broker asks of itself."""
+        caller = broker_caller(self._identity.node_id)
+        context = RequestContext(
+            ApiKey(request.API_KEY),
+            version,
+            0,
+            caller.client_id,
+            self._static_settings.inter_broker_listener,
+            caller.principal,
+            caller.client_host,
+        )
+        return await self._router.call(context, request)
 
     def _make_fetchers(self, services: Services) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(
@@ -256,6 +276,7 @@ class BrokerServer:
             self._assignments.apply(image, delta.partitions_changed)
         services.metadata.image = image
         if delta.brokers_changed:
+            services.brokers.apply(image, delta.brokers_changed)
             services.replica_manager.brokers_changed()
             if any(self._is_waited_for_by(image.brokers.get(each)) for each in delta.brokers_changed):
                 self.nudge()
