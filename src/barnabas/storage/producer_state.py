@@ -157,6 +157,19 @@ class ProducerStates:
         except AppendRefusedError:
             return False
 
+    def is_fenced(self, batch: BatchView) -> bool:
+        """Whether a batch is of an older epoch of its producer."""
+        producer = self._producers.get(batch.producer_id)
+        return producer is not None and batch.producer_epoch < producer.epoch
+
+    def is_duplicate(self, batch: BatchView) -> bool:
+        """Whether a client's batch is in the log already, as far as that is remembered."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is None or batch.producer_epoch != producer.epoch:
+            return False
+        first, last = batch.base_sequence, batch.last_sequence
+        return any(known[0] == first and known[1] == last for known in producer.batches)
+
     def may_be_forgotten(self, batch: BatchView) -> bool:
         """Whether a batch that is refused may have been written before those that are known: a snapshot keeps only the
         newest of a producer."""
