@@ -42,6 +42,8 @@ from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.router import Router
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.transactions.marker_sender import MarkerSender
+from barnabas.broker.transactions.transaction_coordinator import TransactionCoordinatorService
 from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import BrokerImage, ClusterImage, ConfigResourceType
@@ -194,6 +196,7 @@ class BrokerServer:
     def open(self) -> None:
         """Answer requests."""
         self.services.groups.start()
+        self.services.transactions.start()
         self._router.open(self.services)
 
     def _make_services(self, controller: ControllerChannel, endpoints: dict[str, tuple[str, int]]) -> Services:
@@ -210,9 +213,11 @@ class BrokerServer:
         )
         replica_manager = ReplicaManager(node_id, self.logs, self._topic_settings, leader_ports)
         replica_manager.must_be_verified = lambda: self.services.settings.transaction_partition_verification_enable
+        producer_ids = ProducerIdPool(controller, node_id, lambda: self.broker_epoch)
         brokers = BrokerChannels(
             node_id, settings.inter_broker_listener, runtime.randomness, channel_limits(settings), self._call
         )
+        markers = MarkerSender(brokers, lambda: metadata.image, settings.request_timeout_ms)
         return Services(
             settings=effective,
             runtime=runtime,
@@ -230,7 +235,10 @@ class BrokerServer:
             replica_manager=replica_manager,
             fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
             groups=GroupCoordinatorService(effective, runtime, node_id, replica_manager),
-            producer_ids=ProducerIdPool(controller, node_id, lambda: self.broker_epoch),
+            transactions=TransactionCoordinatorService(
+                effective, runtime, node_id, replica_manager, producer_ids.take, markers
+            ),
+            producer_ids=producer_ids,
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,
             brokers=brokers,
@@ -286,6 +294,7 @@ class BrokerServer:
             if any(self._is_waited_for_by(image.brokers.get(each)) for each in delta.brokers_changed):
                 self.nudge()
         services.groups.apply(image, delta)
+        services.transactions.apply(image, delta)
         tell_changes(before, image, delta)
 
     def _is_waited_for_by(self, broker: BrokerImage | None) -> bool:
@@ -296,6 +305,7 @@ class BrokerServer:
     def _apply_settings(self, services: Services, image: ClusterImage) -> None:
         services.settings = effective_settings(self._static_settings, image, services.node_id)
         services.groups.configure(services.settings)
+        services.transactions.configure(services.settings)
         if services.replica_manager.fetchers is not None:
             services.replica_manager.fetchers.configure(services.settings.num_replica_fetchers)
         services.logs.configure(log_options(services.settings), cleaner_options(services.settings))
@@ -323,6 +333,7 @@ class BrokerServer:
         """Answer those who wait for a group or for records, so that nobody waits for them."""
         if self._services is not None:
             await self._services.groups.stop()
+            await self._services.transactions.stop()
             self._services.replica_manager.close_purgatories()
 
     async def stop(self) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.broker.data.replica_manager import ReplicaManager
     from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
     from barnabas.broker.quorum.quorum_transport import QuorumTransport
+    from barnabas.broker.transactions.transaction_coordinator import TransactionCoordinatorService
     from barnabas.broker.turns import Turns
     from barnabas.replication.fetch_sessions import FetchSessionCache
 
@@ -79,6 +80,7 @@ class Services(CommonServices):
     replica_manager: ReplicaManager
     fetch_sessions: FetchSessionCache
     groups: GroupCoordinatorService
+    transactions: TransactionCoordinatorService
     producer_ids: ProducerIdPool
     auto_topic_creation: AutoTopicCreationManager
     #: The way to other brokers, and to this one as if it were another.
