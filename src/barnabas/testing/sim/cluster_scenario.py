@@ -25,7 +25,7 @@ from barnabas.testing.sim.cluster_clients import (
 )
 from barnabas.testing.sim.cluster_setting import MIN_ISR, ClusterSetting, Profile
 from barnabas.testing.sim.quorum_clients import AdminPlan, Histories, SimulatedAdmin
-from barnabas.testing.sim.replicated_run import DURATION_S, FIRST_CLIENT, OFFSETS, ReplicatedRun
+from barnabas.testing.sim.replicated_run import FIRST_CLIENT, OFFSETS, ReplicatedRun
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport
 
 __all__ = ["ClusterScenario", "DataRun"]
@@ -86,7 +86,7 @@ class DataRun(ReplicatedRun):
         changing = self.loop.create_task(self.admin.use())
         self.nemesis.begin()
         self.look_again()
-        await asyncio.sleep(DURATION_S)
+        await asyncio.sleep(self.duration_s)
         self.tell("everything is healed")
         self.nemesis.heal()
         self.admin.is_over = True

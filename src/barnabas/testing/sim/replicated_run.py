@@ -26,9 +26,8 @@ from barnabas.testing.sim.quorum_checker import ClusterInvariant
 from barnabas.testing.sim.replica_checker import ReplicaChecker
 from barnabas.testing.sim.scenarios import SeedReport
 
-__all__ = ["DURATION_S", "FIRST_CLIENT", "OFFSETS", "ReplicatedRun"]
+__all__ = ["FIRST_CLIENT", "OFFSETS", "ReplicatedRun"]
 
-DURATION_S: Final = 12.0
 FOUNDING_S: Final = 30.0
 HEALING_S: Final = 40.0
 LOOK_S: Final = 0.1
@@ -39,6 +38,8 @@ OFFSETS: Final = TopicPartition("__consumer_offsets", 0)
 class ReplicatedRun(ClusterRun):
     """See the module. `internal` are partitions that are looked at besides those of the setting's topics."""
 
+    #: How long the faults last.
+    duration_s = 12.0
     clients: Sequence[SimulatedClient]
     producers: Sequence[SimulatedProducer]
 
@@ -49,12 +50,11 @@ class ReplicatedRun(ClusterRun):
         *,
         internal: Mapping[TopicPartition, int],
         keep_story: bool,
+        levels: Mapping[str, int] | None = None,
     ) -> None:
         self.setting = setting
-        elr_version = None if setting.has_elr else 0
-        super().__init__(
-            seed, setting.cluster, setting.link, setting.overrides, keep_story=keep_story, elr_version=elr_version
-        )
+        levels = {**(levels or {}), **({} if setting.has_elr else {"elr_version": 0})}
+        super().__init__(seed, setting.cluster, setting.link, setting.overrides, keep_story=keep_story, levels=levels)
         self.tell(f"profile: {setting.profile.value}")
         for way, link in setting.slow_links.items():
             self.world.network.set_usual_link(*way, link)
@@ -113,11 +113,11 @@ class ReplicatedRun(ClusterRun):
     def plan_faults(self, fault_limit: int | None) -> None:
         """Once the clients are there, whose ways may be cut, too."""
         random, clients = self.world.random("faults"), [each.address for each in self.clients]
-        plan = self.setting.draw_faults(random, clients, DURATION_S)
+        plan = self.setting.draw_faults(random, clients, self.duration_s)
         self.play_faults(plan[:fault_limit], self._leader, self.budget.may_strike)
 
     def run(self) -> SeedReport:
-        return self.run_within(FOUNDING_S + DURATION_S + 4 * HEALING_S)
+        return self.run_within(FOUNDING_S + self.duration_s + 4 * HEALING_S)
 
     # The run
 

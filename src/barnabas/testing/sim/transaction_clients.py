@@ -186,18 +186,20 @@ class _Life(RebalanceListener):
         self._has_lost_partitions = False
 
     async def use(self, transactions: int) -> None:
-        plan = self._plan
+        plan, worker = self._plan, self._worker
         await self._patiently(self._producer.init_transactions)
+        if worker.is_careful:
+            worker.own_count += self._is_own
         self._consumer.subscribe(sorted({each.topic for each in plan.partitions}), listener=self)
         for _ in range(transactions):
-            if self._worker.is_over:
-                return
+            if worker.is_over or (worker.is_careful and not worker.own_count):
+                return  # it has to get on, and may have no partition
             try:
                 records = await self._consumer.poll(_POLL_S)
             except BarnabasError as failure:
                 plan.tell(f"{self.who}: a poll failed: {failure}")
                 continue
-            if records or self._worker.happens(0.2):
+            if records or worker.chance.random() < 0.2:
                 await self._transact(records)
 
     async def _patiently(self, call: Any, *arguments: Any) -> None:

@@ -19,7 +19,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.testing.sim.cluster_clients import Operator, SimulatedProducer
 from barnabas.testing.sim.cluster_setting import MIN_ISR, Profile
-from barnabas.testing.sim.replicated_run import DURATION_S, FIRST_CLIENT, OFFSETS, ReplicatedRun
+from barnabas.testing.sim.replicated_run import FIRST_CLIENT, OFFSETS, ReplicatedRun
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport
 from barnabas.testing.sim.transaction_checker import (
     Readers,
@@ -51,12 +51,14 @@ class TransactionScenario:
 class TransactionRun(ReplicatedRun):
     """One run of a seed."""
 
+    duration_s = 9.0
+
     def __init__(self, seed: int, *, fault_limit: int | None = None, keep_story: bool = False) -> None:
         profile = Profile.draw(Random(f"{seed}/profile"))
         self.drawn = drawn = TransactionSetting.draw(Random(f"{seed}/transactions"), profile)
         internal = dict.fromkeys([OFFSETS, *drawn.state_partitions], MIN_ISR)
-        features = {"transaction.version": drawn.version}
-        super().__init__(seed, drawn.cluster, internal=internal, keep_story=keep_story, features=features)
+        levels = {"transaction_version": drawn.version}
+        super().__init__(seed, drawn.cluster, internal=internal, keep_story=keep_story, levels=levels)
         self.tell(f"transactions of version {drawn.version}")
         self.book = TransactionBook(
             self.checker.break_, lambda source, offset: effects_of(source, offset, drawn.outputs)
@@ -123,7 +125,7 @@ class TransactionRun(ReplicatedRun):
             client.begin()
         self.nemesis.begin()
         self.look_again()
-        await asyncio.sleep(DURATION_S)
+        await asyncio.sleep(self.duration_s)
         self.tell("everything is healed")
         self.nemesis.heal()
         for worker in self.workers:
