@@ -139,6 +139,15 @@ def test_a_record_that_is_twice_in_its_transaction(loop: Loop) -> None:
     assert broken(loop) is TransactionInvariant.WHOLE
 
 
+def test_offsets_may_be_written_again_in_their_transaction(loop: Loop) -> None:
+    loop.work("a/2", [2, 3], 4)
+    loop.work("b/1", [], 2, producer_id=8)
+    loop.commit_offset("a/2", 4)
+    loop.end(is_commit=True)
+    loop.end(is_commit=False, producer_id=8)
+    loop.check()
+
+
 def test_a_transaction_that_hangs(loop: Loop) -> None:
     loop.work("a/2", [2, 3], 4)
     assert broken(loop) is TransactionInvariant.NOTHING_HANGS

@@ -138,7 +138,7 @@ class ProducerChecker:
 def _newest(batches: list[SeenBatch]) -> list[SeenBatch]:
     """What a replica that was never started again knows of a producer: the newest of its newest epoch. Markers are no
     batches of its own, but the epoch may be theirs."""
-    epoch = batches[-1].producer_epoch
+    epoch = batches[-1].producer_epoch if batches else -1
     found: list[SeenBatch] = []
     for batch in reversed(batches):
         if batch.producer_epoch != epoch or len(found) == WINDOW_BATCHES:

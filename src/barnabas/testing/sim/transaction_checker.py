@@ -165,7 +165,8 @@ class TransactionBook:
         for partition, _, effect in effects:
             written.setdefault(effect.tag, Counter())[partition, effect] += 1
         for _, commit in commits:
-            written.setdefault(commit.tag, Counter())[commit.partition, commit.offset] += 1
+            # A request that was made again writes again; it says the same.
+            written.setdefault(commit.tag, Counter())[commit.partition, commit.offset] = 1
         for tag, found in outcomes.items():
             if Outcome.OPEN in found:
                 self._break(TransactionInvariant.NOTHING_HANGS, f"{tag} is open at {found[Outcome.OPEN]}")
@@ -203,7 +204,7 @@ class TransactionBook:
         visible = {
             name: [each.offset for each in history.seen_by(read_committed=True)] for name, history in inputs.items()
         }
-        for tag, partition, end_offset in commits:
+        for tag, partition, end_offset in dict.fromkeys(commits):
             start_offset, positions[partition] = positions[partition], end_offset
             wanted = {each for each in visible[partition] if start_offset <= each < end_offset}
             found = done.get((tag, partition), set())

@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
+from barnabas.base.errors import RemoteProtocolError
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import BatchView, iter_batches
 from barnabas.records.control import read_marker
 from barnabas.replication.leader_state import LeaderState
 from barnabas.storage.log import PartitionLog
 from barnabas.testing.sim.replica_checker import replica_of
-from barnabas.testing.sim.replica_log import ReplicaLog, SeenBatch
+from barnabas.testing.sim.replica_log import HEADER_BYTES, ReplicaLog, SeenBatch
 from barnabas.testing.sim.transaction_checker import Break, TransactionInvariant
 from barnabas.testing.sim.transaction_history import LoggedRecord, Outcome
 from barnabas.testing.sim.transaction_log_checker import Decision, LoggedState, decisions_of, states_of
@@ -50,18 +51,25 @@ class _View:
         if self._taken == len(batches):
             return
         for batch in islice(batches, self._taken, None):
-            self.take(batch)
-        self._taken, self._last = len(batches), batches[-1].header
+            content = log.content(batch)
+            if content[:HEADER_BYTES] != batch.header:
+                return  # power was lost over it, and the node will cut it off
+            try:
+                self.take(batch, content)
+            except RemoteProtocolError:
+                return
+            self._taken, self._last = self._taken + 1, batch.header
 
     def clear(self) -> None:
         """Begin anew."""
         raise NotImplementedError
 
-    def take(self, batch: SeenBatch) -> None:
+    def take(self, batch: SeenBatch, content: bytes) -> None:
         raise NotImplementedError
 
-    def content(self, batch: SeenBatch) -> BatchView:
-        return next(iter(iter_batches(self.log.content(batch))))
+
+def _view(content: bytes) -> BatchView:
+    return next(iter(iter_batches(content)))
 
 
 class StateView(_View):
@@ -78,10 +86,9 @@ class StateView(_View):
         #: was made by then.
         self.completed: list[tuple[LoggedState, Mapping[Decision, int]]] = []
 
-    def take(self, batch: SeenBatch) -> None:
+    def take(self, batch: SeenBatch, content: bytes) -> None:
         records = [
-            LoggedRecord(each.offset, each.key, each.value, -1, -1, Outcome.PLAIN)
-            for each in self.content(batch).records()
+            LoggedRecord(each.offset, each.key, each.value, -1, -1, Outcome.PLAIN) for each in _view(content).records()
         ]
         for state in states_of(records):
             decisions = decisions_of(state)
@@ -109,13 +116,13 @@ class MarkerView(_View):
         self._open: dict[int, int] = {}
         self._ended_at: dict[int, int] = {}
 
-    def take(self, batch: SeenBatch) -> None:
+    def take(self, batch: SeenBatch, content: bytes) -> None:
         if not batch.is_transactional:
             return
         if not batch.is_control:
             self._open.setdefault(batch.producer_id, batch.base_offset)
             return
-        marker = read_marker(self.content(batch))
+        marker = read_marker(_view(content))
         if marker is None:
             return
         decision = Decision(self._partition, marker.producer_id, marker.producer_epoch, marker.committed)

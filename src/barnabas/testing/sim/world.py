@@ -319,8 +319,8 @@ class SimulatedNode:
         levels: Mapping[str, int] | None = None,
         on_made: Callable[[Node], None] | None = None,
     ) -> None:
-        """With a `cluster_id` it belongs to that cluster, else to one of its own; it is formatted with these `levels` of
-        features, by the names that `format_if_new` has for them. `on_made` sees each node before it is started."""
+        """With a `cluster_id` it belongs to that cluster, else to one of its own; it is formatted with these `levels`
+        of features, by the names that `format_if_new` has. `on_made` sees each node before it is started."""
         self.host = host
         self.settings: BrokerSettings = single_node_settings(
             host.address,
