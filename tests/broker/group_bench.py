@@ -13,7 +13,6 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.persistent_map import PersistentMap
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import RequestContext
-from barnabas.broker.data.refused_transactions import RefusedTransactions
 from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
@@ -53,6 +52,11 @@ class MemoryLog:
         view.stamp(base_offset=base_offset, leader_epoch=0)
         batches.append(bytes(batch))
         return view.next_offset
+
+    def append_in_transaction(
+        self, partition: TopicPartition, batch: bytearray, guard: object, now_ms: int, transaction_version: int
+    ) -> int:
+        return self.append_as_coordinator(partition, batch, now_ms)
 
     def wait_for_high_watermark(self, partition: TopicPartition, offset: int, timeout_ms: int) -> Awaitable[ErrorCode]:
         loop = asyncio.get_running_loop()
@@ -132,7 +136,6 @@ class ServiceBench:
             metadata=self.metadata,
             settings=self.settings,
             authorizer=AllowEverything(),
-            refused_transactions=RefusedTransactions(),
             auto_topic_creation=SimpleNamespace(create_topics=lambda names, _: self.to_create.extend(names)),
         )
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import Quotas
-from barnabas.broker.data.refused_transactions import RefusedTransactions
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.authorizer import Authorizer
 from barnabas.metadata.image import ClusterImage
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
     from barnabas.broker.controller.controller_channel import ControllerChannel
     from barnabas.broker.controller.early_fencing import EarlyFencing
+    from barnabas.broker.data.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from barnabas.broker.data.producer_ids import ProducerIdPool
     from barnabas.broker.data.replica_manager import ReplicaManager
     from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
@@ -84,6 +84,7 @@ class Services(CommonServices):
     auto_topic_creation: AutoTopicCreationManager
     #: The way to other brokers, and to this one as if it were another.
     brokers: BrokerChannels
+    #: What transaction coordinators say of partitions.
+    transaction_partitions: AddPartitionsToTxnManager
     #: How many bytes may still be put into answers, over all connections.
     response_room: Callable[[], int]
-    refused_transactions: RefusedTransactions = field(default_factory=RefusedTransactions)
