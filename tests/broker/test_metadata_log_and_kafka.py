@@ -73,7 +73,8 @@ class OurTurn:
 
 def format_for_us(folder: Path, elr_version: int = 0) -> None:
     folder.mkdir(exist_ok=True)
-    format_directories(FILES, node_settings(str(folder / "data")), CLUSTER_ID, Random(3), elr_version=elr_version)
+    levels = {"elr_version": elr_version, "transaction_version": 0}
+    format_directories(FILES, node_settings(str(folder / "data")), CLUSTER_ID, Random(3), **levels)
 
 
 def topics_of(bootstrap: str) -> dict[str, int]:
