@@ -203,7 +203,11 @@ class ReplicatedRun(ClusterRun):
     def _on_cut(self, address: str, path: str) -> None:
         """When the cut is done, before the next turn of its node."""
         if path.endswith(LOG_SUFFIX):
-            self.loop.call_soon(self.remembered.cut, address, context=Context())
+            self.loop.call_soon(self.was_cut, address, context=Context())
+
+    def was_cut(self, address: str) -> None:
+        """A log of this host was cut."""
+        self.remembered.cut(address)
 
     def _on_newest(self, before: ClusterImage, image: ClusterImage) -> None:
         if image.topics is before.topics:

@@ -29,6 +29,7 @@ __all__ = ["IsolatedReader", "Worker", "WorkerPlan", "effects_of"]
 GROUP: Final = "clerks"
 KEYS: Final = 3
 _POLL_S: Final = 0.5
+_MANY: Final = 300
 #: How often a call is made again that was not done in time.
 _PATIENCE: Final = 40
 _DYING_S: Final = 10**6
@@ -195,7 +196,8 @@ class _Life(RebalanceListener):
             if worker.is_over or (worker.is_careful and not worker.own_count):
                 return  # it has to get on, and may have no partition
             try:
-                records = await self._consumer.poll(_POLL_S)
+                # In the end it must not matter how long a transaction takes.
+                records = await self._consumer.poll(_POLL_S, max_records=_MANY if worker.is_careful else None)
             except BarnabasError as failure:
                 plan.tell(f"{self.who}: a poll failed: {failure}")
                 continue

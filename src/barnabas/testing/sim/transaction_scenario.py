@@ -149,6 +149,10 @@ class TransactionRun(ReplicatedRun):
         super().look()
         self.watch.look()
 
+    def was_cut(self, address: str) -> None:
+        super().was_cut(address)
+        self.watch.cut(address)
+
     # After the faults
 
     def _who_is_stuck(self) -> str:

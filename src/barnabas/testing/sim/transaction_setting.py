@@ -44,11 +44,13 @@ class TransactionSetting:
             TopicPlan(INPUT, random.choice((1, 2)), FACTOR, MIN_ISR),
             TopicPlan(OUTPUT, random.choice((1, 2, 3)), FACTOR, MIN_ISR),
         ]
+        # Where replication is slow, what a transaction needs is done in several seconds at best.
+        timeouts_ms = (10_000, 20_000) if profile is Profile.SLOW_REPLICATION else (1500, 3000, 6000)
         return cls(
             cluster=replace(cluster, overrides=overrides, topics=topics),
             version=random.choices((0, 1, 2), (1, 2, 4))[0],
             state_partition_count=state_partition_count,
-            transaction_timeout_ms=round(random.choice((1500, 3000, 6000)) * cluster.pace),
+            transaction_timeout_ms=round(random.choice(timeouts_ms) * cluster.pace),
             abort_chance=random.choice((0.05, 0.15)),
             sleep_chance=random.choice((0.0, 0.0, 0.05)),
             death_chance=random.choice((0.0, 0.02, 0.08)),

@@ -4,7 +4,8 @@
   sync; else a failure now could have it decided otherwise.
 - A record that says that a transaction is complete is there only if all its markers are on as many replicas of their
   partitions; else nobody would ever write them again.
-- Whoever leads a partition has the last stable offset where its log says, as far as it is committed.
+- Whoever leads a partition has the last stable offset where its log says, as far as it is committed. As in Kafka, a
+  replica that was started again, or has cut its log, does not know any more which markers were not committed then.
 """
 
 from __future__ import annotations
@@ -135,9 +136,11 @@ class MarkerView(_View):
             if len(self._ended_at) > _REMEMBERED:
                 del self._ended_at[next(iter(self._ended_at))]
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Where the first transaction begins that is not decided below the high watermark."""
-        undecided = [first for first, marker in self._ended_at.items() if marker >= high_watermark]
+    def last_stable_offset(self, high_watermark: int, known_offset: int = 0) -> int:
+        """Where the first transaction begins that is not decided below the high watermark. Of markers below
+        `known_offset` it does not matter."""
+        first_marker = max(high_watermark, known_offset)
+        undecided = [first for first, marker in self._ended_at.items() if marker >= first_marker]
         return min([high_watermark, *self._open.values(), *undecided])
 
 
@@ -164,6 +167,8 @@ class TransactionWatch:
         self._min_isr = min(promised.values())
         self._lost = lost
         self._break = break_
+        #: The log of each leader, with its end when it was first seen.
+        self._opened: dict[tuple[int, TopicPartition], tuple[PartitionLog, int]] = {}
         self._states = {
             name: {node_id: StateView(log_of(node_id, name)) for node_id in self._hosts} for name in state_partitions
         }
@@ -216,10 +221,18 @@ class TransactionWatch:
                             "__transaction_state have that decision",
                         )
 
+    def cut(self, address: str) -> None:
+        """A log of this host was cut, and what is known of transactions was read again."""
+        self._opened = {key: each for key, each in self._opened.items() if self._hosts[key[0]] != address}
+
     def _look_at_leader(self, name: TopicPartition, views: Mapping[int, MarkerView]) -> None:
         for node_id, log in self._led(name).items():
-            wanted = views[node_id].last_stable_offset(log.high_watermark)
-            if log.last_stable_offset != wanted:
+            key, view = (node_id, name), views[node_id]
+            if self._opened.get(key, (None, 0))[0] is not log:
+                self._opened[key] = log, view.log.end_offset
+            wanted = view.last_stable_offset(log.high_watermark)
+            most = view.last_stable_offset(log.high_watermark, self._opened[key][1])
+            if not wanted <= log.last_stable_offset <= most:
                 self._break(
                     TransactionInvariant.LAST_STABLE,
                     f"{name}: node {node_id}, which leads, has {log.last_stable_offset}; by its log it is {wanted} "

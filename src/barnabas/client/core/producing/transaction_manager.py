@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
@@ -50,8 +50,7 @@ from barnabas.net.errors import ChannelError, UnsupportedRequestError
 
 if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
-    from barnabas.client.core.consuming.membership_steps import GroupMetadata
-    from barnabas.client.core.consuming.offsets import OffsetAndMetadata
+    from barnabas.client.core.producing.transaction_requests import GroupMember, Offsets
 
 _log = logging.getLogger(__name__)
 
@@ -159,9 +158,7 @@ class TransactionManager:
         self._new.clear()
         return self._complete("abort_transaction()", State.ABORTING)
 
-    def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
-    ) -> TransactionResult:
+    def send_offsets(self, offsets: Offsets, group: GroupMember) -> TransactionResult:
         name = "send_offsets_to_transaction()"
         self._check_no_other(name)
         self._check_error()
@@ -511,9 +508,7 @@ class TransactionManager:
         self._enqueue(end_request(result, self.transactional_id, self._producer, is_commit, self.is_v2))
         return result
 
-    def _offset_commit(
-        self, result: TransactionResult, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
-    ) -> TransactionRequest:
+    def _offset_commit(self, result: TransactionResult, offsets: Offsets, group: GroupMember) -> TransactionRequest:
         return txn_offset_commit_request(result, self.transactional_id, self._producer, offsets, group, self.is_v2)
 
     def _look_at_features(self) -> None:

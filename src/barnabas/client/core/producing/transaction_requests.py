@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
@@ -19,8 +19,6 @@ from barnabas.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.client.core.consuming.membership_steps import GroupMetadata
-    from barnabas.client.core.consuming.offsets import OffsetAndMetadata
     from barnabas.client.core.producing.transaction_states import TransactionResult
     from barnabas.wire.message import Request
 
@@ -32,6 +30,38 @@ _MAX_INIT: Final = 5
 _MAX_END_V1: Final = 4
 _MAX_TXN_OFFSET_COMMIT_V1: Final = 4
 _NEWEST: Final = 2**15 - 1
+
+
+class CommittedOffset(Protocol):
+    """What is committed for a partition; see `OffsetAndMetadata`."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def metadata(self) -> str: ...
+
+    @property
+    def leader_epoch(self) -> int | None: ...
+
+
+class GroupMember(Protocol):
+    """For whom it is committed; see `GroupMetadata`."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def instance_id(self) -> str | None: ...
+
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 class Kind(IntEnum):
@@ -216,8 +246,8 @@ def add_offsets_request(
     result: TransactionResult,
     transactional_id: str,
     producer: tuple[int, int],
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    group: GroupMetadata,
+    offsets: Offsets,
+    group: GroupMember,
 ) -> TransactionRequest:
     message = AddOffsetsToTxnRequest(
         transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], group_id=group.group_id
@@ -229,8 +259,8 @@ def txn_offset_commit_request(
     result: TransactionResult,
     transactional_id: str,
     producer: tuple[int, int],
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    group: GroupMetadata,
+    offsets: Offsets,
+    group: GroupMember,
     is_v2: bool,
 ) -> TransactionRequest:
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
