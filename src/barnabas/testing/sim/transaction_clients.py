@@ -29,7 +29,7 @@ __all__ = ["IsolatedReader", "Worker", "WorkerPlan", "effects_of"]
 GROUP: Final = "clerks"
 KEYS: Final = 3
 _POLL_S: Final = 0.5
-_MANY: Final = 300
+_MANY: Final = 60
 #: How often a call is made again that was not done in time.
 _PATIENCE: Final = 40
 _DYING_S: Final = 10**6

@@ -8,11 +8,14 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.testing.sim.cluster_setting import FACTOR, MIN_ISR, ClusterSetting, Profile, TopicPlan
+from barnabas.testing.sim.network import Link
 
 __all__ = ["INPUT", "OUTPUT", "TransactionSetting"]
 
 INPUT: Final = "orders"
 OUTPUT: Final = "totals"
+#: What a transaction waits for are chains of requests between brokers: on slower ways none would be in time.
+_SLOWEST_S: Final = 0.15
 _STATE_TOPIC: Final = "__transaction_state"
 
 
@@ -45,9 +48,9 @@ class TransactionSetting:
             TopicPlan(OUTPUT, random.choice((1, 2, 3)), FACTOR, MIN_ISR),
         ]
         # Where replication is slow, what a transaction needs is done in several seconds at best.
-        timeouts_ms = (10_000, 20_000) if profile is Profile.SLOW_REPLICATION else (1500, 3000, 6000)
+        timeouts_ms = (10_000, 20_000) if profile is Profile.SLOW_REPLICATION else (2000, 3000, 6000)
         return cls(
-            cluster=replace(cluster, overrides=overrides, topics=topics),
+            cluster=replace(cluster, overrides=overrides, topics=topics, slow_links=_shorter(cluster)),
             version=random.choices((0, 1, 2), (1, 2, 4))[0],
             state_partition_count=state_partition_count,
             transaction_timeout_ms=round(random.choice(timeouts_ms) * cluster.pace),
@@ -68,3 +71,8 @@ class TransactionSetting:
     @property
     def state_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(_STATE_TOPIC, number) for number in range(self.state_partition_count)]
+
+
+def _shorter(cluster: ClusterSetting) -> dict[tuple[str, str], Link]:
+    slowest_s = _SLOWEST_S * cluster.pace
+    return {way: Link(max_delay_s=min(link.max_delay_s, slowest_s)) for way, link in cluster.slow_links.items()}
