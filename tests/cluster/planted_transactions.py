@@ -198,7 +198,15 @@ def takes_late_markers() -> Iterator[None]:
 @planted("records are taken without asking whether their transaction is open")
 @contextmanager
 def skips_verification() -> Iterator[None]:
-    with patch.object(Verification, "is_required", property(lambda self: False)):
+    append = LeaderState.append_in_transaction
+
+    def unasked(self: LeaderState, *arguments: Any, must_be_verified: bool, **rest: Any) -> Any:
+        return append(self, *arguments, must_be_verified=False, **rest)
+
+    with (
+        patch.object(Verification, "is_required", property(lambda self: False)),
+        patch.object(LeaderState, "append_in_transaction", unasked),
+    ):
         yield
 
 
