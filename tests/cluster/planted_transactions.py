@@ -198,22 +198,10 @@ def takes_late_markers() -> Iterator[None]:
 @planted("records are taken without asking whether their transaction is open")
 @contextmanager
 def skips_verification() -> Iterator[None]:
-    append = LeaderState.append_in_transaction
-
-    def unasked(self: LeaderState, *arguments: Any, must_be_verified: bool, **rest: Any) -> Any:
-        return append(self, *arguments, must_be_verified=False, **rest)
-
     with (
-        patch.object(Verification, "is_required", property(lambda self: False)),
-        patch.object(LeaderState, "append_in_transaction", unasked),
+        patch.object(Verification, "begin", lambda *_, **__: None),
+        patch.object(VerificationStates, "check", lambda *_, **__: None),
     ):
-        yield
-
-
-@planted("what the coordinator said still counts after a marker has come")
-@contextmanager
-def keeps_guards() -> Iterator[None]:
-    with patch.object(VerificationStates, "check", lambda *_, **__: None):
         yield
 
 

@@ -151,6 +151,9 @@ class Network:
         self.default_link = link or Link()
         self.trace = trace
         self.retransmission_timeout_s = retransmission_timeout_s
+        #: Whether what is on its way arrives, if its sender breaks the connection off: it may then be late, and come
+        #: after what was sent on the next connection.
+        self.delivers_before_reset = False
         self.names: dict[str, str] = {}
         self._random = random
         self._links: dict[tuple[str, str], Link] = {}
@@ -310,8 +313,9 @@ class Network:
     def forget(self, end: SimulatedTransport, *, is_reset: bool) -> None:
         """One end's socket is closed."""
         if is_reset or end.incoming.unread_bytes:
-            end.outgoing.drop()
-            self.send_reset(end.outgoing.source, end.outgoing.receiver)
+            if not self.delivers_before_reset or self.is_cut(end.outgoing.source, end.outgoing.target):
+                end.outgoing.drop()
+            self.send_reset(end.outgoing.source, end.outgoing.receiver, end.outgoing.left_s)
         else:
             end.outgoing.finish()
         end.incoming.detach()
@@ -320,11 +324,12 @@ class Network:
                 del self._connections[number]
                 break
 
-    def send_reset(self, source: str, end: SimulatedTransport) -> None:
-        """Tell one end that the other is gone, unless the word does not get through."""
+    def send_reset(self, source: str, end: SimulatedTransport, after_s: float = 0.0) -> None:
+        """Tell one end that the other is gone, unless the word does not get through; not before so much time."""
         target = end.outgoing.source
         if not self.is_cut(source, target):
-            self.loop.call_later(self.draw_delay_s(source, target, 0), self._fail, end, context=end.context)
+            delay_s = max(after_s, self.draw_delay_s(source, target, 0))
+            self.loop.call_later(delay_s, self._fail, end, context=end.context)
 
     def _fail_soon(self, end: SimulatedTransport) -> None:
         self.loop.call_soon(self._fail, end, context=end.context)

@@ -61,6 +61,7 @@ class TransactionRun(ReplicatedRun):
         levels = {"transaction_version": drawn.version}
         super().__init__(seed, drawn.cluster, internal=internal, keep_story=keep_story, levels=levels)
         self.tell(f"transactions of version {drawn.version}")
+        self.world.network.delivers_before_reset = drawn.has_late_requests
         self.book = TransactionBook(
             self.checker.break_, lambda source, offset: effects_of(source, offset, drawn.outputs)
         )
@@ -104,10 +105,10 @@ class TransactionRun(ReplicatedRun):
         self.clients = [*self.producers, *self.workers, *self.readers, self.operator]
 
     def draw_faults(self, random: Random, clients: Sequence[str]) -> list[Fault]:
-        return self.drawn.draw_faults(random, clients, self.duration_s)
+        return self.drawn.draw_faults(random, clients, [each.address for each in self.workers], self.duration_s)
 
     def aims(self) -> Sequence[TopicPartition]:
-        return [*self.drawn.state_partitions, *self.drawn.outputs, OFFSETS]
+        return [*self.drawn.state_partitions, *self.drawn.state_partitions, *self.drawn.outputs, OFFSETS]
 
     def counts(self) -> dict[str, int]:
         return {

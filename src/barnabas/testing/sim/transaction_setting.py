@@ -9,7 +9,7 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.testing.sim.cluster_setting import FACTOR, MIN_ISR, ClusterSetting, Profile, TopicPlan
-from barnabas.testing.sim.fault_plans import Fault, FaultKind
+from barnabas.testing.sim.fault_plans import LEADER, Fault, FaultKind
 from barnabas.testing.sim.network import Link
 
 __all__ = ["INPUT", "OUTPUT", "TransactionSetting"]
@@ -33,6 +33,9 @@ class TransactionSetting:
     sleep_chance: float
     death_chance: float
     borrow_chance: float
+    #: Whether a request may arrive after its sender has given it up. Before version 2 a transaction cannot be told from
+    #: the next one of its producer, so that a late EndTxn may end that, in Kafka too.
+    has_late_requests: bool
 
     @classmethod
     def draw(cls, random: Random, profile: Profile) -> TransactionSetting:
@@ -51,27 +54,31 @@ class TransactionSetting:
         ]
         # Where replication is slow, what a transaction needs is done in several seconds at best.
         timeouts_ms = (10_000, 20_000) if profile is Profile.SLOW_REPLICATION else (2000, 3000, 6000)
+        version = random.choices((0, 1, 2), (1, 2, 4))[0]
         return cls(
             cluster=replace(cluster, overrides=overrides, topics=topics, slow_links=_shorter(cluster)),
-            version=random.choices((0, 1, 2), (1, 2, 4))[0],
+            version=version,
             state_partition_count=state_partition_count,
             transaction_timeout_ms=round(random.choice(timeouts_ms) * cluster.pace),
             abort_chance=random.choice((0.05, 0.15)),
             sleep_chance=random.choice((0.0, 0.04, 0.1)),
             death_chance=random.choice((0.0, 0.02, 0.08)),
             borrow_chance=random.choice((0.0, 0.3, 0.6)),
+            has_late_requests=random.random() < 0.5 and version >= 2,
         )
 
-    def draw_faults(self, random: Random, clients: Sequence[str], duration_s: float) -> list[Fault]:
-        """As for the cluster. In some seeds also ways that take long for a moment: what was sent then arrives after it
-        was sent again another way, and after what came of that."""
+    def draw_faults(
+        self, random: Random, clients: Sequence[str], workers: Sequence[str], duration_s: float
+    ) -> list[Fault]:
+        """As for the cluster. With late requests also ways that take long for a moment: what was sent then arrives
+        after it was sent again on another connection, and after what came of that."""
         plan = self.cluster.draw_faults(random, clients, duration_s)
         hosts = list(self.cluster.cluster.addresses().values())
-        for _ in range(random.choice((0, 0, 6))):
+        for _ in range(20 if self.has_late_requests else 0):
             start_s, pace = random.uniform(0.0, duration_s), self.cluster.pace
             end_s = min(start_s + random.uniform(0.1, 1.0) * pace, duration_s)
-            source, target = random.sample([*hosts, *clients], 2)
-            plan.append(Fault(start_s, end_s, FaultKind.SLOW, (source, target), random.uniform(2.0, 5.0) * pace))
+            way = random.choice(workers if random.random() < 0.6 else hosts), LEADER
+            plan.append(Fault(start_s, end_s, FaultKind.SLOW, way, random.uniform(2.0, 6.0) * pace))
         return sorted(plan, key=lambda fault: (fault.start_s, fault.end_s))
 
     @property

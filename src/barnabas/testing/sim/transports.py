@@ -84,6 +84,11 @@ class Pipe:
         self._last_arrival_s = max(self._last_arrival_s, self.network.loop.world_time() + delay_s)
         return self._last_arrival_s
 
+    @property
+    def left_s(self) -> float:
+        """How long until all has arrived that is on its way."""
+        return max(0.0, self._last_arrival_s - self.network.loop.world_time()) if self._segments else 0.0
+
     # The receiving end
 
     @property
