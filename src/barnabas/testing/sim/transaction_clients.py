@@ -44,6 +44,7 @@ class WorkerPlan:
     book: TransactionBook
     workers: Sequence[str]
     transaction_timeout_ms: int
+    request_timeout_ms: int
     abort_chance: float
     sleep_chance: float
     death_chance: float
@@ -127,7 +128,7 @@ class Worker(MortalClient):
             batch_size=chance.choice((300, 2000)),
             delivery_timeout_ms=plan.delivery_timeout_ms,
             max_block_ms=round(2000 * plan.pace),
-            **plan.settings(who),
+            **{**plan.settings(who), "request_timeout_ms": work.request_timeout_ms},
         )
         consumer: Consumer[Any, Any] = Consumer(
             group_id=GROUP,

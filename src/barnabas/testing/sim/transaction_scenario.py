@@ -87,6 +87,7 @@ class TransactionRun(ReplicatedRun):
             self.book,
             names,
             drawn.transaction_timeout_ms,
+            drawn.request_timeout_ms,
             drawn.abort_chance,
             drawn.sleep_chance,
             drawn.death_chance,

@@ -41,7 +41,7 @@ class TransactionSetting:
     def draw(cls, random: Random, profile: Profile) -> TransactionSetting:
         cluster = ClusterSetting.draw(random, profile)
         state_partition_count = random.choice((1, 2))
-        overrides = {
+        overrides: dict[str, object] = {
             **cluster.overrides,
             "transaction.state.log.replication.factor": FACTOR,
             "transaction.state.log.min.isr": MIN_ISR,
@@ -55,6 +55,9 @@ class TransactionSetting:
         # Where replication is slow, what a transaction needs is done in several seconds at best.
         timeouts_ms = (10_000, 20_000) if profile is Profile.SLOW_REPLICATION else (2000, 3000, 6000)
         version = random.choices((0, 1, 2), (1, 2, 4))[0]
+        has_late_requests = random.random() < 0.6 and version >= 2 and profile is not Profile.SLOW_REPLICATION
+        if has_late_requests:
+            overrides["request.timeout.ms"] = round(1000 * cluster.pace)
         return cls(
             cluster=replace(cluster, overrides=overrides, topics=topics, slow_links=_shorter(cluster)),
             version=version,
@@ -64,7 +67,7 @@ class TransactionSetting:
             sleep_chance=random.choice((0.0, 0.04, 0.1)),
             death_chance=random.choice((0.0, 0.02, 0.08)),
             borrow_chance=random.choice((0.0, 0.3, 0.6)),
-            has_late_requests=random.random() < 0.5 and version >= 2,
+            has_late_requests=has_late_requests,
         )
 
     def draw_faults(
@@ -78,8 +81,13 @@ class TransactionSetting:
             start_s, pace = random.uniform(0.0, duration_s), self.cluster.pace
             end_s = min(start_s + random.uniform(0.1, 1.0) * pace, duration_s)
             way = random.choice(workers if random.random() < 0.6 else hosts), LEADER
-            plan.append(Fault(start_s, end_s, FaultKind.SLOW, way, random.uniform(2.0, 6.0) * pace))
+            plan.append(Fault(start_s, end_s, FaultKind.SLOW, way, random.uniform(1.0, 4.0) * pace))
         return sorted(plan, key=lambda fault: (fault.start_s, fault.end_s))
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """Of workers: whoever gives up early sends again while the first request is still on its way."""
+        return round((400 if self.has_late_requests else 2000) * self.cluster.pace)
 
     @property
     def inputs(self) -> list[TopicPartition]:
