@@ -118,8 +118,10 @@ class DataPlane:
                 self.settings.max_incremental_fetch_session_cache_slots, runtime.randomness
             ),
             groups=nothing,
+            transactions=nothing,
             producer_ids=ProducerIdPool(cast(Any, self), NODE, lambda: 7),
             auto_topic_creation=nothing,
+            brokers=nothing,
             endpoints={},
             advertised=list,
             turns=Turns(),

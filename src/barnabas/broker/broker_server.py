@@ -13,6 +13,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, known
 from barnabas.base.runtime import Runtime
+from barnabas.broker.broker_channels import BrokerChannels
 from barnabas.broker.broker_publisher import BrokerMetadataPublisher
 from barnabas.broker.change_lines import tell_changes
 from barnabas.broker.configs.config_resources import (
@@ -20,11 +21,11 @@ from barnabas.broker.configs.config_resources import (
     effective_topic_settings,
     tell_unused_min_isr,
 )
-from barnabas.broker.configs.part_options import cleaner_options, log_options
-from barnabas.broker.context import NoQuotas
+from barnabas.broker.configs.part_options import channel_limits, cleaner_options, log_options
+from barnabas.broker.context import NoQuotas, RequestContext
 from barnabas.broker.controller.api_versions import common_versions
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
-from barnabas.broker.controller.controller_channel import ControllerChannel
+from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.broker.controller.forwarding import FORWARDED
 from barnabas.broker.data.alter_partition_manager import AlterPartitionManager, BrokerLeaderPorts
 from barnabas.broker.data.directory_assignments import AssignmentsManager
@@ -40,6 +41,8 @@ from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.router import Router
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.transactions.marker_sender import MarkerSender
+from barnabas.broker.transactions.transaction_coordinator import TransactionCoordinatorService
 from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import BrokerImage, ClusterImage, ConfigResourceType
@@ -51,6 +54,7 @@ from barnabas.storage.directories import LogDirectory
 from barnabas.storage.files import FileSystem
 from barnabas.storage.manager import LogManager, PeriodicTask
 from barnabas.storage.settings import TopicSettings
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.create_topics import CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsResponse
@@ -158,6 +162,7 @@ class BrokerServer:
         fetchers = services.replica_manager.fetchers = self._make_fetchers(services)
         self._started.push_async_callback(fetchers.stop)
         self._started.callback(services.auto_topic_creation.close)
+        self._started.push_async_callback(services.brokers.close)
         lifecycle = self._lifecycle = BrokerLifecycle(
             services, self._identity, self._static_settings, lambda: self._loader.image, self._on_failure
         )
@@ -189,6 +194,7 @@ class BrokerServer:
     def open(self) -> None:
         """Answer requests."""
         self.services.groups.start()
+        self.services.transactions.start()
         self._router.open(self.services)
 
     def _make_services(self, controller: ControllerChannel, endpoints: dict[str, tuple[str, int]]) -> Services:
@@ -204,6 +210,11 @@ class BrokerServer:
             self._alter_partition.submit,
         )
         replica_manager = ReplicaManager(node_id, self.logs, self._topic_settings, leader_ports)
+        producer_ids = ProducerIdPool(controller, node_id, lambda: self.broker_epoch)
+        brokers = BrokerChannels(
+            node_id, settings.inter_broker_listener, runtime.randomness, channel_limits(settings), self._call
+        )
+        markers = MarkerSender(brokers, lambda: metadata.image, settings.request_timeout_ms)
         return Services(
             settings=effective,
             runtime=runtime,
@@ -221,10 +232,28 @@ class BrokerServer:
             replica_manager=replica_manager,
             fetch_sessions=FetchSessionCache(settings.max_incremental_fetch_session_cache_slots, runtime.randomness),
             groups=GroupCoordinatorService(effective, runtime, node_id, replica_manager),
-            producer_ids=ProducerIdPool(controller, node_id, lambda: self.broker_epoch),
+            transactions=TransactionCoordinatorService(
+                effective, runtime, node_id, replica_manager, producer_ids.take, markers
+            ),
+            producer_ids=producer_ids,
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,
+            brokers=brokers,
         )
+
+    async def _call(self, request: Request, version: int) -> Response:
+        """Answer what this broker asks of itself."""
+        caller = broker_caller(self._identity.node_id)
+        context = RequestContext(
+            ApiKey(request.API_KEY),
+            version,
+            0,
+            caller.client_id,
+            self._static_settings.inter_broker_listener,
+            caller.principal,
+            caller.client_host,
+        )
+        return await self._router.call(context, request)
 
     def _make_fetchers(self, services: Services) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(
@@ -256,10 +285,12 @@ class BrokerServer:
             self._assignments.apply(image, delta.partitions_changed)
         services.metadata.image = image
         if delta.brokers_changed:
+            services.brokers.apply(image, delta.brokers_changed)
             services.replica_manager.brokers_changed()
             if any(self._is_waited_for_by(image.brokers.get(each)) for each in delta.brokers_changed):
                 self.nudge()
         services.groups.apply(image, delta)
+        services.transactions.apply(image, delta)
         tell_changes(before, image, delta)
 
     def _is_waited_for_by(self, broker: BrokerImage | None) -> bool:
@@ -270,6 +301,7 @@ class BrokerServer:
     def _apply_settings(self, services: Services, image: ClusterImage) -> None:
         services.settings = effective_settings(self._static_settings, image, services.node_id)
         services.groups.configure(services.settings)
+        services.transactions.configure(services.settings)
         if services.replica_manager.fetchers is not None:
             services.replica_manager.fetchers.configure(services.settings.num_replica_fetchers)
         services.logs.configure(log_options(services.settings), cleaner_options(services.settings))
@@ -297,6 +329,7 @@ class BrokerServer:
         """Answer those who wait for a group or for records, so that nobody waits for them."""
         if self._services is not None:
             await self._services.groups.stop()
+            await self._services.transactions.stop()
             self._services.replica_manager.close_purgatories()
 
     async def stop(self) -> None:

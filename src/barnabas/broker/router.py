@@ -18,14 +18,14 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from struct import Struct
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError, RemoteProtocolError
+from barnabas.base.errors import BrokerError, RemoteProtocolError, known
 from barnabas.broker.context import NoQuotas, Quotas, RequestContext
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.services import CommonServices
-from barnabas.broker.turns import CROWDS, Steps, Turns, in_crowd, room_for
+from barnabas.broker.turns import CROWDS, Steps, Turns, driven, in_crowd, room_for
 from barnabas.net import Connection
 from barnabas.wire.apis import Api, ApiKey, api
 from barnabas.wire.compiler import Buffer
@@ -186,6 +186,27 @@ class Router:
             return
         context = _context(route, version, header, connection)
         self._handle(route, context, request, connection, is_long=False, is_counted=is_counted)
+
+    async def call(self, context: RequestContext, request: Request) -> Response:
+        """The answer to a request of this node itself, as it would come over the wire."""
+        route = self._routes.get(request.API_KEY)
+        if route is None or self._services is None:
+            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, f"{context.api_key.camel_name} is not served here, yet")
+        try:
+            answer = self.interceptor(context, request) if self.interceptor is not None else None
+            if answer is not None and not isinstance(answer, Response):
+                answer = await answer
+            handled: Handled = answer
+            if handled is None:
+                # None of those that look at their connection is asked in this way.
+                handled = route.handle(self._services, context, request, cast(Connection, None))
+            if isinstance(handled, Generator):
+                handled = await driven(handled)
+            if handled is not None and not isinstance(handled, Response):
+                handled = await handled
+        except BrokerError as failure:
+            handled = await driven(error_response(context, request, failure.code, failure.message))
+        return known(handled, "the node asks for nothing that is not answered")
 
     def _dispatch_large(self, route: Route, form: Form, version: int, connection: Connection, frame: bytearray) -> None:
         def handle(decoded: _Decoded, was_long: bool) -> None:

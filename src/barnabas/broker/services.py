@@ -16,6 +16,7 @@ from barnabas.storage.manager import LogManager
 from barnabas.wire.messages.api_versions import ApiVersion
 
 if TYPE_CHECKING:
+    from barnabas.broker.broker_channels import BrokerChannels
     from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
     from barnabas.broker.controller.controller_channel import ControllerChannel
     from barnabas.broker.controller.early_fencing import EarlyFencing
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.broker.data.replica_manager import ReplicaManager
     from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
     from barnabas.broker.quorum.quorum_transport import QuorumTransport
+    from barnabas.broker.transactions.transaction_coordinator import TransactionCoordinatorService
     from barnabas.broker.turns import Turns
     from barnabas.replication.fetch_sessions import FetchSessionCache
 
@@ -77,8 +79,11 @@ class Services(CommonServices):
     replica_manager: ReplicaManager
     fetch_sessions: FetchSessionCache
     groups: GroupCoordinatorService
+    transactions: TransactionCoordinatorService
     producer_ids: ProducerIdPool
     auto_topic_creation: AutoTopicCreationManager
+    #: The way to other brokers, and to this one as if it were another.
+    brokers: BrokerChannels
     #: How many bytes may still be put into answers, over all connections.
     response_room: Callable[[], int]
     refused_transactions: RefusedTransactions = field(default_factory=RefusedTransactions)

@@ -101,6 +101,7 @@ def format_(
         now_ms=SystemClock().now_ms(),
         metadata_version=options.metadata_version,
         elr_version=options.elr_version,
+        transaction_version=options.transaction_version,
         voters=options.voters,
     )
     for line in lines:

@@ -1,6 +1,6 @@
 """The runtime that all coordinators share: operation → records → append → replay → answer at commit.
 
-It knows nothing of groups. Whoever drives it (asyncio in `broker/groups/coordinator_runner.py`, a test by hand)
+It knows nothing of groups. Whoever drives it (asyncio in `broker/coordinators/coordinator_runner.py`, a test by hand)
 - calls `run` for each operation, after an append if `must_append_before` says so, and for what is `due` when
   `next_deadline_ms` has come;
 - takes `take_replies` after each call, and appends `next_batch` when it sees fit, until there is none;

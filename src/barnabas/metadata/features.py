@@ -20,6 +20,7 @@ from barnabas.wire.stored.cluster_metadata import (
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 
 #: 3.3-IV3, the lowest that a 4.x node reads.
 LOWEST_METADATA_VERSION: Final = 7
@@ -27,6 +28,10 @@ LOWEST_METADATA_VERSION: Final = 7
 METADATA_VERSION_BUILT: Final = 25
 #: Of eligible.leader.replicas.version.
 ELR_BUILT: Final = 1
+#: Of transaction.version.
+TRANSACTION_VERSION_BUILT: Final = 2
+#: 4.0-IV2: a new cluster gets transactions of version 2 from here on.
+TRANSACTIONS_V2_DEFAULT: Final = 24
 
 #: From here on the ELR can be kept, if the feature is on, too.
 ELIGIBLE_LEADER_REPLICAS: Final = 23
@@ -45,11 +50,12 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (LOWEST_METADATA_VERSION, METADATA_VERSION_BUILT),
     KRAFT_VERSION: (0, 1),
     ELR_VERSION: (0, ELR_BUILT),
+    TRANSACTION_VERSION: (0, TRANSACTION_VERSION_BUILT),
 }
 #: The features that Kafka 4.3 has besides metadata.version, in its order.
 FEATURES: Final = (
     KRAFT_VERSION,
-    "transaction.version",
+    TRANSACTION_VERSION,
     "group.version",
     ELR_VERSION,
     "share.version",

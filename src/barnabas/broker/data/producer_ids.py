@@ -39,18 +39,22 @@ class ProducerIdPool:
 
     def take(self) -> int | None:
         """An id, or None if there is none at the moment; then one is on its way, and `more` waits for it."""
+        if not self.has_some():
+            return None
+        producer_id = self._next_id
+        self._next_id += 1
+        self._left -= 1
+        return producer_id
+
+    def has_some(self) -> bool:
+        """Whether there is an id to take; if few are left, more are asked for."""
         if not self._left and self._following is not None:
             self._next_id, self._left = self._following
             self._prefetch_at = self._left // _PREFETCH_DIVISOR
             self._following = None
         if self._left <= self._prefetch_at and self._following is None and self._request is None:
             self._request = asyncio.get_running_loop().create_task(self._fetch())
-        if not self._left:
-            return None
-        producer_id = self._next_id
-        self._next_id += 1
-        self._left -= 1
-        return producer_id
+        return self._left > 0
 
     async def more(self) -> None:
         """Wait for the block that was asked for; it may also not come."""

@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Final
 
 BROKER: Final = (
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
     "alter_configs",
     "api_versions",
     "consumer_group_describe",
@@ -32,7 +34,9 @@ BROKER: Final = (
     "describe_producers",
     "describe_quorum",
     "describe_topic_partitions",
+    "describe_transactions",
     "elect_leaders",
+    "end_txn",
     "expire_delegation_token",
     "fetch",
     "find_coordinator",
@@ -45,6 +49,7 @@ BROKER: Final = (
     "list_groups",
     "list_offsets",
     "list_partition_reassignments",
+    "list_transactions",
     "metadata",
     "offset_commit",
     "offset_delete",

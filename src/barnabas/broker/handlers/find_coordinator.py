@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group."""
+"""FindCoordinator: which broker coordinates a group or a transactional id."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
-from barnabas.broker.data.refused_transactions import NO_TRANSACTIONS
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, once_each
 from barnabas.metadata.authorizer import AclOperation, Resource
-from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -70,21 +69,27 @@ def _message(found: _Found) -> str | None:
 
 
 def _find(services: Services, context: RequestContext, key_type: int, key: str) -> _Found:
+    is_allowed = services.authorizer.is_allowed
     if key_type == _KeyType.TRANSACTION:
-        # Of the codes that librdkafka gives up on at once, the one with which Java shows our reason too.
-        services.refused_transactions.tell(context.client_id, key)
-        return _Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, reason=NO_TRANSACTIONS)
+        if not is_allowed(context, AclOperation.DESCRIBE, Resource.TRANSACTIONAL_ID, key):
+            return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _leader(services, context, TRANSACTION_STATE, services.transactions.partition_for(key))
     if key_type != _KeyType.GROUP:
         is_share = key_type == _KeyType.SHARE
         reason = "share groups are not served" if is_share else f"there are no coordinators of type {key_type}"
         return _Found(ErrorCode.INVALID_REQUEST, reason=reason)
-    if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.GROUP, key):
+    if not is_allowed(context, AclOperation.DESCRIBE, Resource.GROUP, key):
         return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return _leader(services, context, CONSUMER_OFFSETS, services.groups.partition_for(key))
+
+
+def _leader(services: Services, context: RequestContext, topic: str, index: int) -> _Found:
+    """Who leads a partition of a coordinators' topic, which comes about when it is asked for."""
     image = services.metadata.image
-    if CONSUMER_OFFSETS not in image.topics:
-        services.auto_topic_creation.create_topics([CONSUMER_OFFSETS], context)
+    if topic not in image.topics:
+        services.auto_topic_creation.create_topics([topic], context)
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = image.partition(CONSUMER_OFFSETS, services.groups.partition_for(key))
+    partition = image.partition(topic, index)
     broker = image.brokers.get(partition.leader) if partition is not None else None
     endpoint = broker.endpoint(context.listener) if broker is not None and not broker.is_fenced else None
     if broker is None or endpoint is None:

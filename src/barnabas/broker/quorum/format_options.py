@@ -23,6 +23,9 @@ from barnabas.metadata.features import (
     LOWEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_BUILT,
+    TRANSACTION_VERSION,
+    TRANSACTION_VERSION_BUILT,
+    TRANSACTIONS_V2_DEFAULT,
     unmet_dependency,
 )
 from barnabas.raft.types import Address, ReplicaKey
@@ -36,7 +39,6 @@ _NOT_BUILT: Final = (
     "group.version",
     "share.version",
     "streams.version",
-    "transaction.version",
 )
 _ONE_OF: Final = "--standalone, --initial-controllers or --no-initial-controllers"
 
@@ -51,6 +53,7 @@ class FormatOptions:
     kraft_version: int = STATIC_VOTERS
     #: The first voters of a quorum whose log names them; None where the settings do, or where others have the log.
     voters: VoterSet | None = None
+    transaction_version: int = TRANSACTION_VERSION_BUILT
 
 
 def format_options(
@@ -87,7 +90,8 @@ def format_options(
     metadata_version = _metadata_version(release_version, levels.get(METADATA_VERSION))
     is_release = release_version is not None or METADATA_VERSION in levels
     elr_version = _elr_version(levels.get(ELR_VERSION), metadata_version, is_release=is_release)
-    return FormatOptions(metadata_version, elr_version, kraft_version, voters)
+    transaction_version = _transaction_version(levels.get(TRANSACTION_VERSION), metadata_version)
+    return FormatOptions(metadata_version, elr_version, kraft_version, voters, transaction_version)
 
 
 # The first voters
@@ -162,7 +166,7 @@ def _levels(features: Sequence[str]) -> Mapping[str, int]:
         name, equals, level = feature.partition("=")
         if not equals or not level.isdecimal():
             raise BarnabasError(f"--feature {feature}: write it as NAME=LEVEL, as in metadata.version=25")
-        if name not in (METADATA_VERSION, KRAFT_VERSION, ELR_VERSION, *_NOT_BUILT):
+        if name not in (METADATA_VERSION, KRAFT_VERSION, ELR_VERSION, TRANSACTION_VERSION, *_NOT_BUILT):
             raise BarnabasError(f"--feature {feature}: there is no such feature; built are {_built()}")
         if name in _NOT_BUILT and int(level):
             raise BarnabasError(f"--feature {feature}: only level 0 of {name} is built; built are {_built()}")
@@ -194,6 +198,15 @@ def _elr_version(asked: int | None, metadata_version: int, *, is_release: bool) 
     unmet = unmet_dependency(ELR_VERSION, asked, {METADATA_VERSION: metadata_version})
     if unmet is not None:
         raise BarnabasError(f"--feature {ELR_VERSION}={asked}: {unmet}")
+    return asked
+
+
+def _transaction_version(asked: int | None, metadata_version: int) -> int:
+    """As in Kafka, a cluster of an older release begins without version 2 of transactions, but can be asked for it."""
+    if asked is None:
+        return TRANSACTION_VERSION_BUILT if metadata_version >= TRANSACTIONS_V2_DEFAULT else 0
+    if asked > TRANSACTION_VERSION_BUILT:
+        raise BarnabasError(f"--feature {TRANSACTION_VERSION}={asked}: this level is not built; built are {_built()}")
     return asked
 
 
@@ -232,5 +245,6 @@ def _built() -> str:
     lowest, highest = LOWEST_METADATA_VERSION, METADATA_VERSION_BUILT
     return (
         f"{METADATA_VERSION} {lowest} ({RELEASES[lowest]}) to {highest} ({RELEASES[highest]}), {KRAFT_VERSION} 0 and "
-        f"1, {ELR_VERSION} 0 and {ELR_BUILT}, and no other feature"
+        f"1, {ELR_VERSION} 0 and {ELR_BUILT}, {TRANSACTION_VERSION} 0 to {TRANSACTION_VERSION_BUILT}, and no other "
+        "feature"
     )

@@ -25,6 +25,9 @@ from barnabas.metadata.features import (
     METADATA_VERSION,
     METADATA_VERSION_BUILT,
     SUPPORTED,
+    TRANSACTION_VERSION,
+    TRANSACTION_VERSION_BUILT,
+    TRANSACTIONS_V2_DEFAULT,
     encode_record,
 )
 from barnabas.raft.batches import ControlRecord
@@ -107,6 +110,7 @@ def format_directories(
     now_ms: int = 0,
     metadata_version: int = METADATA_VERSION_BUILT,
     elr_version: int | None = None,
+    transaction_version: int | None = None,
     voters: VoterSet | None = None,
 ) -> list[str]:
     """Format the directories of a node for a cluster; returns lines that tell a person what was done.
@@ -138,7 +142,9 @@ def format_directories(
         try:
             _make_directory(files, path)
             if is_metadata:
-                write_bootstrap(files, path, bootstrap_records(metadata_version, elr_version), now_ms=now_ms)
+                write_bootstrap(
+                    files, path, bootstrap_records(metadata_version, elr_version, transaction_version), now_ms=now_ms
+                )
                 _write_first_voters(files, path, voters, now_ms=now_ms)
             write_meta_properties(files, path, properties)
         except OSError as failure:
@@ -215,7 +221,9 @@ def read_first_voters(files: FileSystem, metadata_dir: str) -> VoterSet | None:
 
 
 def bootstrap_records(
-    metadata_version: int = METADATA_VERSION_BUILT, elr_version: int | None = None
+    metadata_version: int = METADATA_VERSION_BUILT,
+    elr_version: int | None = None,
+    transaction_version: int | None = None,
 ) -> list[MetadataRecord]:
     """What a new cluster begins with: the levels of what is built. Unless told otherwise eligible leader replicas are
     kept, as far as the metadata.version has them: without them a power loss can cost what was acknowledged."""
@@ -224,6 +232,10 @@ def bootstrap_records(
     records: list[MetadataRecord] = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version)]
     if elr_version:
         records.append(FeatureLevelRecord(name=ELR_VERSION, feature_level=elr_version))
+    if transaction_version is None:
+        transaction_version = TRANSACTION_VERSION_BUILT if metadata_version >= TRANSACTIONS_V2_DEFAULT else 0
+    if transaction_version:
+        records.append(FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=transaction_version))
     return records
 
 
@@ -257,7 +269,7 @@ def check_features(levels: Mapping[str, int], where: str) -> None:
     )
     built = (
         f"metadata.version up to {METADATA_VERSION_BUILT} ({RELEASES[METADATA_VERSION_BUILT]}), {ELR_VERSION} up to "
-        f"{ELR_BUILT}, and no other feature"
+        f"{ELR_BUILT}, {TRANSACTION_VERSION} up to {TRANSACTION_VERSION_BUILT}, and no other feature"
     )
     raise BarnabasError(f"{where}: the cluster was finalised with {found}; built is {built}.\n{_way_out(too_high)}")
 

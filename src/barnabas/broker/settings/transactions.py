@@ -14,15 +14,11 @@ class TransactionSettings(Settings, title="Transactions", importance=HIGH):
         "The longest timeout that a producer may ask for.",
         default=15 * MINUTE_MS,
         allowed=at_least(1),
-        state=NOT_BUILT,
-        refused=False,
     )
     transactional_id_expiration_ms: Int = setting(
         "After how long without use a transactional id is forgotten.",
         default=7 * DAY_MS,
         allowed=at_least(1),
-        state=NOT_BUILT,
-        refused=False,
     )
     transaction_state_log_replication_factor: Short = setting(
         "How many replicas the transaction topic has; a cluster with fewer nodes cannot create it.",
@@ -42,24 +38,18 @@ class TransactionSettings(Settings, title="Transactions", importance=HIGH):
         "How many bytes are read at a time when transactions are loaded.",
         default=5 * MIB,
         allowed=at_least(1),
-        state=NOT_BUILT,
-        refused=False,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: Int = setting(
         "How often transactions that ran out of time are searched for.",
         default=10_000,
         allowed=at_least(1),
         importance=LOW,
-        state=NOT_BUILT,
-        refused=False,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: Int = setting(
         "How often transactional ids that nobody uses are searched for.",
         default=HOUR_MS,
         allowed=at_least(1),
         importance=LOW,
-        state=NOT_BUILT,
-        refused=False,
     )
     transaction_partition_verification_enable: bool = setting(
         "Whether a partition checks that a transaction includes it before it takes records.",

@@ -26,8 +26,6 @@ from barnabas.records.batch import HEADER
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import Codec
 
-_log = logging.getLogger("barnabas.groups")
-
 T = TypeVar("T")
 Q = TypeVar("Q")
 S = TypeVar("S", bound=CoordinatorShard)
@@ -56,6 +54,17 @@ class WriteSettings:
         return self.max_batch_bytes - HEADER.size
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How the log of a node speaks of what a coordinator coordinates."""
+
+    logger: logging.Logger
+    #: As in "the groups of …".
+    subjects: str
+    #: As in "Finished loading of …".
+    metadata: str
+
+
 class CoordinatorState(Enum):
     LOADING = auto()
     ACTIVE = auto()
@@ -73,6 +82,7 @@ class CoordinatorRunner(Generic[S]):
         writer: PartitionWriter,
         runtime: Runtime,
         settings: WriteSettings,
+        words: Words,
         *,
         on_deadline: Callable[[int], None],
         on_reload: Callable[[CoordinatorRunner[S]], None],
@@ -86,6 +96,8 @@ class CoordinatorRunner(Generic[S]):
         self._runtime = runtime
         self._clock = runtime.clock
         self._settings = settings
+        self._words = words
+        self._log = words.logger
         self._on_deadline = on_deadline
         self._on_reload = on_reload
         self._core = CoordinatorRuntime(new_shard(), settings.max_write_bytes)
@@ -124,7 +136,7 @@ class CoordinatorRunner(Generic[S]):
         try:
             await self._load_all(core)
         except Exception as failure:
-            # Whatever it is: the other partitions are loaded, and this one is not served with half its groups.
+            # Whatever it is: the other partitions are loaded, and this one is not served with half of what it holds.
             trace = None if isinstance(failure, BarnabasError) else failure
             code = getattr(failure, "code", None)
             level = logging.ERROR
@@ -134,8 +146,8 @@ class CoordinatorRunner(Generic[S]):
             elif code is ErrorCode.KAFKA_STORAGE_ERROR:
                 # That the partition is offline, and why, was told when it went.
                 level = logging.WARNING
-            text = "the groups of %s are not served, they cannot be loaded: %s"
-            _log.log(level, text, self.partition, failure, exc_info=trace)
+            text = "the %s of %s are not served, they cannot be loaded: %s"
+            self._log.log(level, text, self._words.subjects, self.partition, failure, exc_info=trace)
             if self._core is core and self._state is not CoordinatorState.CLOSED:
                 self._state = CoordinatorState.FAILED
 
@@ -166,11 +178,12 @@ class CoordinatorRunner(Generic[S]):
             self._run(make_operation(core.shard))
         self._settle()
         for line in core.skipped.lines():
-            _log.warning("%s: records of groups that are not understood: %s", self.partition, line)
+            text = "%s: records of %s that are not understood: %s"
+            self._log.warning(text, self.partition, self._words.subjects, line)
         if loaded:
             took_ms = self._clock.monotonic_ms() - began_ms
-            text = "Finished loading of group metadata from %s in %d ms: %s from %d bytes"
-            _log.info(text, self.partition, took_ms, core.shard, loaded)
+            text = "Finished loading of %s from %s in %d ms: %s from %d bytes"
+            self._log.info(text, self._words.metadata, self.partition, took_ms, core.shard, loaded)
 
     def reload(self) -> None:
         """Begin anew with what the log has: it may have lost what was replayed, or can be read now."""
@@ -296,7 +309,8 @@ class CoordinatorRunner(Generic[S]):
             except Exception as failure:
                 code = getattr(failure, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
                 trace = None if isinstance(failure, BarnabasError) else failure
-                _log.warning("records of groups were not written to %s: %s", self.partition, failure, exc_info=trace)
+                text = "records of %s were not written to %s: %s"
+                self._log.warning(text, self._words.subjects, self.partition, failure, exc_info=trace)
                 core.append_failed(append_error(code), self._now())
                 return
             wait = self._wait_for(required_offset)
@@ -305,7 +319,7 @@ class CoordinatorRunner(Generic[S]):
                 core.appended(first_offset, self._now(), required_offset if is_committed else 0)
             except Exception:
                 # The log is right, and what is in memory is not any more.
-                _log.exception("%s is loaded anew: what was written to it could not be replayed", self.partition)
+                self._log.exception("%s is loaded anew: what was written to it could not be replayed", self.partition)
                 self._reload_soon()
                 return
             if wait.done():

@@ -1,0 +1,1 @@
+"""The transaction coordinator at work: shards, requests, and markers on their way to partitions."""
