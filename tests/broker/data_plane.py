@@ -122,6 +122,7 @@ class DataPlane:
             producer_ids=ProducerIdPool(cast(Any, self), NODE, lambda: 7),
             auto_topic_creation=nothing,
             brokers=nothing,
+            transaction_partitions=nothing,
             endpoints={},
             advertised=list,
             turns=Turns(),

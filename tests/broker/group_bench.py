@@ -54,6 +54,11 @@ class MemoryLog:
         batches.append(bytes(batch))
         return view.next_offset
 
+    def append_in_transaction(
+        self, partition: TopicPartition, batch: bytearray, guard: object, now_ms: int, transaction_version: int
+    ) -> int:
+        return self.append_as_coordinator(partition, batch, now_ms)
+
     def wait_for_high_watermark(self, partition: TopicPartition, offset: int, timeout_ms: int) -> Awaitable[ErrorCode]:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[ErrorCode] = loop.create_future()

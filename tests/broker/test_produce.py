@@ -149,13 +149,6 @@ def test_internal_topics_are_for_the_cluster_and_for_repair(plane: DataPlane) ->
     assert code_of(repaired) == "NONE"
 
 
-def test_transactional_requests_fail_at_once_and_for_good(plane: DataPlane) -> None:
-    response = plane.ask(produce_request({("t", 0): batch([b"x"])}, transactional_id="tx"), 12)
-    [answer] = answers_of(response).values()
-    assert code_of(answer) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-    assert "not built" in (answer.error_message or "")
-
-
 def test_a_batch_that_comes_again_is_not_written_again(plane: DataPlane) -> None:
     def send(sequence: int) -> Any:
         return plane.append("t", b"x", b"y", producer_id=9, producer_epoch=0, base_sequence=sequence)

@@ -7,9 +7,10 @@ for people (whether there is one is compared).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from barnabas.base.errors import LocalProtocolError
@@ -92,11 +93,12 @@ class Side:
 
 
 @contextmanager
-def both(folder: Path) -> Iterator[tuple[Side, Side]]:
-    """Kafka and our node, each with the same two topics."""
+def both(folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[tuple[Side, Side]]:
+    """Kafka and our node, each with the same two topics; `more` settings for both."""
     ours_folder = folder / "ours"
     ours_folder.mkdir()
-    with KafkaServer(folder / "kafka", OVERRIDES) as kafka, OurServer(ours_folder, OVERRIDES) as ours:
+    settings = {**OVERRIDES, **more}
+    with KafkaServer(folder / "kafka", settings) as kafka, OurServer(ours_folder, settings) as ours:
         sides = Side(kafka.bootstrap), Side(ours.bootstrap)
         for side in sides:
             side.create_topics()
@@ -110,14 +112,22 @@ def differences(kafka: Side, ours: Side, ask: Ask) -> list[str]:
     found: list[str] = []
     asked = 0
     for version in _served(ask(kafka)[0]):
-        expected, answered = (_first_answer(side, ask(side), version) for side in (kafka, ours))
-        if expected is None:
-            continue
-        asked += 1
-        for path, theirs, our in _compare("", _plain(expected, version), _plain(answered, version)):
-            found.append(f"v{version} {path or 'answer'}: Kafka {theirs!r}, ours {our!r}")
+        told = differences_in(kafka, ours, ask, version)
+        asked += told is not None
+        found += told or []
     assert asked, "no version can say this"
     return found
+
+
+def differences_in(kafka: Side, ours: Side, ask: Ask, version: int) -> list[str] | None:
+    """The same for one version; None if that cannot say it."""
+    expected, answered = (_first_answer(side, ask(side), version) for side in (kafka, ours))
+    if expected is None:
+        return None
+    return [
+        f"v{version} {path or 'answer'}: Kafka {theirs!r}, ours {our!r}"
+        for path, theirs, our in _compare("", _plain(expected, version), _plain(answered, version))
+    ]
 
 
 def _served(request: Request) -> list[int]:

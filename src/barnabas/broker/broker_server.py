@@ -27,6 +27,7 @@ from barnabas.broker.controller.api_versions import common_versions
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.broker.controller.forwarding import FORWARDED
+from barnabas.broker.data.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from barnabas.broker.data.alter_partition_manager import AlterPartitionManager, BrokerLeaderPorts
 from barnabas.broker.data.directory_assignments import AssignmentsManager
 from barnabas.broker.data.producer_ids import ProducerIdPool
@@ -163,6 +164,7 @@ class BrokerServer:
         self._started.push_async_callback(fetchers.stop)
         self._started.callback(services.auto_topic_creation.close)
         self._started.push_async_callback(services.brokers.close)
+        self._started.push_async_callback(services.transaction_partitions.close)
         lifecycle = self._lifecycle = BrokerLifecycle(
             services, self._identity, self._static_settings, lambda: self._loader.image, self._on_failure
         )
@@ -210,6 +212,7 @@ class BrokerServer:
             self._alter_partition.submit,
         )
         replica_manager = ReplicaManager(node_id, self.logs, self._topic_settings, leader_ports)
+        replica_manager.must_be_verified = lambda: self.services.settings.transaction_partition_verification_enable
         producer_ids = ProducerIdPool(controller, node_id, lambda: self.broker_epoch)
         brokers = BrokerChannels(
             node_id, settings.inter_broker_listener, runtime.randomness, channel_limits(settings), self._call
@@ -239,6 +242,7 @@ class BrokerServer:
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,
             brokers=brokers,
+            transaction_partitions=AddPartitionsToTxnManager(brokers, metadata, lambda: self.services.settings),
         )
 
     async def _call(self, request: Request, version: int) -> Response:

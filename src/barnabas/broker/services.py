@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
     from barnabas.broker.controller.controller_channel import ControllerChannel
     from barnabas.broker.controller.early_fencing import EarlyFencing
+    from barnabas.broker.data.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from barnabas.broker.data.producer_ids import ProducerIdPool
     from barnabas.broker.data.replica_manager import ReplicaManager
     from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
@@ -84,6 +85,8 @@ class Services(CommonServices):
     auto_topic_creation: AutoTopicCreationManager
     #: The way to other brokers, and to this one as if it were another.
     brokers: BrokerChannels
+    #: What transaction coordinators say of partitions.
+    transaction_partitions: AddPartitionsToTxnManager
     #: How many bytes may still be put into answers, over all connections.
     response_room: Callable[[], int]
     refused_transactions: RefusedTransactions = field(default_factory=RefusedTransactions)

@@ -12,7 +12,7 @@ from barnabas.coordinator.classic import join, membership, responses, sync
 from barnabas.coordinator.classic.members import Client
 from barnabas.coordinator.config import GroupCoordinatorConfig
 from barnabas.coordinator.deletion import delete_failed, delete_group
-from barnabas.coordinator.offsets import commits
+from barnabas.coordinator.offsets import commits, txn_commits
 from barnabas.coordinator.results import CoordinatorResult, Now, Operation, Token
 from barnabas.coordinator.shard import GroupCoordinatorShard
 from barnabas.wire.messages.delete_groups import DeletableGroupResult
@@ -22,6 +22,7 @@ from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResp
 from barnabas.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.wire.schema import Struct
 
 Q = TypeVar("Q")
@@ -37,6 +38,13 @@ class Caller(NamedTuple):
 
 class _OfGroup(Protocol):
     group_id: str
+
+
+class VerifiedTxnOffsetCommit(NamedTuple):
+    """Offsets that are to be written in a transaction, and the proof that their partition belongs to it."""
+
+    request: TxnOffsetCommitRequest
+    guard: object
 
 
 def _none(_: GroupCoordinatorConfig, __: object) -> ErrorCode:
@@ -112,6 +120,14 @@ OFFSET_DELETE: Final[GroupRequest[OffsetDeleteRequest, OffsetDeleteResponse]] = 
     lambda shard, request, *_: commits.delete(shard.groups, shard.offsets, request),
     commits.delete_failed,
     _without_group_id,
+)
+#: As OFFSET_COMMIT, each in a batch of its own.
+TXN_OFFSET_COMMIT: Final[GroupRequest[VerifiedTxnOffsetCommit, TxnOffsetCommitResponse]] = GroupRequest(
+    lambda asked: asked.request.group_id,
+    lambda shard, asked, _, __, now: txn_commits.commit(shard.groups, asked.request, asked.guard, now),
+    lambda asked, error: txn_commits.commit_failed(asked.request, error),
+    lambda config, asked: _without_group_id(config, asked.request),
+    is_blind=True,
 )
 #: For one group of a DeleteGroups request.
 DELETE_GROUP: Final[GroupRequest[str, DeletableGroupResult]] = GroupRequest(

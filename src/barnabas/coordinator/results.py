@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.records.control import TransactionMarker
 from barnabas.wire.schema import Struct
 
 #: Whoever runs a shard names each request by a token of their own; to the shard it means nothing.
@@ -69,6 +70,20 @@ class WriteCallback:
         return NO_RECORDS
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerWrite:
+    """Records that belong to a producer's transaction, or the marker that ends it: they are a batch of their own."""
+
+    producer_id: int
+    producer_epoch: int
+    #: What the append is verified with. It means nothing to the shard.
+    guard: object = None
+    #: The end of the transaction, which has no other records.
+    marker: TransactionMarker | None = None
+    #: The feature level under which the marker was sent.
+    transaction_version: int = 0
+
+
 @dataclass(slots=True)
 class CoordinatorResult:
     """What an operation comes to. It has changed nothing of what is in records: replaying its own records will."""
@@ -80,6 +95,8 @@ class CoordinatorResult:
     callback: WriteCallback | None = None
     #: Without records: answer only when all that was written before is committed.
     after_writes: bool = False
+    #: Whose transaction the records belong to.
+    producer: ProducerWrite | None = None
     #: What follows for other subjects, to be run next.
     then: Sequence[Operation] = ()
 

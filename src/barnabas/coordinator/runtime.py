@@ -24,6 +24,7 @@ from barnabas.coordinator.loading import ReplayTarget, load_batches
 from barnabas.coordinator.results import (
     Now,
     Operation,
+    ProducerWrite,
     Records,
     Reply,
     Token,
@@ -76,10 +77,21 @@ class _Awaited(NamedTuple):
 class Write:
     """The records of one operation on their way."""
 
-    __slots__ = ("awaited", "callback", "is_blind", "records", "required_offset", "size_bytes", "subject")
+    __slots__ = ("awaited", "callback", "is_blind", "producer", "records", "required_offset", "size_bytes", "subject")
 
-    def __init__(self, subject: str, records: Records, callback: WriteCallback | None, *, is_blind: bool) -> None:
+    def __init__(
+        self,
+        subject: str | None,
+        records: Records,
+        callback: WriteCallback | None,
+        *,
+        is_blind: bool,
+        producer: ProducerWrite | None = None,
+    ) -> None:
+        #: None for a marker, which may concern all of them.
         self.subject = subject
+        #: Of a transaction: then nothing else is in its batch.
+        self.producer = producer
         self.is_blind = is_blind
         self.records = records
         self.callback = callback
@@ -87,6 +99,11 @@ class Write:
         self.size_bytes = sum([record.data.size_bytes for record in records])
         #: That the high watermark must reach: the end of its batch. Known once it is appended.
         self.required_offset = -1
+
+    @property
+    def record_count(self) -> int:
+        """How many offsets it takes."""
+        return len(self.records) or 1
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -102,7 +119,7 @@ class CoordinatorRuntime(Generic[S]):
         self._replies: list[Reply] = []
         self._unappended: deque[Write] = deque()
         #: Whose records are unappended, and whether all of them come from blind operations.
-        self._subjects: dict[str, bool] = {}
+        self._subjects: dict[str | None, bool] = {}
         self._appending: list[Write] = []
         self._uncommitted: deque[Write] = deque()
 
@@ -133,7 +150,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def must_append_before(self, operation: Operation) -> bool:
         """Whether records that wait for their append concern this operation."""
-        if operation.subject is None:
+        if operation.subject is None or None in self._subjects:
             return bool(self._unappended)
         blind = self._subjects.get(operation.subject)
         return blind is not None and not (blind and operation.is_blind)
@@ -145,9 +162,13 @@ class CoordinatorRuntime(Generic[S]):
         result = operation.run(now)
         if self.shard.replies:
             self._take_parked_replies()
-        if result.records:
-            check(operation.subject is not None, "records are of one subject")
-            write = Write(operation.subject or "", result.records, result.callback, is_blind=operation.is_blind)
+        producer = result.producer
+        is_marker = producer is not None and producer.marker is not None
+        if result.records or is_marker:
+            check(is_marker or operation.subject is not None, "records are of one subject")
+            write = Write(
+                operation.subject, result.records, result.callback, is_blind=operation.is_blind, producer=producer
+            )
             if result.response is not None:
                 write.awaited.append(_awaited(operation, result.response))
             self._stage(write, now)
@@ -211,7 +232,7 @@ class CoordinatorRuntime(Generic[S]):
         self._unappended.append(write)
         self._subjects[write.subject] = write.is_blind and self._subjects.get(write.subject, True)
 
-    def _stage_more(self, subject: str, records: Records, now: Now) -> None:
+    def _stage_more(self, subject: str | None, records: Records, now: Now) -> None:
         """What follows from an earlier write."""
         if records:
             self._stage(Write(subject, records, None, is_blind=False), now)
@@ -221,10 +242,13 @@ class CoordinatorRuntime(Generic[S]):
         check(not self._appending, "what became of the last batch is not known yet")
         size_bytes = 0
         while self._unappended:
-            size_bytes += self._unappended[0].size_bytes
-            if self._appending and size_bytes > self.max_write_bytes:
+            write = self._unappended[0]
+            size_bytes += write.size_bytes
+            if self._appending and (size_bytes > self.max_write_bytes or write.producer is not None):
                 break
             self._appending.append(self._unappended.popleft())
+            if write.producer is not None:
+                break
         self._subjects = {}
         for write in self._unappended:
             self._subjects[write.subject] = write.is_blind and self._subjects.get(write.subject, True)
@@ -234,24 +258,44 @@ class CoordinatorRuntime(Generic[S]):
         """The last batch is in the log from `first_offset` on. If the high watermark is known already, replay need not
         keep apart what is committed; it must still be told by `committed`."""
         batch, self._appending = self._appending, []
-        required_offset = first_offset + sum(len(write.records) for write in batch)
+        required_offset = first_offset + sum(write.record_count for write in batch)
         for write in batch:
             write.required_offset = required_offset
             self._uncommitted.append(write)
         offset = first_offset
         self.shard.snapshots.commit(high_watermark)
-        replay, begin = self.shard.replay, self.shard.snapshots.begin
-        for write in batch:
-            for record in write.records:
-                begin(offset)
-                replay(record.key, record.value, offset)
-                offset += 1
+        if batch[0].producer is not None:
+            self._replay_in_transaction(batch[0], batch[0].producer, first_offset)
+        else:
+            replay, begin = self.shard.replay, self.shard.snapshots.begin
+            for write in batch:
+                for record in write.records:
+                    begin(offset)
+                    replay(record.key, record.value, offset)
+                    offset += 1
         for write in batch:
             if write.callback is not None:
                 self._stage_more(write.subject, write.callback.appended(now), now)
 
+    def _replay_in_transaction(self, write: Write, producer: ProducerWrite, offset: int) -> None:
+        shard = self.shard
+        for record in write.records:
+            shard.snapshots.begin(offset)
+            shard.replay(record.key, record.value, offset, producer.producer_id)
+            offset += 1
+        if producer.marker is not None:
+            shard.snapshots.begin(offset)
+            shard.replay_end_transaction(producer.producer_id, committed=producer.marker.committed)
+
     def append_failed(self, error: ErrorCode, now: Now) -> None:
-        """Nothing of the last batch is in the log; what waits for its append is not tried. `error` is for clients."""
+        """Nothing of the last batch is in the log; what waits for its append is not tried. `error` is for clients.
+
+        What was refused to a producer says nothing of the others, who go on.
+        """
+        if self._appending and self._appending[0].producer is not None:
+            [refused], self._appending = self._appending, []
+            self._fail(refused, error, now)
+            return
         writes = [*self._appending, *self._unappended]
         self._appending = []
         self._unappended.clear()

@@ -22,6 +22,12 @@ class PartitionWriter(Protocol):
         """
         ...
 
+    def append_in_transaction(
+        self, partition: TopicPartition, batch: bytearray, guard: object, now_ms: int, transaction_version: int
+    ) -> int:
+        """The same for a batch of a producer's transaction, verified by `guard`, or for the marker that ends it."""
+        ...
+
     def wait_for_high_watermark(self, partition: TopicPartition, offset: int, timeout_ms: int) -> Awaitable[ErrorCode]:
         """Done when everything below `offset` is committed, or with the reason why that will not be known."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -28,6 +29,7 @@ from barnabas.replication.roles import (
     PartitionRead,
     PartitionRole,
 )
+from barnabas.replication.verification import VerificationGuard, VerificationStates
 from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.errors import LogError
 from barnabas.storage.leader_epochs import NO_EPOCH_END, EpochEnd
@@ -64,6 +66,7 @@ class LeaderState(PartitionRole):
 
     __slots__ = (
         "_refused",
+        "_verification",
         "followers",
         "is_alone",
         "isr",
@@ -86,6 +89,8 @@ class LeaderState(PartitionRole):
         self.followers: dict[int, RemoteReplica] = {} if previous is None else previous.followers
         self.partition_epoch = NO_EPOCH
         self._refused: RefusedBatches = self._missing_batches(image) if previous is None else previous._refused
+        # Where nobody else has led, nobody else has written a marker.
+        self._verification: VerificationStates = VerificationStates() if previous is None else previous._verification
         # Followers that lag behind an older epoch must find this one, also while it has no records.
         log.epochs.assign(image.leader_epoch, log.log_end_offset)
         self._take_over(image)
@@ -328,8 +333,15 @@ class LeaderState(PartitionRole):
 
     # Writing
 
-    def append(self, prepared: PreparedAppend, *, acks_all: bool, now_ms: int) -> Appended:
-        """With `acks_all` only if enough replicas are in sync to commit it."""
+    def append(
+        self,
+        prepared: PreparedAppend,
+        *,
+        acks_all: bool,
+        now_ms: int,
+        may_append: Callable[[], None] | None = None,
+    ) -> Appended:
+        """With `acks_all` only if enough replicas are in sync to commit it. `may_append` raises if it must not be."""
         log = self.log
         if self._refused.must_check:
             self._refused.check(prepared.batches[0], log.producers, self.partition.ports.monotonic_ms())
@@ -340,6 +352,8 @@ class LeaderState(PartitionRole):
                     f"{self.partition.name}: {len(self.isr)} replicas are in sync, {self.effective_min_isr} are "
                     "needed; nothing was written",
                 )
+            if may_append is not None:
+                may_append()
             appended = log.append(prepared, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except LogError as refusal:
             self._refused.note(prepared.batches[0], refusal, log.producers, self.partition.ports.monotonic_ms())
@@ -351,6 +365,48 @@ class LeaderState(PartitionRole):
                 self._check_delayed()
         elif not self.advance_high_watermark() and self.delayed:
             self._check_delayed()  # for followers, who see the log to its end
+        return appended
+
+    def maybe_start_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """What the first batch of a transaction is appended with, once the coordinator was asked; None if the
+        transaction is open here, so that nobody need be asked."""
+        if self.log.producers.has_open_transaction(producer_id, epoch):
+            return None
+        return self._verification.start(producer_id, epoch, sequence, supports_epoch_bump=supports_epoch_bump)
+
+    def refuse_unverified(self, prepared: PreparedAppend, refusal: PartitionError) -> None:
+        """The coordinator has not said yet whether a batch may be appended; what is in flight behind it waits, too."""
+        self._refused.note(prepared.batches[0], refusal, self.log.producers, self.partition.ports.monotonic_ms())
+
+    def append_in_transaction(
+        self,
+        prepared: PreparedAppend,
+        guard: VerificationGuard | None,
+        *,
+        acks_all: bool,
+        now_ms: int,
+        must_be_verified: bool,
+    ) -> Appended:
+        """Append a batch of a transaction, or the marker that ends it."""
+        [batch] = prepared.batches
+
+        def may_append() -> None:
+            self._verification.check(
+                self.partition.name,
+                batch,
+                guard,
+                self.log.producers,
+                is_from_client=not prepared.is_from_coordinator,
+                is_required=must_be_verified,
+            )
+
+        appended = self.append(
+            prepared, acks_all=acks_all, now_ms=now_ms, may_append=None if batch.is_control else may_append
+        )
+        if not appended.is_duplicate:
+            self._verification.clear(batch.producer_id)
         return appended
 
     # Reading

@@ -211,7 +211,7 @@ class PartitionLog:
         """As the leader: give the batch its offsets and write it. A batch that was written before is only told of."""
         (batch,) = prepared.batches
         if prepared.is_from_coordinator:
-            self.producers.check_from_coordinator(batch)
+            self.producers.check_from_coordinator(batch, prepared.transaction_version)
         elif batch.producer_id >= 0:
             try:
                 duplicate = self.producers.check(batch)
@@ -272,7 +272,7 @@ class PartitionLog:
         return Appended(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
 
     def _write(self, prepared: PreparedAppend, now_ms: int) -> None:
-        data, batches, max_timestamp_ms, _, _ = prepared
+        data, batches, max_timestamp_ms = prepared.data, prepared.batches, prepared.max_timestamp_ms
         first, last = batches[0], batches[-1]
         first_offset, last_offset = first.base_offset, last.last_offset
         try:

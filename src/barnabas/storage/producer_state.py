@@ -157,6 +157,19 @@ class ProducerStates:
         except AppendRefusedError:
             return False
 
+    def is_fenced(self, batch: BatchView) -> bool:
+        """Whether a batch is of an older epoch of its producer."""
+        producer = self._producers.get(batch.producer_id)
+        return producer is not None and batch.producer_epoch < producer.epoch
+
+    def is_duplicate(self, batch: BatchView) -> bool:
+        """Whether a client's batch is in the log already, as far as that is remembered."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is None or batch.producer_epoch != producer.epoch:
+            return False
+        first, last = batch.base_sequence, batch.last_sequence
+        return any(known[0] == first and known[1] == last for known in producer.batches)
+
     def may_be_forgotten(self, batch: BatchView) -> bool:
         """Whether a batch that is refused may have been written before those that are known: a snapshot keeps only the
         newest of a producer."""
@@ -397,24 +410,16 @@ class ProducerStates:
 
     def entries(self) -> list[ProducerEntry]:
         """What a snapshot keeps: of the last batches only the newest. Sorted by producer id."""
-        entries = []
-        for producer_id, producer in sorted(self._producers.items()):
-            _, sequence, first_offset, last_offset, _ = (
-                producer.batches[-1] if producer.batches else (0, NO_SEQUENCE, NO_OFFSET, NO_OFFSET, 0)
-            )
-            entries.append(
-                ProducerEntry(
-                    producer_id=producer_id,
-                    epoch=producer.epoch,
-                    last_sequence=sequence,
-                    last_offset=last_offset,
-                    offset_delta=last_offset - first_offset,
-                    timestamp=producer.timestamp_ms,
-                    coordinator_epoch=producer.coordinator_epoch,
-                    current_txn_first_offset=producer.transaction_offset,
-                )
-            )
-        return entries
+        return [_entry(producer_id, producer) for producer_id, producer in sorted(self._producers.items())]
+
+    def ids(self) -> list[int]:
+        """Of all producers, in the order in which they came. Cheap, also for very many: a copy of the keys."""
+        return list(self._producers)
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        """What is known of one of them, if it still is."""
+        producer = self._producers.get(producer_id)
+        return None if producer is None else _entry(producer_id, producer)
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
         """Forget everything, then know what a snapshot kept."""
@@ -466,3 +471,19 @@ class ProducerStates:
         self._first_unreplicated = None
         self.first_unstable_offset = None
         self.restored_at = None
+
+
+def _entry(producer_id: int, producer: _Producer) -> ProducerEntry:
+    _, sequence, first_offset, last_offset, _ = (
+        producer.batches[-1] if producer.batches else (0, NO_SEQUENCE, NO_OFFSET, NO_OFFSET, 0)
+    )
+    return ProducerEntry(
+        producer_id=producer_id,
+        epoch=producer.epoch,
+        last_sequence=sequence,
+        last_offset=last_offset,
+        offset_delta=last_offset - first_offset,
+        timestamp=producer.timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_first_offset=producer.transaction_offset,
+    )

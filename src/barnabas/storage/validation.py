@@ -46,6 +46,8 @@ class PreparedAppend(NamedTuple):
     max_timestamp_ms: int
     append_time_ms: int = _NO_TIMESTAMP_MS
     is_from_coordinator: bool = False
+    #: The feature level under which a marker was sent.
+    transaction_version: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -89,7 +91,7 @@ def _summary_if_welcome(batch: BatchView, settings: TopicSettings, now_ms: int) 
     return None
 
 
-def prepare_from_coordinator(records: Buffer, settings: TopicSettings) -> PreparedAppend:
+def prepare_from_coordinator(records: Buffer, settings: TopicSettings, transaction_version: int = 0) -> PreparedAppend:
     """Take a batch that this node made itself, such as a transaction marker or the state of a group."""
     batch = _only_batch(records)
     _check_control(batch)
@@ -99,7 +101,14 @@ def prepare_from_coordinator(records: Buffer, settings: TopicSettings) -> Prepar
         # It was made just now, so its own time is that of the append.
         append_time_ms = batch.max_timestamp_ms
         batch.stamp_log_append_time(append_time_ms)
-    return PreparedAppend(batch.data, [batch], batch.max_timestamp_ms, append_time_ms, is_from_coordinator=True)
+    return PreparedAppend(
+        batch.data,
+        [batch],
+        batch.max_timestamp_ms,
+        append_time_ms,
+        is_from_coordinator=True,
+        transaction_version=transaction_version,
+    )
 
 
 def prepare_from_leader(records: Buffer) -> PreparedAppend:

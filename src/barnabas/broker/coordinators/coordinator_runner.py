@@ -19,12 +19,21 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Runtime
-from barnabas.coordinator.results import Now, Operation, Token, append_error
+from barnabas.coordinator.results import (
+    CoordinatorResult,
+    Now,
+    Operation,
+    ProducerWrite,
+    Token,
+    append_error,
+)
 from barnabas.coordinator.runtime import CoordinatorRuntime, CoordinatorShard, Write
 from barnabas.coordinator.writer import PartitionWriter
 from barnabas.records.batch import HEADER
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.compression import Codec
+from barnabas.records.control import TransactionMarker, build_marker
+from barnabas.wire.messages.write_txn_markers import WritableTxnMarkerPartitionResult
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -36,6 +45,14 @@ _ONE_TURN: Final = -1
 
 #: With too few replicas in sync it is committed nevertheless: all those that are in sync have it.
 _COMMITTED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+#: What a producer has done wrong, or a coordinator that was replaced.
+_PRODUCERS_OWN: Final = (
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +237,22 @@ class CoordinatorRunner(Generic[S]):
         token.future = asyncio.get_running_loop().create_future()
         return token.future
 
+    def complete_transaction(
+        self, marker: TransactionMarker, transaction_version: int
+    ) -> WritableTxnMarkerPartitionResult | asyncio.Future[WritableTxnMarkerPartitionResult]:
+        """Append the marker with which a transaction ends, and let what it held back be seen. Answered when that is
+        committed, or with the reason why it may not be."""
+        number = self.partition.partition
+        producer = ProducerWrite(
+            marker.producer_id, marker.producer_epoch, marker=marker, transaction_version=transaction_version
+        )
+        result = CoordinatorResult(response=WritableTxnMarkerPartitionResult(partition_index=number), producer=producer)
+
+        def if_failed(error: ErrorCode) -> WritableTxnMarkerPartitionResult:
+            return WritableTxnMarkerPartitionResult(partition_index=number, error_code=error)
+
+        return self.submit(lambda _, token: Operation(None, lambda _: result, token, if_failed))
+
     @property
     def has_unappended(self) -> bool:
         """Whether operations may have to wait for what was written before them."""
@@ -309,9 +342,14 @@ class CoordinatorRunner(Generic[S]):
             except Exception as failure:
                 code = getattr(failure, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
                 trace = None if isinstance(failure, BarnabasError) else failure
+                is_of_producer = batch[0].producer is not None
+                # A producer that is fenced hears of it, and nobody else need.
+                level = logging.DEBUG if is_of_producer and code in _PRODUCERS_OWN else logging.WARNING
                 text = "records of %s were not written to %s: %s"
-                self._log.warning(text, self._words.subjects, self.partition, failure, exc_info=trace)
+                self._log.log(level, text, self._words.subjects, self.partition, failure, exc_info=trace)
                 core.append_failed(append_error(code), self._now())
+                if is_of_producer:
+                    continue
                 return
             wait = self._wait_for(required_offset)
             is_committed = wait.done() and wait.result() in _COMMITTED
@@ -330,6 +368,8 @@ class CoordinatorRunner(Generic[S]):
     def _append(self, batch: list[Write]) -> tuple[int, int]:
         """Where the records begin, and what the high watermark must reach."""
         now_ms = self._clock.now_ms()
+        if batch[0].producer is not None:
+            return self._append_in_transaction(batch[0], batch[0].producer, now_ms)
         builder = BatchBuilder(self._settings.max_batch_bytes, codec=self._settings.codec)
         for write in batch:
             for record in write.records:
@@ -337,6 +377,26 @@ class CoordinatorRunner(Generic[S]):
         count = builder.record_count
         required_offset = self._writer.append_as_coordinator(self.partition, builder.build(), now_ms)
         return required_offset - count, required_offset
+
+    def _append_in_transaction(self, write: Write, producer: ProducerWrite, now_ms: int) -> tuple[int, int]:
+        if producer.marker is not None:
+            batch = build_marker(producer.marker, now_ms)
+        else:
+            builder = BatchBuilder(
+                self._settings.max_batch_bytes,
+                codec=self._settings.codec,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=0,
+                transactional=True,
+            )
+            for record in write.records:
+                builder.append(record.data.value, record.data.key, now_ms)
+            batch = builder.build()
+        required_offset = self._writer.append_in_transaction(
+            self.partition, batch, producer.guard, now_ms, producer.transaction_version
+        )
+        return required_offset - write.record_count, required_offset
 
     def _wait_for(self, offset: int) -> asyncio.Future[ErrorCode]:
         timeout_ms = self._settings.commit_timeout_ms

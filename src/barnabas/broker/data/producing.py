@@ -17,7 +17,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.context import RequestContext
 from barnabas.broker.data.leader_hints import MISSED_LEADER, LeaderHint, hint_of, leader_hint
-from barnabas.broker.data.refused_transactions import NO_TRANSACTIONS
+from barnabas.broker.data.transaction_verification import Verification
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
 from barnabas.metadata.authorizer import AclOperation, Resource
@@ -31,6 +31,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.purgatory import DelayedProduce
 from barnabas.replication.roles import PartitionError
 from barnabas.storage.errors import AppendRefusedError, LogError
+from barnabas.storage.log import Appended
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import Buffer, PreparedAppend, TakesLongError, prepare_from_client
 from barnabas.wire.messages.produce import (
@@ -48,7 +49,7 @@ _log = logging.getLogger("barnabas.broker")
 
 _ALL: Final = -1
 _NONE: Final = -1
-_FIRST_BY_ID: Final = 13
+FIRST_BY_ID: Final = 13
 _FIRST_WITH_HINTS: Final = 10
 _FIRST_WITH_ZSTD: Final = 7
 #: May write to internal topics: tools that repair them.
@@ -111,6 +112,7 @@ class Produce:
         "request",
         "services",
         "uncommitted",
+        "verification",
         "waits_for_all",
     )
 
@@ -129,6 +131,8 @@ class Produce:
         # Batches to be checked away from the loop.
         self.costly: list[_Costly] = []
         self.uncommitted: list[_Uncommitted] = []
+        #: Of the partitions of a transaction; None outside of one.
+        self.verification: Verification | None = None
         # While it waits.
         self._delayed: DelayedProduce
         self._done: asyncio.Future[ProduceResponse | None]
@@ -152,13 +156,13 @@ class Produce:
 
     def _append_all(self, response: ProduceResponse) -> Iterator[int]:
         """Append the batches one after the other; yields how many bytes were looked at for each."""
-        by_id = self.context.version >= _FIRST_BY_ID
+        by_id = self.context.version >= FIRST_BY_ID
         for topic in self.request.topic_data:
             answers: list[PartitionProduceResponse] = []
             told = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
             response.responses.append(told)
             topic_key: str | Uuid = topic.topic_id if by_id else topic.name
-            refusal = self._why_not(topic_key)
+            refusal = self.why_not(topic_key)
             yield 0
             for data in topic.partition_data:
                 # The request is kept until it is answered. Its records are not, or it would hold the frame.
@@ -172,7 +176,7 @@ class Produce:
                 was_put_off = len(self.costly) > put_off
                 yield _INLINE_LIMIT_BYTES // 4 if was_put_off else len(records or b"")
 
-    def _why_not(self, topic_key: str | Uuid) -> tuple[ErrorCode, str] | None:
+    def why_not(self, topic_key: str | Uuid) -> tuple[ErrorCode, str] | None:
         """Why nobody, or not this client, may write to a topic."""
         name = topic_key
         if isinstance(name, Uuid):
@@ -225,11 +229,12 @@ class Produce:
 
     def _append_prepared(self, leader: LeaderState, prepared: PreparedAppend, index: int) -> PartitionProduceResponse:
         attributes = prepared.batches[0].attributes
-        if attributes & TRANSACTIONAL_BIT:
-            raise PartitionError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         if self.context.version < _FIRST_WITH_ZSTD and attributes & CODEC_MASK == Codec.ZSTD:
             raise PartitionError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later")
-        appended = leader.append(prepared, acks_all=self.waits_for_all, now_ms=self.now_ms)
+        if attributes & TRANSACTIONAL_BIT:
+            appended = self._append_in_transaction(leader, prepared)
+        else:
+            appended = leader.append(prepared, acks_all=self.waits_for_all, now_ms=self.now_ms)
         answer = PartitionProduceResponse(
             index=index,
             base_offset=appended.first_offset,
@@ -239,6 +244,23 @@ class Produce:
         if self.waits_for_all and not leader.is_alone:
             self.uncommitted.append(_Uncommitted(leader, appended.last_offset + 1, answer))
         return answer
+
+    def _append_in_transaction(self, leader: LeaderState, prepared: PreparedAppend) -> Appended:
+        verification = self.verification
+        if verification is None:
+            text = "a batch belongs to a transaction, and the request does not name it"
+            raise PartitionError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+        refusal = verification.produce_error(leader.partition)
+        if refusal is not None:
+            leader.refuse_unverified(prepared, refusal)
+            raise refusal
+        return leader.append_in_transaction(
+            prepared,
+            verification.guard_of(leader.partition),
+            acks_all=self.waits_for_all,
+            now_ms=self.now_ms,
+            must_be_verified=verification.is_required,
+        )
 
     # What takes longer
 
@@ -372,7 +394,7 @@ class Produce:
 
     def _code_for(self, partition: Partition, code: ErrorCode) -> ErrorCode:
         """Who names topics by id is told that of a topic that was deleted meanwhile."""
-        is_gone = partition.is_deleted and self.context.version >= _FIRST_BY_ID
+        is_gone = partition.is_deleted and self.context.version >= FIRST_BY_ID
         return ErrorCode.UNKNOWN_TOPIC_ID if is_gone else code
 
     def _error(

@@ -29,6 +29,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.ports import LeaderPorts
 from barnabas.replication.purgatory import DelayedProduce, Purgatory
 from barnabas.replication.roles import PartitionError
+from barnabas.replication.verification import VerificationGuard
 from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.manager import LogManager
@@ -73,6 +74,8 @@ class ReplicaManager:
         #: Who fetches what other nodes lead; None where nothing is followed.
         self.fetchers: ReplicaFetcherManager | None = None
         self._calls_of_followers = 0
+        #: `transaction.partition.verification.enable` of the moment.
+        self.must_be_verified: Callable[[], bool] = lambda: True
         logs.on_offline = self._take_offline
 
     def close_purgatories(self) -> None:
@@ -331,6 +334,26 @@ class ReplicaManager:
             leader = partition.leading()
             prepared = prepare_from_coordinator(batch, leader.log.settings)
             return leader.append(prepared, acks_all=True, now_ms=now_ms).last_offset + 1
+        except LogError as failure:
+            self.log_failed(partition, failure)
+            raise
+
+    def append_in_transaction(
+        self, name: TopicPartition, batch: Buffer, guard: object, now_ms: int, transaction_version: int
+    ) -> int:
+        """The same for a batch that belongs to a transaction, or ends it."""
+        partition = self._existing(name)
+        try:
+            leader = partition.leading()
+            prepared = prepare_from_coordinator(batch, leader.log.settings, transaction_version)
+            appended = leader.append_in_transaction(
+                prepared,
+                guard if isinstance(guard, VerificationGuard) else None,
+                acks_all=True,
+                now_ms=now_ms,
+                must_be_verified=self.must_be_verified(),
+            )
+            return appended.last_offset + 1
         except LogError as failure:
             self.log_failed(partition, failure)
             raise

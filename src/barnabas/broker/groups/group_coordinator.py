@@ -27,9 +27,11 @@ from barnabas.coordinator.shard import GroupCoordinatorShard
 from barnabas.coordinator.writer import PartitionWriter
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.records.compression import Codec
+from barnabas.records.control import TransactionMarker
 from barnabas.wire.messages.describe_groups import DescribedGroup
 from barnabas.wire.messages.list_groups import ListedGroup
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
+from barnabas.wire.messages.write_txn_markers import WritableTxnMarkerPartitionResult
 from barnabas.wire.schema import Struct
 
 T = TypeVar("T")
@@ -98,6 +100,16 @@ class GroupCoordinatorService(CoordinatorService[GroupCoordinatorShard]):
         if kind.answer is not None and not runner.has_unappended:
             return runner.answer(kind.answer, request)
         return runner.submit(partial(kind.operation, request, caller))
+
+    def complete_transaction(
+        self, partition: int, marker: TransactionMarker, transaction_version: int
+    ) -> Answer[WritableTxnMarkerPartitionResult]:
+        """Write the marker of a transaction into a partition of groups, so that its offsets count, or do not."""
+        runner = self._runners.get(partition)
+        error = ErrorCode.NOT_COORDINATOR if runner is None or self._is_stopped else runner.error
+        if runner is None or error is not ErrorCode.NONE:
+            return WritableTxnMarkerPartitionResult(partition_index=partition, error_code=error)
+        return runner.complete_transaction(marker, transaction_version)
 
     # Reading: what is committed, in steps
 

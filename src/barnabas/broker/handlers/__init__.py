@@ -58,8 +58,10 @@ BROKER: Final = (
     "produce",
     "renew_delegation_token",
     "sync_group",
+    "txn_offset_commit",
     "unregister_broker",
     "update_features",
+    "write_txn_markers",
 )
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Room, Steps, each_of
+from barnabas.broker.turns import Room, Steps
 from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.metadata.topic_names import what_is_wrong_with_name
 from barnabas.storage.errors import LogError
@@ -40,7 +40,11 @@ def handle(
     # What is named twice is answered once: a partition may have many producers.
     wanted: dict[str, dict[int, None]] = {}
     room_bytes = 0
-    for topic in request.topics:
+    # What was taken over is let go of bit by bit: to free very much of it at once takes as long as to make it.
+    topics, request.topics = request.topics, []
+    topics.reverse()
+    while topics:
+        topic = topics.pop()
         yield None
         numbers = wanted.setdefault(topic.name, {})
         for number in topic.partition_indexes:
@@ -83,22 +87,33 @@ def _partition(services: Services, topic: str, number: int, refusal: _Refusal | 
     if partition is None:
         return _error(number, services.replica_manager.why_missing(services.metadata.image, key))
     try:
-        entries = partition.led_log().producers.entries()
+        producers = partition.led_log().producers
     except LogError as failure:
         return _error(number, failure.code, str(failure))
-    return PartitionResponse(partition_index=number, active_producers=(yield from each_of(entries, _state)))
+    # Others go on meanwhile: each producer is told as it is when its turn comes, and left out if it is gone by then.
+    told: list[ProducerState] = []
+    for producer_id in producers.ids():
+        entry = producers.entry(producer_id)
+        if entry is not None:
+            told.append(_state(entry))
+        yield None
+    return PartitionResponse(partition_index=number, active_producers=told)
 
 
 def _error(number: int, code: ErrorCode, message: str | None = None) -> PartitionResponse:
     return PartitionResponse(partition_index=number, error_code=code, error_message=message, active_producers=[])
 
 
-def _state(entry: ProducerEntry) -> ProducerState:
-    return ProducerState(
-        producer_id=entry.producer_id,
-        producer_epoch=entry.epoch,
-        last_sequence=entry.last_sequence,
-        last_timestamp=entry.timestamp,
-        coordinator_epoch=entry.coordinator_epoch,
-        current_txn_start_offset=entry.current_txn_first_offset,
+def _state(entry: ProducerEntry | None) -> ProducerState | None:
+    return (
+        None
+        if entry is None
+        else ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=entry.current_txn_first_offset,
+        )
     )

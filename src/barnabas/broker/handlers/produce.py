@@ -1,7 +1,8 @@
 """Produce (0): appends one batch to each of the partitions that are named.
 
 v0-2 are refused before they come here. v7 is the first that may use zstd; v8 tells which records are wrong and why;
-v10 hints at the leader after a miss; v13 names topics by id. With acks=0 there is no answer, so a failure closes the
+v10 hints at the leader after a miss; v11 understands TRANSACTION_ABORTABLE; from v12 on partitions are added to their
+transaction by their first batch; v13 names topics by id. With acks=0 there is no answer, so a failure closes the
 connection.
 
 With one replica everything is known at once. Otherwise acks=-1 waits until the records are committed.
@@ -14,7 +15,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.data.producing import Produce, ProduceAnswer
-from barnabas.broker.data.refused_transactions import NO_TRANSACTIONS
+from barnabas.broker.data.transactional_produce import run_in_transaction
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
 from barnabas.net import Connection
@@ -33,7 +34,5 @@ def handle(
     if request.acks not in _ACKS:
         return produce.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: it must be -1, 0 or 1")
     if request.transactional_id is not None:
-        services.refused_transactions.tell(context.client_id, request.transactional_id)
-        # Of the errors that clients do not retry for ever, the one that they give up on at once.
-        return produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        return run_in_transaction(produce, request.transactional_id)
     return produce.run()

@@ -55,8 +55,7 @@ class TransactionSettings(Settings, title="Transactions", importance=HIGH):
         "Whether a partition checks that a transaction includes it before it takes records.",
         default=True,
         importance=LOW,
-        state=NOT_BUILT,
-        refused=False,
+        state=LIVE,
     )
     transaction_two_phase_commit_enable: bool = setting(
         "Whether producers may leave the end of a transaction to another system.",
@@ -65,18 +64,10 @@ class TransactionSettings(Settings, title="Transactions", importance=HIGH):
         state=NOT_BUILT,
     )
     add_partitions_to_txn_retry_backoff_ms: Int = setting(
-        "How long a partition leader waits before it asks the coordinator again.",
-        default=20,
-        allowed=at_least(1),
-        state=NOT_BUILT,
-        refused=False,
+        "How long a partition leader waits before it asks the coordinator again.", default=20, allowed=at_least(1)
     )
     add_partitions_to_txn_retry_backoff_max_ms: Int = setting(
-        "How long in all a partition leader keeps asking the coordinator.",
-        default=100,
-        allowed=at_least(0),
-        state=NOT_BUILT,
-        refused=False,
+        "How long in all a partition leader keeps asking the coordinator.", default=100, allowed=at_least(0)
     )
     producer_id_expiration_ms: Int = setting(
         "After how long without records a producer id is forgotten.",

@@ -80,6 +80,13 @@ def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, versi
     return ErrorCode.NONE
 
 
+def is_too_long(metadata: str, longest: int) -> bool:
+    """Java counts UTF-16 units, of which a character has at most two."""
+    return len(metadata) > longest or (
+        2 * len(metadata) > longest and len(metadata.encode("utf-16-le", "surrogatepass")) > 2 * longest
+    )
+
+
 def commit_failed(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
@@ -108,8 +115,7 @@ def _commit_topic(
     answers = []
     for each in topic.partitions:
         metadata = each.committed_metadata or ""
-        # Java counts UTF-16 units, of which a character has at most two.
-        if len(metadata) > longest or (2 * len(metadata) > longest and len(metadata.encode("utf-16-le")) > 2 * longest):
+        if is_too_long(metadata, longest):
             answers.append(_committed(each, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
         answers.append(_committed(each, ErrorCode.NONE))
