@@ -502,7 +502,8 @@ class Admin(ExplainsOtherMethods):
     ) -> None:
         """Write the end of a transaction that hangs into one partition; the numbers come from `describe_producers`.
 
-        Only for a transaction that its coordinator has forgotten: to end one that it knows, use `fence_producers`.
+        Only for a transaction that its coordinator has forgotten: to end one that it knows, use
+        `force_terminate_transaction`.
         INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the numbers are old.
         """
         self._thread.run(
@@ -517,6 +518,13 @@ class Admin(ExplainsOtherMethods):
         Returns who could write for each id from then on.
         """
         return self._thread.run(self._admin.fence_producers(transactional_ids, timeout=timeout))
+
+    def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
+        """Abort the open transaction of an id, also a prepared one, and lock out the producer that has it.
+
+        An id that nobody used before is known from then on, without a transaction, as with Kafka.
+        """
+        self._thread.run(self._admin.force_terminate_transaction(transactional_id, timeout=timeout))
 
     def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
         """Leader, voters and observers, and how far each of them is. From Kafka 3.3 on."""

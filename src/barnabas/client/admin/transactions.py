@@ -63,11 +63,12 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id, its producer and state."""
+    """A transactional id, its producer and state, and the broker that looks after it."""
 
     transactional_id: str
     producer_id: int
     state: TransactionState
+    coordinator_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,10 @@ class TransactionCalls(Part):
                 spec.keys[0],
                 [
                     TransactionListing(
-                        each.transactional_id, each.producer_id, TransactionState(each.transaction_state)
+                        each.transactional_id,
+                        each.producer_id,
+                        TransactionState(each.transaction_state),
+                        spec.node.node_id,
                     )
                     for each in response.transaction_states
                 ],
@@ -211,7 +215,8 @@ class TransactionCalls(Part):
     ) -> None:
         """Write the end of a transaction that hangs into one partition; the numbers come from `describe_producers`.
 
-        Only for a transaction that its coordinator has forgotten: to end one that it knows, use `fence_producers`.
+        Only for a transaction that its coordinator has forgotten: to end one that it knows, use
+        `force_terminate_transaction`.
         INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the numbers are old.
         """
         call = await self._driver.begin("abort_transaction", timeout)
@@ -268,6 +273,13 @@ class TransactionCalls(Part):
             read,
             one_by_one_below=MAX_VERSION,
         )
+
+    async def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
+        """Abort the open transaction of an id, also a prepared one, and lock out the producer that has it.
+
+        An id that nobody used before is known from then on, without a transaction, as with Kafka.
+        """
+        await self.fence_producers([transactional_id], timeout=timeout)
 
 
 def _producers(each: PartitionResponse) -> tuple[ProducerState, ...]:
