@@ -383,6 +383,8 @@ const stories = {
       })
       if (committed) await transaction.commit()
       else await transaction.abort()
+      // The marker may come to the offsets a moment after the commit is answered.
+      if (committed) await until(async () => (await offset()) === `${values[0]}`, 'the committed offset')
       offsets.push(await offset())
     }
     const open = await older.transaction()
