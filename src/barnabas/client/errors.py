@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition
 
@@ -56,8 +57,35 @@ class DeliveryTimeoutError(ClientTimeoutError):
     """A record was not acknowledged within delivery.timeout.ms. It may have been written all the same."""
 
 
-class ProducerFencedError(ClientError):
-    """The producer cannot go on: its id or epoch is not accepted any more. Close it and make a new one."""
+class TransactionError(ClientError):
+    """Something about a transaction. Its kinds say what to do: try again, abort and go on, give up."""
+
+    #: What a broker answered, if it was that.
+    code: ErrorCode | None = None
+
+
+class TransactionTimeoutError(TransactionError, ClientTimeoutError):
+    """Try again: it was not done within max.block.ms, and goes on meanwhile. The same call again waits for it."""
+
+
+class TransactionAbortableError(TransactionError):
+    """Abort and go on: this transaction cannot be committed. After `abort_transaction()` the next one may begin."""
+
+
+class TransactionFatalError(TransactionError):
+    """Give up: this producer cannot go on. Close it; the transaction is aborted by whoever begins next, or in time."""
+
+
+class ProducerFencedError(TransactionFatalError):
+    """Give up: the id or epoch of the producer is not accepted any more, since another one has begun."""
+
+
+class TransactionAbortedError(TransactionError):
+    """The record was not sent, because its transaction was aborted before."""
+
+
+class TransactionStateError(TransactionError, WrongUseError):
+    """A call that the state of the transaction does not allow. It has changed nothing."""
 
 
 class NoOffsetError(ClientError):
@@ -135,6 +163,12 @@ __all__ = [
     "ProducerFencedError",
     "RecordTooLargeError",
     "SerializationError",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionError",
+    "TransactionFatalError",
+    "TransactionStateError",
+    "TransactionTimeoutError",
     "UnknownPartitionError",
     "WakeupError",
     "WrongUseError",

@@ -215,6 +215,11 @@ class NetworkClient:
         channel = self._nodes.find(node_id)
         return channel.version_of(request) if channel is not None and channel.is_connected else None
 
+    def finalized_feature(self, name: str) -> tuple[int, int]:
+        """The level of a feature of the cluster, 0 for none, and the epoch of the features, as the broker told that
+        knows the newest; -1 if none told yet."""
+        return self._nodes.finalized_feature(name)
+
     async def connect(self, node_id: int, timeout_ms: float | None = None) -> None:
         """Connect, if that is not done already."""
         timeout_ms = self.request_timeout_ms if timeout_ms is None else timeout_ms

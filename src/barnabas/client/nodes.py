@@ -165,6 +165,15 @@ class Nodes:
             self.unreached[address] = failure.reason
         return failure, True
 
+    def finalized_feature(self, name: str) -> tuple[int, int]:
+        """The newest epoch of finalised features that a node told, and the level of this one then."""
+        told = [each.peer for each in self._channels.values() if each.peer is not None]
+        newest = max(told, key=lambda each: each.finalized_features_epoch, default=None)
+        if newest is None:
+            return -1, 0
+        levels = {each.name: each.max_version_level for each in newest.finalized_features}
+        return newest.finalized_features_epoch, levels.get(name, 0)
+
     def is_connected(self, node: Node) -> bool:
         """Whether there is a connection to a broker, as such or as a coordinator."""
         return any(each.is_connected for each in self._channels_to(node))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final, NoReturn
 
-_TRANSACTIONS: Final = "transactions are not built yet"
 _START: Final = "leave it out: the first use starts it"
 
 PRODUCER_METHODS: Final[Mapping[str, str]] = {
@@ -19,12 +18,6 @@ PRODUCER_METHODS: Final[Mapping[str, str]] = {
     "create_batch": "leave it out: records are put into batches by themselves",
     "send_batch": "send(…), or send_arrow(…) for many rows at once",
     "produce_batch": "send_arrow(topic, table), or send(…) in a loop",
-    "init_transactions": _TRANSACTIONS,
-    "begin_transaction": _TRANSACTIONS,
-    "commit_transaction": _TRANSACTIONS,
-    "abort_transaction": _TRANSACTIONS,
-    "transaction": _TRANSACTIONS,
-    "send_offsets_to_transaction": _TRANSACTIONS,
 }
 CONSUMER_METHODS: Final[Mapping[str, str]] = {
     "consume": "poll(timeout, max_records=n), in seconds",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.client.core.producing.accumulator import Accumulator
     from barnabas.client.core.producing.produce_requests import NodeRequest
     from barnabas.client.core.producing.sender import Sender
+    from barnabas.client.producer.transactions import TransactionDriver
     from barnabas.wire.message import Request, Response
 
 _log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class SenderDriver:
         clock: Clock,
         request_timeout_ms: int,
         is_shared: bool = True,
+        transactions: TransactionDriver | None = None,
     ) -> None:
         self._network = network
         self._accumulator = accumulator
@@ -88,6 +90,10 @@ class SenderDriver:
         self._now_ms = clock.monotonic_ms
         self._request_timeout_ms = request_timeout_ms
         self._is_shared = is_shared
+        self._transactions = transactions
+        if transactions is not None:
+            transactions.wake = self.wake
+            transactions.break_down = self._break_down
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._id_task: asyncio.Task[None] | None = None
@@ -154,6 +160,8 @@ class SenderDriver:
         """Take no more records, send what is there, and stop. What is left after the timeout fails; with 0, all."""
         if self._is_stopped:
             return
+        if self._transactions is not None and self._loop is not None:
+            await self._end_transaction(self._transactions, timeout_ms)
         self._sender.close()
         self.wake()
         try:
@@ -166,6 +174,13 @@ class SenderDriver:
             # Also if the caller gave up waiting: nobody is left to whom an outcome could be told later.
             self._stop(timeout_ms)
 
+    async def _end_transaction(self, transactions: TransactionDriver, timeout_ms: float | None) -> None:
+        """What is open is aborted. If that fails the coordinator does it, when its time is over."""
+        try:
+            await transactions.end(timeout_ms)
+        except ClientError as error:
+            _log.warning("The open transaction was not aborted as the producer was closed: %s", error)
+
     def _stop(self, timeout_ms: float | None) -> None:
         self._is_stopped = True
         if not self._sender.is_drained:
@@ -177,6 +192,8 @@ class SenderDriver:
             self._timer.cancel()
         if self._id_task is not None:
             self._id_task.cancel()
+        if self._transactions is not None:
+            self._transactions.stop()
 
     # Turns
 
@@ -209,6 +226,8 @@ class SenderDriver:
                 self._send(request)
             if step.wants_producer_id:
                 self._ask_for_id()
+            if step.transaction is not None and self._transactions is not None:
+                self._transactions.send(step.transaction)
             if not step.requests:
                 return max(step.wait_ms, _SHORTEST_WAIT_MS)
         return 0.0

@@ -11,7 +11,6 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client._kernel.sending import Home, RecordMetadata, partition_number, record_timestamp_ms, topic_name
@@ -24,6 +23,7 @@ from barnabas.client.core.producing.filling import ANY_PARTITION, AccumulatorSet
 from barnabas.client.core.producing.partitioners import as_partitioner, checked_partition, partition_for_key
 from barnabas.client.core.producing.sender import Sender
 from barnabas.client.core.producing.sender_ports import SenderSettings
+from barnabas.client.core.producing.transaction_manager import TransactionManager
 from barnabas.client.errors import BufferFullError, ClientClosedError, UnknownPartitionError, WrongUseError
 from barnabas.client.network_client import NetworkClient
 from barnabas.client.plugins import (
@@ -38,6 +38,7 @@ from barnabas.client.plugins import (
 )
 from barnabas.client.producer.driver import SenderDriver
 from barnabas.client.producer.serializing import Serializing
+from barnabas.client.producer.transactions import TransactionDriver
 from barnabas.client.settings import ProducerSettings
 from barnabas.records import Codec
 from barnabas.records.arrow import require_pyarrow
@@ -79,11 +80,6 @@ class ProducerParts:
         lock: AbstractContextManager[Any],
         is_shared: bool,
     ) -> None:
-        if settings.transactional_id is not None:
-            raise SettingsError(
-                f"transactional.id = {settings.transactional_id!r}: transactions are not built yet; "
-                "leave it out for an idempotent producer"
-            )
         self.settings = settings
         self.clock = clock
         self.client_id = settings.client_id or f"barnabas-producer-{next(_numbers)}"
@@ -148,8 +144,29 @@ class ProducerParts:
             _accumulator_settings(settings), self.pool, randomness=randomness, lock=lock, home=self.home
         )
 
+    def _make_transactions(self) -> None:
+        """What a producer with a transactional.id has, and others have not."""
+        settings = self.settings
+        self.transactions: TransactionDriver | None = None
+        if settings.transactional_id is None:
+            return
+        manager = TransactionManager(
+            settings.transactional_id,
+            timeout_ms=settings.transaction_timeout_ms,
+            retry_backoff_ms=settings.retry_backoff_ms,
+            finalized=lambda: self.network.finalized_feature("transaction.version"),
+        )
+        self.transactions = TransactionDriver(
+            self.network,
+            manager,
+            now_ms=self.clock.monotonic_ms,
+            request_timeout_ms=settings.request_timeout_ms,
+            max_block_ms=settings.max_block_ms,
+        )
+
     def _make_sender(self, randomness: Random, *, is_shared: bool) -> None:
         settings = self.settings
+        self._make_transactions()
         self.sender = Sender(
             SenderSettings.of(settings),
             self.metadata,
@@ -157,6 +174,7 @@ class ProducerParts:
             self.network,
             randomness=randomness,
             metrics=self.metrics,
+            transactions=None if self.transactions is None else self.transactions.manager,
         )
         self.driver = SenderDriver(
             self.network,
@@ -165,6 +183,7 @@ class ProducerParts:
             clock=self.clock,
             request_timeout_ms=settings.request_timeout_ms,
             is_shared=is_shared,
+            transactions=self.transactions,
         )
         self.metrics.watch(
             metadata_updated_ms=lambda: self.metadata.updated_at_ms,
@@ -217,9 +236,12 @@ class ProducerParts:
         close_all(self._plugins)
         self.registry.close()
 
-    def check_open(self) -> None:
+    def check_not_closed(self) -> None:
         if self.is_closed:
             raise ClientClosedError("the producer is closed")
+
+    def check_open(self) -> None:
+        self.check_not_closed()
         if self.driver.failure is not None:
             # It is raised again and again: each time it should tell of this time only.
             raise self.driver.failure.with_traceback(None)
@@ -283,6 +305,10 @@ class ProducerParts:
         )
 
     # Waits
+
+    def transaction_call_ended(self, which: str, took_ns: int) -> None:
+        with self.accumulator.lock:
+            self.metrics.transaction_call(which, took_ns)
 
     def flush_ended(self, took_s: float) -> None:
         with self.accumulator.lock:

@@ -24,6 +24,7 @@ from barnabas.client.other_methods import PRODUCER_METHODS, ExplainsOtherMethods
 from barnabas.client.producer.driver import settle
 from barnabas.client.producer.finding import find_lane
 from barnabas.client.producer.parts import Prepared, ProducerParts, checked_target, record_of
+from barnabas.client.producer.transactions import AsyncTransactions
 from barnabas.client.settings import ProducerSettings
 from barnabas.client.settings.keywords import ProducerKeywords
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _BATCHES_PER_TURN: Final = 4
 
 
-class Producer(AsyncSendPath, ExplainsOtherMethods):
+class Producer(AsyncSendPath, AsyncTransactions, ExplainsOtherMethods):
     """Sends records to topics.
 
         async with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
@@ -97,6 +98,7 @@ class Producer(AsyncSendPath, ExplainsOtherMethods):
         Columns are written as they are: a producer with serializers is refused.
         """
         await self.start()
+        self._parts.accumulator.check_open()
         self._parts.check_arrow()
         topic, partition = checked_target(topic, partition)
         lane, _ = await find_lane(self._parts, topic, partition, self._max_block_ms / 1000)
@@ -151,7 +153,8 @@ class Producer(AsyncSendPath, ExplainsOtherMethods):
         return prometheus_text(self._parts.registry.metrics())
 
     async def close(self, timeout: float | None = None) -> None:
-        """Wait until all records are acknowledged or failed, and end. What is left after `timeout` seconds fails."""
+        """Wait until all records are acknowledged or failed, and end. What is left after `timeout` seconds fails.
+        An open transaction is aborted."""
         loop, parts = self._loop, self._parts
         if loop is not None and loop is not asyncio.get_running_loop() and not loop.is_closed():
             raise WrongUseError("this producer belongs to another event loop: close it there")
@@ -199,6 +202,7 @@ class Producer(AsyncSendPath, ExplainsOtherMethods):
     ) -> SendFuture:
         await self.start()
         parts = self._parts
+        parts.accumulator.check_open()
         record = parts.intercepted(record_of(topic, value, key, headers, partition, timestamp_ms))
         try:
             deadline = self._deadline()

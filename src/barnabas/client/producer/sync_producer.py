@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
@@ -26,6 +26,7 @@ from barnabas.client.errors import ClientClosedError, UnknownPartitionError, Wro
 from barnabas.client.other_methods import PRODUCER_METHODS, ExplainsOtherMethods
 from barnabas.client.producer.finding import find_lane
 from barnabas.client.producer.parts import Prepared, ProducerParts, checked_target, record_of
+from barnabas.client.producer.transactions import SyncTransactions
 from barnabas.client.settings import ProducerSettings
 from barnabas.client.settings.keywords import ProducerKeywords
 from barnabas.client.sync import LoopThread
@@ -39,7 +40,7 @@ _log: Final = logging.getLogger(__name__)
 _LAST_CHANCE_S: Final = 10.0
 
 
-class Producer(SyncSendPath, ExplainsOtherMethods):
+class Producer(SyncSendPath, SyncTransactions, ExplainsOtherMethods):
     """Sends records to topics.
 
         with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
@@ -84,6 +85,7 @@ class Producer(SyncSendPath, ExplainsOtherMethods):
         Columns are written as they are: a producer with serializers is refused.
         """
         self._check()
+        self._parts.accumulator.check_open()
         self._parts.check_arrow()
         topic, partition = checked_target(topic, partition)
         deadline = self._deadline()
@@ -134,7 +136,8 @@ class Producer(SyncSendPath, ExplainsOtherMethods):
         return prometheus_text(self._parts.registry.metrics())
 
     def close(self, timeout: float | None = None) -> None:
-        """Wait until all records are acknowledged or failed, and end. What is left after `timeout` seconds fails."""
+        """Wait until all records are acknowledged or failed, and end. What is left after `timeout` seconds fails.
+        An open transaction is aborted."""
         parts = self._parts
         if not self._thread.is_usable:
             # In a fork there is nothing to wait for: the records are the parent's.
@@ -191,6 +194,7 @@ class Producer(SyncSendPath, ExplainsOtherMethods):
     ) -> SendFuture:
         self._check()
         parts = self._parts
+        parts.accumulator.check_open()
         record = parts.intercepted(record_of(topic, value, key, headers, partition, timestamp_ms))
         try:
             deadline = self._deadline()
@@ -241,6 +245,12 @@ class Producer(SyncSendPath, ExplainsOtherMethods):
             if isinstance(outcome, MemoryWaiter):
                 self._parts.accumulator.give_up(outcome)
             raise
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if self._parts.home.is_here:
+            coroutine.close()
+            raise WrongUseError("transactions cannot be begun or ended in a callback: do it in another thread")
+        return self._thread.run(coroutine)
 
     def _check(self) -> None:
         self._thread.check_process()

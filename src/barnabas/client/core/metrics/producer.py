@@ -127,6 +127,10 @@ class ProducerMetrics:
         """Somebody waited so long until a topic was known."""
         self._metadata_wait.record(ns, self._now_ms())
 
+    def transaction_call(self, which: str, ns: int) -> None:
+        """A call of the transactional producer took so long."""
+        self._transaction_calls[which].record(ns, self._now_ms())
+
     def flush(self, ns: int) -> None:
         """A flush took so long."""
         self._flush.record(ns, self._now_ms())
@@ -216,6 +220,16 @@ class ProducerMetrics:
             GROUP, (TOTAL, "metadata-wait-time-ns-total", "Nanoseconds that callers waited for metadata.")
         )
         self._flush = sampled(GROUP, (TOTAL, "flush-time-ns-total", "Nanoseconds spent in flush."))
+        self._transaction_calls = {
+            call: sampled(GROUP, (TOTAL, f"txn-{call}-time-ns-total", f"Nanoseconds spent in {method}."))
+            for call, method in (
+                ("init", "init_transactions"),
+                ("begin", "begin_transaction"),
+                ("send-offsets", "send_offsets_to_transaction"),
+                ("commit", "commit_transaction"),
+                ("abort", "abort_transaction"),
+            )
+        }
 
     def _add_topic(self, topic: str) -> _Topic:
         tags = (("topic", topic),)

@@ -72,19 +72,21 @@ class Accumulator(AppendSide):
         self._muted: set[TopicPartition] = set()
         self._next_in_turn: dict[int, TopicPartition] = {}
         self._flush_count = 0
+        #: A transaction is to end, and nothing shall linger.
+        self.is_completing = False
 
     def ready(self, view: ClusterView, now_ms: int) -> Ready:
         """Which nodes lead a partition whose first batch is to be sent now.
 
         A batch is to be sent when it is full or has another behind it, when it has waited for linger.ms, or at once
-        while memory is short, somebody flushes, or the producer closes; but not while its partition is muted, nor
-        before its `retry_at_ms`.
+        while memory is short, somebody flushes, a transaction is to end, or the producer closes; but not while its
+        partition is muted, nor before its `retry_at_ms`.
         """
         nodes: dict[int, None] = {}
         unknown: dict[str, None] = {}
         next_check_ms = NEVER_MS
         with self.lock:
-            all_sendable = self._is_closed or self._flush_count > 0 or self.pool.waiter_count > 0
+            all_sendable = self._is_closed or self.is_completing or self._flush_count > 0 or self.pool.waiter_count > 0
             for partition, queue in list(self._busy.items()):
                 leader = view.leader_of(partition)
                 if leader is None:
@@ -264,6 +266,27 @@ class Accumulator(AppendSide):
         with self.lock:
             queue = self._busy.get(partition)
             return list(queue.batches) if queue is not None else []
+
+    @property
+    def busy_partitions(self) -> list[TopicPartition]:
+        """Those for which a batch waits."""
+        return list(self._busy)
+
+    def abort_undrained(self, error: Exception) -> list[ProducerBatch]:
+        """Fail what was never sent, and give its memory back. What is to be sent again has numbers, and stays."""
+        dropped: list[ProducerBatch] = []
+        with self.lock:
+            for queue in list(self._busy.values()):
+                for batch in [each for each in queue.batches if not each.has_sequence]:
+                    queue.batches.remove(batch)
+                    dropped.append(batch)
+                    self._left_queue(queue, batch)
+        for batch in dropped:
+            try:
+                batch.delivery.fail(error)
+            finally:
+                self.release(batch)
+        return dropped
 
     @property
     def has_queued(self) -> bool:

@@ -74,6 +74,22 @@ class AppendSide:
         self._incomplete: dict[ProducerBatch, None] = {}
         self._delays = NodeDelays(settings.availability_timeout_ms)
         self._is_closed = False
+        # Raises why no record is taken at the moment; None as long as they are.
+        self._gate: Callable[[], object] | None = None
+
+    def set_gate(self, gate: Callable[[], object] | None) -> None:
+        """Take no records any more until this is called with None; `gate` raises the reason.
+
+        What was taken before counts as before. Nothing can slip in: a record is written only while its lane is open.
+        """
+        with self.lock:
+            self._gate = gate
+            for topic, lane in list(self.lanes.items()):
+                lane.is_open = self._takes_records and bool(self._view and self._view.partition_count(topic))
+
+    @property
+    def _takes_records(self) -> bool:
+        return not self._is_closed and self._gate is None
 
     def metadata_updated(self, view: ClusterView) -> None:
         """Fit the lanes to a new view of the cluster. Call it for every update.
@@ -87,7 +103,7 @@ class AppendSide:
                 count = view.partition_count(topic)
                 if count:
                     lane.fit(count)
-                lane.is_open = bool(count) and not self._is_closed
+                lane.is_open = bool(count) and self._takes_records
 
     def lane(self, topic: str, view: ClusterView) -> TopicLane | None:
         """The lane of a topic, made if need be; None while the partitions of the topic are not known."""
@@ -99,7 +115,7 @@ class AppendSide:
                 return None
             lane = self._lane(topic)
             lane.fit(count)
-            lane.is_open = not self._is_closed
+            lane.is_open = self._takes_records
             return lane
 
     def append(
@@ -126,7 +142,7 @@ class AppendSide:
             needed_bytes = record_bound_bytes(value, key, headers)
             self.check_size(needed_bytes)
             with self.lock:
-                self._check_open()
+                self.check_open()
                 queue = self._queue_for(lane, partition)
                 future = self._append_to_last(queue, partition, value, key, headers, timestamp_ms, on_delivery)
                 if future is None and partition == ANY_PARTITION:
@@ -180,7 +196,7 @@ class AppendSide:
         is_work = is_waiting = False
         try:
             with self.lock:
-                self._check_open()
+                self.check_open()
                 queue = self._queue_for(lane, partition)
                 sent = self._rows_to_last(queue, partition, rows, groups, group, done, delivery)
                 if sent == done and partition == ANY_PARTITION:
@@ -347,6 +363,12 @@ class AppendSide:
                     f"send smaller records, or raise {name} (and what the broker allows: message.max.bytes)"
                 )
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise if no record is taken now."""
         if self._is_closed:
             raise ClientClosedError("the producer is closed")
+        gate = self._gate
+        if gate is not None:
+            gate()
+            if self._gate is gate:
+                raise InvariantError("no records are taken, and nobody says why")

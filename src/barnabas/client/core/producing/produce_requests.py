@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 FIRST_VERSION: Final = 3
 ZSTD_VERSION: Final = 7
 TOPIC_ID_VERSION: Final = 13
+#: The first by which a partition becomes part of a transaction by itself (KIP-890).
+TRANSACTIONS_V2_VERSION: Final = 12
 
 
 class NodeRequest:
@@ -63,6 +65,19 @@ def check_version(version: int, address: str, uses_zstd: bool) -> None:
         )
 
 
+def transactional_version(version: int, address: str, is_v2: bool) -> int:
+    """The version in which a batch of a transaction goes to a broker that knows Produce up to `version`."""
+    if not is_v2:
+        return min(version, TRANSACTIONS_V2_VERSION - 1)
+    if version < TRANSACTIONS_V2_VERSION:
+        raise UnsupportedRequestError(
+            address,
+            f"the cluster has transaction.version 2, which needs Produce {TRANSACTIONS_V2_VERSION}, and this broker "
+            f"knows up to {version}",
+        )
+    return version
+
+
 def build_request(
     node_id: int,
     batches: list[ProducerBatch],
@@ -72,6 +87,7 @@ def build_request(
     acks: int,
     timeout_ms: int,
     now_ms: int,
+    transactional_id: str | None = None,
 ) -> NodeRequest:
     """The request that carries these batches, at most one per partition."""
     topics: dict[str, TopicProduceData] = {}
@@ -86,7 +102,9 @@ def build_request(
         data.partition_data.append(PartitionProduceData(index=number, records=batch.encoded()))
     if version >= TOPIC_ID_VERSION and not has_ids:
         version = TOPIC_ID_VERSION - 1
-    message = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    message = ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
+    )
     return NodeRequest(node_id, message, version, batches, now_ms)
 
 

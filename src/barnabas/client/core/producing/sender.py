@@ -19,14 +19,25 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError, RemoteProtocolError
+from barnabas.base.errors import BrokerError, RemoteProtocolError, check
 from barnabas.client.core.cluster_view import Node
 from barnabas.client.core.producing.accumulator import NEVER_MS
-from barnabas.client.core.producing.produce_requests import NodeRequest, build_request, check_version, matched
+from barnabas.client.core.producing.produce_requests import (
+    NodeRequest,
+    build_request,
+    check_version,
+    matched,
+    transactional_version,
+)
 from barnabas.client.core.producing.producer_id import ProducerIdSearch
 from barnabas.client.core.producing.sender_ports import SenderMetrics, SenderNetwork, SenderSettings, Step
 from barnabas.client.core.producing.sequences import NO_OFFSET, Sequences
-from barnabas.client.errors import ClientError, DeliveryTimeoutError, ProducerFencedError
+from barnabas.client.errors import (
+    ClientError,
+    DeliveryTimeoutError,
+    ProducerFencedError,
+    TransactionAbortedError,
+)
 from barnabas.net.errors import ChannelError, UnsupportedRequestError, address_text
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
@@ -39,6 +50,8 @@ if TYPE_CHECKING:
     from barnabas.client.core.metadata import Metadata
     from barnabas.client.core.producing.accumulator import Accumulator
     from barnabas.client.core.producing.batch import ProducerBatch
+    from barnabas.client.core.producing.transaction_manager import TransactionManager
+    from barnabas.client.core.producing.transaction_requests import TransactionRequest
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +100,7 @@ class Sender:
         *,
         randomness: Random,
         metrics: SenderMetrics,
+        transactions: TransactionManager | None = None,
     ) -> None:
         self._settings = settings
         self._metadata = metadata
@@ -94,7 +108,15 @@ class Sender:
         self._nodes = nodes
         self._randomness = randomness
         self._metrics = metrics
-        self._sequences = Sequences(settings.max_in_flight) if settings.is_idempotent else None
+        self._transactions = transactions
+        self._sequences = None
+        if settings.is_idempotent:
+            self._sequences = Sequences(settings.max_in_flight, is_transactional=transactions is not None)
+        if transactions is not None:
+            check(self._sequences is not None, "transactions without idempotence")
+            transactions.assign = self._sequences.begin_anew  # type: ignore[union-attr]
+            transactions.on_change = self._transaction_changed
+            self._transaction_changed()
         self._mutes = not settings.is_idempotent and settings.max_in_flight == 1
         self._in_network: dict[NodeRequest, None] = {}
         # No batch reaches its delivery timeout before this.
@@ -118,12 +140,15 @@ class Sender:
 
     def step(self, now_ms: int) -> Step:
         """What to do now. Ask again at once if there were requests: there may be more for the same nodes."""
+        transaction = None if self._transactions is None else self._transact(self._transactions, now_ms)
         if self.fatal_error is not None:
             self._abort(self.fatal_error)
             return Step([], math.inf)
         wait_ms = self._expire(now_ms)
         wants_id = False
-        if self._sequences is not None:
+        if self._transactions is not None:
+            wait_ms = min(wait_ms, self._transactions.wait_ms(now_ms))
+        elif self._sequences is not None:
             self._sequences.restart_where_due()
             if not self._sequences.has_id:
                 id_wait_ms = self._id_search.wait_ms(now_ms, self._accumulator.has_incomplete)
@@ -149,7 +174,28 @@ class Sender:
         requests = self._requests(usable, now_ms) if usable else []
         if len(requests) < len(usable):
             wait_ms = min(wait_ms, _RECHECK_MS)
-        return Step(requests, max(wait_ms, 0.0), wants_id)
+        return Step(requests, max(wait_ms, 0.0), wants_id, transaction)
+
+    def _transact(self, manager: TransactionManager, now_ms: int) -> TransactionRequest | None:
+        """What to ask of a coordinator now."""
+        if manager.is_fatal:
+            self.fatal_error = self.fatal_error or manager.error
+            return None
+        if manager.drops_records and self._accumulator.has_queued:
+            error = manager.error or TransactionAbortedError("not sent: the transaction was aborted")
+            for batch in self._accumulator.abort_undrained(error):
+                self._last_errors.pop(batch, None)
+                self._metrics.records_failed(batch.partition.topic, batch.record_count)
+        else:
+            manager.add_partitions(self._accumulator.busy_partitions)
+        return manager.next_request(now_ms, bool(self._in_network) or self._accumulator.has_incomplete)
+
+    def _transaction_changed(self) -> None:
+        """Records are taken only within a transaction."""
+        manager = self._transactions
+        assert manager is not None
+        self._accumulator.is_completing = manager.is_completing
+        self._accumulator.set_gate(None if manager.accepts_records else manager.check_accepts)
 
     def _requests(self, node_ids: list[int], now_ms: int) -> list[NodeRequest]:
         requests = []
@@ -164,6 +210,8 @@ class Sender:
         return requests
 
     def _may_send(self, batch: ProducerBatch) -> bool:
+        if self._transactions is not None and not self._transactions.may_send(batch.partition):
+            return False
         return self._sequences is None or self._sequences.may_send(batch)
 
     def _leaves(self, batch: ProducerBatch, now_ms: int) -> bool:
@@ -188,6 +236,8 @@ class Sender:
             if version is None:
                 raise ChannelError(self._address(node_id), "the connection was lost before the request left")
             check_version(version, self._address(node_id), settings.uses_zstd)
+            if self._transactions is not None:
+                version = transactional_version(version, self._address(node_id), self._transactions.is_v2)
             request = build_request(
                 node_id,
                 batches,
@@ -196,6 +246,7 @@ class Sender:
                 acks=settings.acks,
                 timeout_ms=settings.request_timeout_ms,
                 now_ms=now_ms,
+                transactional_id=None if self._transactions is None else self._transactions.transactional_id,
             )
         except ChannelError as error:
             for batch in batches:
@@ -301,7 +352,9 @@ class Sender:
         is_retriable = code.retriable
         if code in _UNEXPECTED_NUMBERS and self._sequences is not None:
             is_retriable = True
-            if not batch.is_done:
+            if self._transactions is not None:
+                is_retriable = self._sequences.may_retry(batch, code, answer.log_start_offset)
+            elif not batch.is_done:
                 self._sequences.refused(batch, code, answer.log_start_offset)
         self._fail_or_retry(batch, error, is_retriable, now_ms, answer)
 
@@ -355,6 +408,8 @@ class Sender:
     ) -> None:
         if self._sequences is not None:
             self._sequences.given_up(batch)
+        if self._transactions is not None:
+            self._transactions.batch_failed(error, batch.has_sequence)
         self._last_errors.pop(batch, None)
         self._metrics.records_failed(batch.partition.topic, batch.record_count)
         try:
@@ -410,13 +465,15 @@ class Sender:
 
     @property
     def is_drained(self) -> bool:
-        """Whether every record has its outcome, and no answer is awaited."""
+        """Whether every record has its outcome, and no answer is awaited that concerns one."""
         return not self._in_network and not self._accumulator.has_incomplete
 
     def break_down(self, error: Exception) -> None:
         """The sender itself failed: nothing is sent any more, and nobody waits for what will not come."""
         if self.fatal_error is None:
             self.fatal_error = error
+        if self._transactions is not None:
+            self._transactions.fail(error)
         self._accumulator.close()
         self._abort(self.fatal_error)
 
@@ -427,6 +484,9 @@ class Sender:
                 fatal = ProducerFencedError(f"the producer cannot go on: {error}; close it and make a new one")
             _log.error("The producer stops: %s", fatal)
             self.fatal_error = fatal
+        if self._transactions is not None:
+            self._transactions.fail(error)
+            self.fatal_error = self._transactions.error
 
     def _abort(self, error: Exception) -> None:
         """Fail everything that has no outcome, also what is on its way."""

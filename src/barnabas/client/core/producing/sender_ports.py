@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from barnabas.client.core.producing.produce_requests import NodeRequest
+    from barnabas.client.core.producing.transaction_requests import TransactionRequest
     from barnabas.client.settings import ProducerSettings
     from barnabas.wire.message import Request
 
@@ -89,3 +90,5 @@ class Step:
     wait_ms: float
     #: A producer id is needed: send `producer_id_request` to any node.
     wants_producer_id: bool = False
+    #: For a coordinator; ends in `answered` or `failed` of the transaction manager.
+    transaction: TransactionRequest | None = None

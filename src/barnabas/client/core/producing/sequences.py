@@ -23,6 +23,9 @@ wrote several whose answers were lost, the older ones are refused when they come
 
 A partition keeps its id and epoch until it has to begin anew: brokers keep this state for each partition by itself. A
 new epoch of a producer without transactions is taken by the client alone; after the last one a new id is asked for.
+
+With transactions a coordinator gives out epochs. A batch that is given up, or refused for its numbers, then ends the
+transaction instead, and `begin_anew` follows: with a new epoch, and nothing on its way.
 """
 
 from __future__ import annotations
@@ -96,12 +99,13 @@ class _Partition:
 class Sequences:
     """The numbers of one idempotent producer."""
 
-    __slots__ = ("_epoch", "_max_in_flight", "_partitions", "_producer_id", "_troubled")
+    __slots__ = ("_epoch", "_is_transactional", "_max_in_flight", "_partitions", "_producer_id", "_troubled")
 
-    def __init__(self, max_in_flight: int) -> None:
+    def __init__(self, max_in_flight: int, *, is_transactional: bool = False) -> None:
         self._producer_id = NO_PRODUCER_ID
         self._epoch = -1
         self._max_in_flight = max_in_flight
+        self._is_transactional = is_transactional
         self._partitions: dict[TopicPartition, _Partition] = {}
         # Those with a gap or to be restarted.
         self._troubled: dict[TopicPartition, _Partition] = {}
@@ -123,6 +127,14 @@ class Sequences:
         check(producer_id >= 0 and 0 <= epoch <= MAX_EPOCH, f"producer id {producer_id} with epoch {epoch}")
         self._producer_id = producer_id
         self._epoch = epoch
+
+    def begin_anew(self, producer_id: int, epoch: int) -> None:
+        """A coordinator gave us this id and epoch, between two transactions."""
+        open_ones = [each for each, numbers in self._partitions.items() if numbers.in_flight or numbers.in_network]
+        check(not open_ones, f"a new epoch while batches of {open_ones} are open")
+        self.assign(producer_id, epoch)
+        self._partitions.clear()
+        self._troubled.clear()
 
     # Sending
 
@@ -150,7 +162,7 @@ class Sequences:
         if numbers is None:
             numbers = self._partitions[batch.partition] = _Partition(self._producer_id, self._epoch)
         if not batch.has_sequence:
-            batch.set_producer_state(numbers.producer_id, numbers.epoch, numbers.next_sequence)
+            batch.set_producer_state(numbers.producer_id, numbers.epoch, numbers.next_sequence, self._is_transactional)
             numbers.next_sequence = after(numbers.next_sequence, batch.record_count)
             numbers.in_flight.append(batch)
             numbers.ordinals.append(numbers.numbered_count)
@@ -212,6 +224,13 @@ class Sequences:
                 )
         numbers.must_restart = True
         self._troubled[batch.partition] = numbers
+
+    def may_retry(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int) -> bool:
+        """Of a transactional producer whose numbers were refused: may they be as expected the next time?"""
+        numbers = self._partitions[batch.partition]
+        if code is ErrorCode.UNKNOWN_PRODUCER_ID and log_start_offset == NO_OFFSET:
+            return True
+        return bool(numbers.in_flight) and numbers.in_flight[0] is not batch
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """The batch goes on as smaller ones, which share its numbers among them."""
