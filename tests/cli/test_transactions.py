@@ -171,6 +171,29 @@ def test_why_names_the_transaction_and_its_advice_ends_it(barnabas: Tools, story
 
 
 @pytest.mark.parametrize(
+    ("given", "pattern", "count"),
+    [
+        ("--transactional-id measured", "measured", 1),
+        ("--transaction-duration-ms 1", "performance-producer-.*", 3),
+        ("--command-property transactional.id=settings --transaction-duration-ms 60000", "settings", 1),
+    ],
+)
+def test_speed_is_measured_in_transactions(barnabas: Tools, story: Story, given: str, pattern: str, count: int) -> None:
+    topic = f"perf-{pattern.rstrip('-.*')}"
+    told = barnabas.at(
+        story.bootstrap,
+        f"producer-perf-test --topic {topic} --num-records 3000 --record-size 10 --throughput -1 {given}",
+    )
+    assert (told.code, told.err) == (0, "")
+    assert told.out.startswith("3000 records sent, ")
+    (listed,) = barnabas.json_at(story.bootstrap, f"transactions list --transactional-id-pattern {pattern}")
+    assert listed["TransactionState"] in ("CompleteCommit", "PrepareCommit")
+    ends = barnabas.at(story.bootstrap, f"get-offsets --topic {topic}").out.split(":")
+    # A marker for each commit: with the shortest time, after every thousand records at the latest.
+    assert int(ends[-1]) - 3000 >= count
+
+
+@pytest.mark.parametrize(
     ("call", "said"),
     [
         ("list", "--bootstrap-server is missing"),

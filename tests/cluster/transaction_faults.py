@@ -30,9 +30,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import barnabas
+from barnabas import OffsetSpec
 from tests.cluster.asking import all_unfenced, until
 from tests.cluster.kafka_nodes import KafkaNode, format_with_kafka
 from tests.cluster.nodes import Node, end_with_parent
@@ -177,9 +179,7 @@ class Faulty:
         self.cluster = cluster
         self.wires = wires
         self.workers = workers
-        self._looking = Consumer(
-            {"bootstrap.servers": cluster.bootstrap, "group.id": GROUP, "log_level": 0, "socket.timeout.ms": 3000}
-        )
+        self._looking = barnabas.Admin(bootstrap_servers=cluster.bootstrap, request_timeout_ms=2000)
 
     def close(self) -> None:
         self._looking.close()
@@ -208,14 +208,12 @@ class Faulty:
 
     def ends(self) -> dict[int, int]:
         """Where orders end now."""
-        return {
-            number: self._looking.get_watermark_offsets(TopicPartition(ORDERS, number), 5)[1]
-            for number in range(PARTITIONS)
-        }
+        asked = {barnabas.TopicPartition(ORDERS, number): OffsetSpec.latest() for number in range(PARTITIONS)}
+        return {each.partition: found.offset for each, found in self._looking.list_offsets(asked, timeout=10).items()}
 
     def committed(self) -> dict[int, int]:
-        asked = [TopicPartition(ORDERS, number) for number in range(PARTITIONS)]
-        return {each.partition: each.offset for each in self._looking.committed(asked, 5)}
+        found = self._looking.list_group_offsets(GROUP, timeout=10)
+        return {each.partition: at.offset for each, at in found.items() if at is not None}
 
     def until_worked_off(self) -> None:
         """What is there now is worked off; who could not go on is started again meanwhile."""
@@ -226,11 +224,16 @@ class Faulty:
             try:
                 ends.update(ends or self.ends())
                 done = self.committed()
-            except KafkaException:
+            except barnabas.BarnabasError:
                 return False
-            return all(done[number] >= end for number, end in ends.items())
+            told.update(ends=ends, done=done)
+            return all(done.get(number, -1) >= end for number, end in ends.items())
 
-        until(f"orders are worked off; workers said {self.workers.tail()}", is_done, patience_s=PATIENCE_S)
+        told: dict[str, dict[int, int]] = {}
+        try:
+            until("orders are worked off", is_done, patience_s=PATIENCE_S)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}: {told}; workers said:\n{self.workers.tail()}") from None
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import uuid
+from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -23,6 +24,18 @@ TRANSACTION_S: Final = 8
 _MOST: Final = 40
 _CALL_S: Final = 20
 _ABORTED_EVERY: Final = 7
+
+
+def persistently(call: Callable[[], object]) -> None:
+    """A call that may be repeated as often as it says so."""
+    while True:
+        try:
+            call()
+        except KafkaException as problem:
+            if not problem.args[0].retriable():
+                raise
+        else:
+            return
 
 
 class Worker:
@@ -69,29 +82,18 @@ class Worker:
             self._producer.begin_transaction()
             self._write(messages, is_aborted)
             positions = self._consumer.position(self._consumer.assignment())
-            self._producer.send_offsets_to_transaction(
-                [each for each in positions if each.offset >= 0], self._consumer.consumer_group_metadata(), _CALL_S
-            )
+            member = self._consumer.consumer_group_metadata()
+            known = [each for each in positions if each.offset >= 0]
+            persistently(lambda: self._producer.send_offsets_to_transaction(known, member, _CALL_S))
             if is_aborted:
                 self._abort(messages)
             else:
-                self._commit()
+                persistently(lambda: self._producer.commit_transaction(_CALL_S))
         except KafkaException as problem:
             error = problem.args[0]
             if not error.txn_requires_abort():
                 raise
             self._abort(messages)
-
-    def _commit(self) -> None:
-        """It may be asked for again as often as it can be."""
-        while True:
-            try:
-                self._producer.commit_transaction(_CALL_S)
-            except KafkaException as problem:
-                if not problem.args[0].retriable():
-                    raise
-            else:
-                return
 
     def _write(self, messages: list[Message], is_aborted: bool) -> None:
         transaction = uuid.uuid4().hex
@@ -107,7 +109,7 @@ class Worker:
         self._producer.poll(0)
 
     def _abort(self, messages: list[Message]) -> None:
-        self._producer.abort_transaction(_CALL_S)
+        persistently(lambda: self._producer.abort_transaction(_CALL_S))
         first: dict[int, int] = {}
         for each in messages:
             first.setdefault(each.partition() or 0, each.offset() or 0)

@@ -7,6 +7,9 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
+from barnabas import BrokerError, Producer, ProducerFencedError, TopicPartition
+from barnabas.base.error_codes import ErrorCode
+from barnabas.client.core.consuming.membership_steps import GroupMetadata
 from tests.compat.aiokafka_client import ak, ak_errors
 from tests.compat.brokers import unique
 from tests.compat.confluent_client import ck
@@ -125,6 +128,44 @@ class AioKafka:
         self._runner.close()
 
 
+class Ours:
+    """Our own."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
+        self._producer = Producer(
+            bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+        )
+        self._call(self._producer.init_transactions)
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except (ProducerFencedError, BrokerError) as problem:
+            # A record is told the code alone, as with Java.
+            if isinstance(problem, BrokerError) and problem.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise
+            raise FencedError(str(problem)) from problem
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def send(self, topic: str, partition: int, value: bytes) -> None:
+        self._call(self._producer.send(topic, value, partition=partition).result, TIMEOUT_S)
+
+    def offsets(self, topic: str, partition: int, offset: int, group: str) -> None:
+        offsets = {TopicPartition(topic, partition): offset}
+        self._call(self._producer.send_offsets_to_transaction, offsets, GroupMetadata(group))
+
+    def commit(self) -> None:
+        self._call(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        self._call(self._producer.abort_transaction)
+
+    def close(self) -> None:
+        self._producer.close()
+
+
 class Java:
     """Java's, in the process of a `JavaPeer`."""
 
@@ -165,4 +206,4 @@ class Java:
 
 #: Makes a producer for an address, an id and a time-out in milliseconds.
 Make = Callable[[str, str, int], Writer]
-PYTHON: Final[Mapping[str, Make]] = {"confluent-kafka": Confluent, "aiokafka": AioKafka}
+PYTHON: Final[Mapping[str, Make]] = {"confluent-kafka": Confluent, "aiokafka": AioKafka, "ours": Ours}

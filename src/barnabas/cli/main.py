@@ -61,7 +61,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "transactions": Tool(
         "barnabas.cli.transactions:transactions", "Show transactions and producers; end those that hang."
     ),
-    "why": Tool("barnabas.cli.why:why", "Say why a partition has no leader, or takes or shows no records."),
+    "why": Tool("barnabas.cli.why:why", "Say why a partition is not led, written or read."),
     "log-dirs": Tool("barnabas.cli.log_dirs:log_dirs", "Show what lies on the disks of brokers."),
     "console-producer": Tool("barnabas.cli.console_producer:console_producer", "Send lines of text as records."),
     "console-consumer": Tool("barnabas.cli.console_consumer:console_consumer", "Show the records of topics."),

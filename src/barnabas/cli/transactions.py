@@ -157,7 +157,7 @@ _PRODUCERS: Final = (
 @click.option("--coordinator-epoch", type=int, help="and the epoch of the coordinator.")
 @_JSON
 @click.pass_context
-def abort(ctx: click.Context, as_json: bool, **given: Any) -> int:
+def abort(ctx: click.Context, /, as_json: bool, **given: Any) -> int:
     """Write the end of a transaction that hangs into one partition: its coordinator knows nothing of it any more.
 
     What was written in it is never seen by read_committed. One that the coordinator knows, forceTerminateTransaction

@@ -510,6 +510,13 @@ class Admin(ExplainsOtherMethods):
             self._admin.abort_transaction(partition, producer_id, producer_epoch, coordinator_epoch, timeout=timeout)
         )
 
+    def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
+        """Abort the open transaction of an id, also a prepared one, and lock out the producer that has it.
+
+        An id that nobody used before is known from then on, without a transaction, as with Kafka.
+        """
+        self._thread.run(self._admin.force_terminate_transaction(transactional_id, timeout=timeout))
+
     def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, ProducerIdAndEpoch]:
@@ -518,13 +525,6 @@ class Admin(ExplainsOtherMethods):
         Returns who could write for each id from then on.
         """
         return self._thread.run(self._admin.fence_producers(transactional_ids, timeout=timeout))
-
-    def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
-        """Abort the open transaction of an id, also a prepared one, and lock out the producer that has it.
-
-        An id that nobody used before is known from then on, without a transaction, as with Kafka.
-        """
-        self._thread.run(self._admin.force_terminate_transaction(transactional_id, timeout=timeout))
 
     def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
         """Leader, voters and observers, and how far each of them is. From Kafka 3.3 on."""

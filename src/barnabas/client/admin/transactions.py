@@ -246,6 +246,13 @@ class TransactionCalls(Part):
 
         await self._driver.ask_each(call, [where], each_leader(), WriteTxnMarkersRequest, build, read)
 
+    async def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
+        """Abort the open transaction of an id, also a prepared one, and lock out the producer that has it.
+
+        An id that nobody used before is known from then on, without a transaction, as with Kafka.
+        """
+        await self.fence_producers([transactional_id], timeout=timeout)
+
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, ProducerIdAndEpoch]:
@@ -273,13 +280,6 @@ class TransactionCalls(Part):
             read,
             one_by_one_below=MAX_VERSION,
         )
-
-    async def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
-        """Abort the open transaction of an id, also a prepared one, and lock out the producer that has it.
-
-        An id that nobody used before is known from then on, without a transaction, as with Kafka.
-        """
-        await self.fence_producers([transactional_id], timeout=timeout)
 
 
 def _producers(each: PartitionResponse) -> tuple[ProducerState, ...]:
