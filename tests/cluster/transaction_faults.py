@@ -41,6 +41,7 @@ from tests.cluster.nodes import Node, end_with_parent
 from tests.cluster.replica_faults import ReplicatedCluster
 from tests.cluster.transaction_worker import GROUP, ORDERS, TOTALS, TRANSACTION_S
 from tests.cluster.wires import TO_BROKER, Wires
+from tests.compat.transacting import require_transactions
 
 PARTITIONS: Final = 3
 KEYS: Final = 12
@@ -244,6 +245,7 @@ def faulty_cluster(folder: Path, *, of_kafka: bool) -> Iterator[Faulty]:
         cluster = (KafkaCluster if of_kafka else ReplicatedCluster)(folder, wires, _SETTINGS)
         made.enter_context(cluster)
         all_unfenced(cluster)
+        require_transactions(cluster.brokers[0].bootstrap)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         for each in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (ORDERS, TOTALS)]).values():
             each.result(30)
