@@ -5,10 +5,10 @@
 
 Three combined nodes, all topics with three replicas. Two workers of one group (processes of their own, see
 `transaction_worker`) read orders, which come without pause, and write one total for each, with their offsets, in
-transactions, some of which they abort on purpose. In each round a node or a worker gets one of the faults; orders that
-were sent after it must be worked off before it is healed, where a worker is left to do that. In the end read_committed
-has one total for each order, in the order of each key, nothing of a transaction that was aborted, each transaction
-whole; and the group's offsets stand at the end of the orders.
+transactions, some of which they abort on purpose. In each round a node or a worker gets one of the faults. What was
+ordered until then must be worked off: while the node is still dead or paused; or, after the rest, when it is healed.
+In the end read_committed has one total for each order, in the order of each key, nothing of a transaction that was
+aborted, each transaction whole; and the group's offsets stand at the end of the orders.
 """
 
 from __future__ import annotations
@@ -258,10 +258,12 @@ def faulty_cluster(folder: Path, *, of_kafka: bool) -> Iterator[Faulty]:
 def one_round(faulty: Faulty, fault: str, target: Node | str) -> Seen:
     began_s = time.monotonic()
     faulty.inject(fault, target)
-    if isinstance(target, str):
-        # The other has its partitions when its session is over; what it had open is aborted when its time is up.
-        if fault.startswith("pause"):
-            time.sleep(TRANSACTION_S + 2)
+    if fault in ("cut", "pause a worker"):
+        # A coordinator that is cut off still answers heartbeats of those that reach it, and knows nothing better: that
+        # others go on meanwhile is not promised. A worker that is paused finds that its transaction was aborted, and
+        # that another has its partitions.
+        time.sleep(TRANSACTION_S + 2)
+    if fault == "cut" or isinstance(target, str):
         faulty.heal(target)
     faulty.until_worked_off()
     worked_s = time.monotonic() - began_s
