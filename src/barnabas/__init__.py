@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.topics import NewTopic as NewTopic
     from barnabas.client.consumer.sync_consumer import Consumer as Consumer
     from barnabas.client.core.consuming.offsets import OffsetAndMetadata as OffsetAndMetadata
+    from barnabas.client.core.producing.transaction_states import TransactionHandle as TransactionHandle
     from barnabas.client.errors import BufferFullError as BufferFullError
     from barnabas.client.errors import ClientClosedError as ClientClosedError
     from barnabas.client.errors import ClientError as ClientError
@@ -48,6 +49,12 @@ if TYPE_CHECKING:
     from barnabas.client.errors import ProducerFencedError as ProducerFencedError
     from barnabas.client.errors import RecordTooLargeError as RecordTooLargeError
     from barnabas.client.errors import SerializationError as SerializationError
+    from barnabas.client.errors import TransactionAbortableError as TransactionAbortableError
+    from barnabas.client.errors import TransactionAbortedError as TransactionAbortedError
+    from barnabas.client.errors import TransactionError as TransactionError
+    from barnabas.client.errors import TransactionFatalError as TransactionFatalError
+    from barnabas.client.errors import TransactionStateError as TransactionStateError
+    from barnabas.client.errors import TransactionTimeoutError as TransactionTimeoutError
     from barnabas.client.errors import UnknownPartitionError as UnknownPartitionError
     from barnabas.client.errors import WakeupError as WakeupError
     from barnabas.client.errors import WrongUseError as WrongUseError
@@ -95,6 +102,13 @@ _PLACES = {
     "SerializationError": "client.errors",
     "SettingsError": "base.errors",
     "TopicPartition": "base.ids",
+    "TransactionAbortableError": "client.errors",
+    "TransactionAbortedError": "client.errors",
+    "TransactionError": "client.errors",
+    "TransactionFatalError": "client.errors",
+    "TransactionHandle": "client.core.producing.transaction_states",
+    "TransactionStateError": "client.errors",
+    "TransactionTimeoutError": "client.errors",
     "UnknownPartitionError": "client.errors",
     "UnsupportedRequestError": "net.errors",
     "WakeupError": "client.errors",
@@ -140,6 +154,13 @@ __all__ = [
     "SerializationError",
     "SettingsError",
     "TopicPartition",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionError",
+    "TransactionFatalError",
+    "TransactionHandle",
+    "TransactionStateError",
+    "TransactionTimeoutError",
     "UnknownPartitionError",
     "UnsupportedRequestError",
     "WakeupError",

@@ -40,6 +40,7 @@ from barnabas.client.admin.transactions import (
 )
 from barnabas.client.arguments import ConfigOrServers
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
+from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.client.other_methods import ADMIN_METHODS, ExplainsOtherMethods
 from barnabas.client.settings import AdminSettings
 from barnabas.client.settings.keywords import AdminKeywords
@@ -525,6 +526,15 @@ class Admin(ExplainsOtherMethods):
         Returns who could write for each id from then on.
         """
         return self._thread.run(self._admin.fence_producers(transactional_ids, timeout=timeout))
+
+    def end_transaction(self, handle: TransactionHandle, *, commit: bool = True, timeout: float | None = None) -> None:
+        """Commit or abort a transaction that a producer handed over: `Producer.transaction_handle()`.
+
+        May be repeated, as after an error that leaves the outcome open: what is ended that way stays so. Raises
+        `ProducerFencedError` if another producer with the id has begun since, or transaction.timeout.ms is over: then
+        it was aborted, unless it was ended before. INVALID_TXN_STATE if it was ended the other way.
+        """
+        self._thread.run(self._admin.end_transaction(handle, commit=commit, timeout=timeout))
 
     def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
         """Leader, voters and observers, and how far each of them is. From Kafka 3.3 on."""

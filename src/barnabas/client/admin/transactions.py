@@ -11,6 +11,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.driver import MAX_VERSION, NOT_DONE, Part, RequestSpec, broker_error, raise_if_error
 from barnabas.client.admin.offsets import by_topic
 from barnabas.client.admin.routes import TheseNodes, each_broker, each_leader, transaction_coordinators
+from barnabas.client.core.producing.transaction_requests import end_version
+from barnabas.client.core.producing.transaction_states import TransactionHandle
+from barnabas.client.errors import ProducerFencedError
 from barnabas.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -22,6 +25,7 @@ from barnabas.wire.messages.describe_transactions import (
     DescribeTransactionsResponse,
 )
 from barnabas.wire.messages.describe_transactions import TransactionState as DescribedState
+from barnabas.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from barnabas.wire.messages.write_txn_markers import (
@@ -278,6 +282,50 @@ class TransactionCalls(Part):
             InitProducerIdRequest,
             build,
             read,
+            one_by_one_below=MAX_VERSION,
+        )
+
+    async def end_transaction(
+        self, handle: TransactionHandle, *, commit: bool = True, timeout: float | None = None
+    ) -> None:
+        """Commit or abort a transaction that a producer handed over: `Producer.transaction_handle()`.
+
+        May be repeated, as after an error that leaves the outcome open: what is ended that way stays so. Raises
+        `ProducerFencedError` if another producer with the id has begun since, or transaction.timeout.ms is over: then
+        it was aborted, unless it was ended before. INVALID_TXN_STATE if it was ended the other way.
+        """
+        call = await self._driver.begin("end_transaction", timeout)
+        if handle.is_empty:
+            return
+
+        def build(spec: RequestSpec[str]) -> EndTxnRequest:
+            return EndTxnRequest(
+                transactional_id=handle.transactional_id,
+                producer_id=handle.producer_id,
+                producer_epoch=handle.producer_epoch,
+                committed=commit,
+            )
+
+        def read(spec: RequestSpec[str], response: EndTxnResponse) -> Iterable[tuple[str, Exception | None]]:
+            code = ErrorCode.of(response.error_code)
+            if code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
+                fenced = ProducerFencedError(
+                    f"another producer with the transactional id {handle.transactional_id!r} has begun, or "
+                    f"transaction.timeout.ms is over: {handle} was aborted, unless it was ended before"
+                )
+                fenced.code = code
+                raise fenced
+            raise_if_error(response.error_code)
+            yield handle.transactional_id, None
+
+        await self._driver.ask_each(
+            call,
+            [handle.transactional_id],
+            transaction_coordinators(),
+            EndTxnRequest,
+            build,
+            read,
+            max_version=end_version(handle.version),
             one_by_one_below=MAX_VERSION,
         )
 
