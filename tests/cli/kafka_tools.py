@@ -24,6 +24,7 @@ _CLASSES: Final = {
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",

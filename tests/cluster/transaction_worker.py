@@ -1,0 +1,123 @@
+"""A process that reads orders, writes totals, and commits both in one transaction, until it is ended.
+
+    python -m tests.cluster.transaction_worker BOOTSTRAP TRANSACTIONAL_ID
+
+Every record that it writes says which record it comes from, and to which transaction it belongs, of how many. Every
+seventh transaction it aborts on purpose, and marks what it writes in it. What it cannot go on after ends it: whoever
+started it starts it again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+ORDERS: Final = "orders"
+TOTALS: Final = "totals"
+GROUP: Final = "workers"
+TRANSACTION_S: Final = 8
+_MOST: Final = 40
+_CALL_S: Final = 20
+_ABORTED_EVERY: Final = 7
+
+
+def persistently(call: Callable[[], object]) -> None:
+    """A call that may be repeated as often as it says so."""
+    while True:
+        try:
+            call()
+        except KafkaException as problem:
+            if not problem.args[0].retriable():
+                raise
+        else:
+            return
+
+
+class Worker:
+    """One member of the group, with one transactional id."""
+
+    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+        common = {"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 5000}
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": GROUP,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 500,
+                "fetch.wait.max.ms": 50,
+            }
+        )
+        self._producer = Producer(
+            {
+                **common,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TRANSACTION_S * 1000,
+                "message.timeout.ms": TRANSACTION_S * 1000,
+                "linger.ms": 1,
+            }
+        )
+        self._count = 0
+
+    def run(self) -> None:
+        self._producer.init_transactions(60)
+        self._consumer.subscribe([ORDERS])
+        while True:
+            messages = [each for each in self._consumer.consume(_MOST, 0.1) if each.error() is None]
+            if messages:
+                self._in_transaction(messages)
+
+    def _in_transaction(self, messages: list[Message]) -> None:
+        """Whatever can be aborted is, and read again; the rest is thrown."""
+        self._count += 1
+        is_aborted = self._count % _ABORTED_EVERY == 0
+        try:
+            self._producer.begin_transaction()
+            self._write(messages, is_aborted)
+            positions = self._consumer.position(self._consumer.assignment())
+            member = self._consumer.consumer_group_metadata()
+            known = [each for each in positions if each.offset >= 0]
+            persistently(lambda: self._producer.send_offsets_to_transaction(known, member, _CALL_S))
+            if is_aborted:
+                self._abort(messages)
+            else:
+                persistently(lambda: self._producer.commit_transaction(_CALL_S))
+        except KafkaException as problem:
+            error = problem.args[0]
+            if not error.txn_requires_abort():
+                raise
+            self._abort(messages)
+
+    def _write(self, messages: list[Message], is_aborted: bool) -> None:
+        transaction = uuid.uuid4().hex
+        for each in messages:
+            value: dict[str, Any] = {
+                "from": [each.partition(), each.offset()],
+                "number": int(each.value() or b""),
+                "transaction": transaction,
+                "of": len(messages),
+                "aborted": is_aborted,
+            }
+            self._producer.produce(TOTALS, json.dumps(value).encode(), each.key())
+        self._producer.poll(0)
+
+    def _abort(self, messages: list[Message]) -> None:
+        persistently(lambda: self._producer.abort_transaction(_CALL_S))
+        first: dict[int, int] = {}
+        for each in messages:
+            first.setdefault(each.partition() or 0, each.offset() or 0)
+        mine = {each.partition for each in self._consumer.assignment()}
+        for partition, offset in first.items():
+            if partition in mine:
+                self._consumer.seek(TopicPartition(ORDERS, partition, offset))
+
+
+if __name__ == "__main__":
+    Worker(sys.argv[1], sys.argv[2]).run()
