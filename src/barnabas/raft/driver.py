@@ -293,9 +293,8 @@ class RaftDriver:
         stopped = self._stopped
         if stopped is None or stopped.done():
             return
-        is_busy = self._syncing is not None or self._elections.is_writing or self._effects
-        is_safe = self._store.synced_offset >= self._store.end_offset
-        if self._is_over or (self.machine.is_stopped and not is_busy and is_safe):
+        is_busy = self._syncing is not None or self._effects or self._store.synced_offset < self._store.end_offset
+        if self._is_over or (self.machine.is_stopped and not is_busy):
             stopped.set_result(None)
 
     def _check_alive(self) -> None:
