@@ -105,6 +105,19 @@ def test_while_the_transaction_before_ends_the_broker_asks_again(plane: Transact
     assert len(plane.coordinator.asked) == asked + 1  # these clients ask again themselves
 
 
+def test_the_marker_of_the_transaction_before_does_not_harm_the_next(plane: TransactionPlane) -> None:
+    """It comes while the broker asks again, and takes the guards away that are there."""
+    plane.send_one()
+    plane.coordinator.error = ErrorCode.CONCURRENT_TRANSACTIONS
+    request = produce_request({("t", 0): plane.transactional(epoch=1)}, transactional_id=TXN)
+    waiting = plane.begin(request, 12)
+    plane.pass_ms(30)
+    plane.end(epoch=1, transaction_version=2)
+    plane.coordinator.error = ErrorCode.NONE
+    [answer] = answers_of(plane.run(waiting)).values()
+    assert answer.error_code == 0
+
+
 def test_an_older_epoch_is_told_before_the_guard_is_looked_at(plane: TransactionPlane) -> None:
     """KAFKA-19690."""
     answer = hold(plane, epoch=2)

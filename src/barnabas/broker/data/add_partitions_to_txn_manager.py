@@ -122,25 +122,10 @@ class AddPartitionsToTxnManager:
         partitions: Iterable[TopicPartition],
         operation: TransactionSupportedOperation,
     ) -> Refusals:
-        """Why partitions do not belong to a transaction; none of those that do.
-
-        Clients that leave the adding to us do not expect to hear that the transaction before is still being ended, so
-        for a while that is asked again.
-        """
-        loop = asyncio.get_running_loop()
-        settings = self._settings()
-        deadline_s = (
-            loop.time() + min(settings.add_partitions_to_txn_retry_backoff_max_ms, settings.request_timeout_ms) / 1000
-        )
-        wanted = list(partitions)
-        while True:
-            question = _Question(transactional_id, producer_id, producer_epoch, wanted, operation)
-            self._ask(question)
-            refusals = await question.answer
-            is_over = loop.time() >= deadline_s or ErrorCode.CONCURRENT_TRANSACTIONS not in refusals.values()
-            if is_over or not operation.supports_epoch_bump:
-                return refusals
-            await asyncio.sleep(settings.add_partitions_to_txn_retry_backoff_ms / 1000)
+        """Why partitions do not belong to a transaction; none of those that do."""
+        question = _Question(transactional_id, producer_id, producer_epoch, list(partitions), operation)
+        self._ask(question)
+        return await question.answer
 
     def _ask(self, question: _Question) -> None:
         coordinator = self._coordinator_of(question.transactional_id)

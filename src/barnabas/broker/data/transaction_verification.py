@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
@@ -59,6 +60,7 @@ class Verification:
         "_producer_epoch",
         "_producer_id",
         "_refusals",
+        "_sequences",
         "_services",
         "_transactional_id",
     )
@@ -77,6 +79,7 @@ class Verification:
         self._producer_epoch = producer_epoch
         self._operation = operation
         self._guards: dict[Partition, VerificationGuard] = {}
+        self._sequences: dict[Partition, int] = {}
         self._refusals: Refusals = {}
 
     @property
@@ -86,6 +89,7 @@ class Verification:
     def begin(self, partition: Partition, base_sequence: int = NO_SEQUENCE) -> None:
         """Note that a partition is to be asked for, unless its transaction is open, or it is not led here: then the
         append tells."""
+        self._guards.pop(partition, None)
         supports_epoch_bump = self._operation.supports_epoch_bump
         leader = partition.role
         if not isinstance(leader, LeaderState) or not (self.is_required or supports_epoch_bump):
@@ -95,19 +99,36 @@ class Verification:
         )
         if guard is not None:
             self._guards[partition] = guard
+            self._sequences[partition] = base_sequence
 
     @property
     def must_ask(self) -> bool:
         return bool(self._guards)
 
     async def ask(self) -> None:
-        self._refusals = await self._services.transaction_partitions.add_or_verify(
-            self._transactional_id,
-            self._producer_id,
-            self._producer_epoch,
-            [partition.name for partition in self._guards],
-            self._operation,
-        )
+        """Clients that leave the adding to us do not expect to hear that the transaction before is still being ended,
+        so for a while that is asked again: with new guards, since its marker takes those away that are there."""
+        loop, settings = asyncio.get_running_loop(), self._services.settings
+        longest_ms = min(settings.add_partitions_to_txn_retry_backoff_max_ms, settings.request_timeout_ms)
+        deadline_s = loop.time() + longest_ms / 1000
+        while self._guards:
+            self._refusals = await self._services.transaction_partitions.add_or_verify(
+                self._transactional_id,
+                self._producer_id,
+                self._producer_epoch,
+                [partition.name for partition in self._guards],
+                self._operation,
+            )
+            if (
+                loop.time() >= deadline_s
+                or ErrorCode.CONCURRENT_TRANSACTIONS not in self._refusals.values()
+                or not self._operation.supports_epoch_bump
+            ):
+                return
+            await asyncio.sleep(settings.add_partitions_to_txn_retry_backoff_ms / 1000)
+            self._refusals = {}
+            for partition in list(self._guards):
+                self.begin(partition, self._sequences[partition])
 
     def refusal_of(self, name: TopicPartition) -> ErrorCode:
         """What the coordinator said of a partition."""

@@ -104,16 +104,12 @@ def _error(number: int, code: ErrorCode, message: str | None = None) -> Partitio
     return PartitionResponse(partition_index=number, error_code=code, error_message=message, active_producers=[])
 
 
-def _state(entry: ProducerEntry | None) -> ProducerState | None:
-    return (
-        None
-        if entry is None
-        else ProducerState(
-            producer_id=entry.producer_id,
-            producer_epoch=entry.epoch,
-            last_sequence=entry.last_sequence,
-            last_timestamp=entry.timestamp,
-            coordinator_epoch=entry.coordinator_epoch,
-            current_txn_start_offset=entry.current_txn_first_offset,
-        )
+def _state(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_txn_first_offset,
     )

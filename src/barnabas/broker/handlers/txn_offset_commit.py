@@ -6,6 +6,8 @@ versions asked for that beforehand.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import copy
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -14,7 +16,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.data.add_partitions_to_txn_manager import TransactionSupportedOperation
 from barnabas.broker.data.transaction_verification import Verification
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, awaited, each_of, settled
+from barnabas.broker.turns import Steps, awaited, each_of, settled, spent
 from barnabas.coordinator.classic.members import Client
 from barnabas.coordinator.requests import TXN_OFFSET_COMMIT, Caller, VerifiedTxnOffsetCommit
 from barnabas.coordinator.results import append_error
@@ -34,29 +36,30 @@ API_KEY = ApiKey.TXN_OFFSET_COMMIT
 
 #: Before it, clients do not expect to hear that a coordinator is loading.
 _FIRST_WITH_LOADING: Final = 2
+#: How many are written in one part.
+_PARTITIONS_AT_ONCE: Final = 256
 
 
 def handle(
     services: Services, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Steps[TxnOffsetCommitResponse]:
-    refusal = _refusal(services, context, request)
-    if refusal is not ErrorCode.NONE:
-        return TxnOffsetCommitResponse(
-            topics=(yield from each_of(request.topics, lambda each: _refused(each, refusal)))
-        )
     answers: list[TxnOffsetCommitResponseTopic] = []
     accepted: list[TxnOffsetCommitRequestTopic] = []
+    refusal = _refusal(services, context, request)
     for topic in request.topics:
-        yield from _sort_out(services, context, topic, accepted, answers)
-    if not accepted:
-        return TxnOffsetCommitResponse(topics=answers)
-    request.topics = accepted
-    response = yield from _commit(services, context, request)
-    for told in response.topics:
         yield None
+        error = _why_not(services, context, topic) if refusal is ErrorCode.NONE else refusal
+        if error is ErrorCode.NONE:
+            yield from _sort_out(services, topic, accepted, answers)
+        else:
+            answers.append((yield from _refused(topic.name, topic.partitions, error)))
+    if accepted:
+        request.topics = accepted
+        committed = yield from _commit(services, context, request)
         if context.version < _FIRST_WITH_LOADING:
-            _hide_loading(told)
-    return TxnOffsetCommitResponse(topics=_each_topic_once([*answers, *response.topics]))
+            yield from _hide_loading(committed)
+        answers += committed
+    return (yield from _each_topic_once(answers))
 
 
 def _refusal(services: Services, context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
@@ -68,27 +71,28 @@ def _refusal(services: Services, context: RequestContext, request: TxnOffsetComm
     return ErrorCode.NONE
 
 
+def _why_not(services: Services, context: RequestContext, topic: TxnOffsetCommitRequestTopic) -> ErrorCode:
+    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.TOPIC, topic.name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    is_known = topic.name in services.metadata.image.topics
+    return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def _sort_out(
     services: Services,
-    context: RequestContext,
     topic: TxnOffsetCommitRequestTopic,
     accepted: list[TxnOffsetCommitRequestTopic],
     answers: list[TxnOffsetCommitResponseTopic],
 ) -> Steps[None]:
     """Pass on the partitions that the topic has, refuse the others."""
-    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.TOPIC, topic.name):
-        answers.append(_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        return
-    known_topic = services.metadata.image.topics.get(topic.name)
-    count = 0 if known_topic is None else len(known_topic.partitions)
+    count = len(services.metadata.image.topics[topic.name].partitions)
     known: list[TxnOffsetCommitRequestPartition] = []
     unknown: list[TxnOffsetCommitRequestPartition] = []
     for each in topic.partitions:
         (known if 0 <= each.partition_index < count else unknown).append(each)
         yield None
     if unknown:
-        refused = TxnOffsetCommitRequestTopic(name=topic.name, partitions=unknown)
-        answers.append(_refused(refused, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        answers.append((yield from _refused(topic.name, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
     if known:
         topic.partitions = known
         accepted.append(topic)
@@ -96,16 +100,19 @@ def _sort_out(
 
 def _commit(
     services: Services, context: RequestContext, request: TxnOffsetCommitRequest
-) -> Steps[TxnOffsetCommitResponse]:
-    """Have the partition of the group verified as part of the transaction, then write to it."""
+) -> Steps[list[TxnOffsetCommitResponseTopic]]:
+    """Have the partition of the group verified as part of the transaction, then write to it.
+
+    Very many offsets are written in parts. All of them wait for the same marker, so nobody sees some without the rest.
+    """
     guard: object = None
     if request.group_id:
         name = TopicPartition(CONSUMER_OFFSETS, services.groups.partition_for(request.group_id))
-        partition = services.replica_manager.get(name)
         operation = TransactionSupportedOperation.of_txn_offset_commit(context.version)
         verification = Verification(
             services, request.transactional_id, request.producer_id, request.producer_epoch, operation
         )
+        partition = services.replica_manager.get(name)
         if partition is not None:
             verification.begin(partition)
             if verification.must_ask:
@@ -113,10 +120,35 @@ def _commit(
             guard = verification.guard_of(partition)
         error = verification.refusal_of(name)
         if error is not ErrorCode.NONE:
-            return TXN_OFFSET_COMMIT.failed(VerifiedTxnOffsetCommit(request, guard), _for_client(error))
+            return (yield from _all_refused(request, _for_client(error)))
     caller = Caller(context.version, Client(context.client_id or "", ""))
-    asked = VerifiedTxnOffsetCommit(request, guard)
-    return (yield from settled(services.groups.submit(TXN_OFFSET_COMMIT, asked, caller)))
+    waiting = []
+    for part in _parts(request.topics):
+        partial = copy(request)
+        partial.topics = part
+        asked = VerifiedTxnOffsetCommit(partial, guard)
+        waiting.append(services.groups.submit(TXN_OFFSET_COMMIT, asked, caller))
+        yield from spent(sum(len(topic.partitions) for topic in part))
+    answers: list[TxnOffsetCommitResponseTopic] = []
+    for each in waiting:
+        answers += (yield from settled(each)).topics
+    return answers
+
+
+def _parts(topics: list[TxnOffsetCommitRequestTopic]) -> Iterator[list[TxnOffsetCommitRequestTopic]]:
+    """The topics in parts of a bounded number of partitions."""
+    part: list[TxnOffsetCommitRequestTopic] = []
+    room = _PARTITIONS_AT_ONCE
+    for topic in topics:
+        for start in range(0, len(topic.partitions), _PARTITIONS_AT_ONCE):
+            taken = topic.partitions[start : start + _PARTITIONS_AT_ONCE]
+            if room < len(taken):
+                yield part
+                part, room = [], _PARTITIONS_AT_ONCE
+            part.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=taken))
+            room -= len(taken)
+    if part:
+        yield part
 
 
 def _for_client(error: ErrorCode) -> ErrorCode:
@@ -124,26 +156,38 @@ def _for_client(error: ErrorCode) -> ErrorCode:
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error is ErrorCode.NETWORK_EXCEPTION else append_error(error)
 
 
-def _refused(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic:
-    return TxnOffsetCommitResponseTopic(
-        name=topic.name,
-        partitions=[
-            TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
-            for each in topic.partitions
-        ],
+def _all_refused(request: TxnOffsetCommitRequest, error: ErrorCode) -> Steps[list[TxnOffsetCommitResponseTopic]]:
+    refused = []
+    for topic in request.topics:
+        yield None
+        refused.append((yield from _refused(topic.name, topic.partitions, error)))
+    return refused
+
+
+def _refused(
+    name: str, partitions: list[TxnOffsetCommitRequestPartition], error: ErrorCode
+) -> Steps[TxnOffsetCommitResponseTopic]:
+    refused = yield from each_of(
+        partitions,
+        lambda each: TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error),
     )
+    yield None
+    return TxnOffsetCommitResponseTopic(name=name, partitions=refused)
 
 
-def _hide_loading(topic: TxnOffsetCommitResponseTopic) -> None:
-    for each in topic.partitions:
-        if each.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            each.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+def _hide_loading(topics: list[TxnOffsetCommitResponseTopic]) -> Steps[None]:
+    for topic in topics:
+        for each in topic.partitions:
+            if each.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                each.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            yield None
 
 
-def _each_topic_once(answers: list[TxnOffsetCommitResponseTopic]) -> list[TxnOffsetCommitResponseTopic]:
+def _each_topic_once(answers: list[TxnOffsetCommitResponseTopic]) -> Steps[TxnOffsetCommitResponse]:
     topics: dict[str, TxnOffsetCommitResponseTopic] = {}
     for answer in answers:
+        yield None
         known = topics.setdefault(answer.name, answer)
         if known is not answer:
             known.partitions += answer.partitions
-    return list(topics.values())
+    return TxnOffsetCommitResponse(topics=list(topics.values()))

@@ -48,6 +48,7 @@ def handle(
     #: By producer, topic and partition: what is named twice is answered once, with what came last.
     outcomes: dict[int, dict[str, dict[int, _Outcome]]] = {}
     for marker in request.markers:
+        yield None
         by_topic = outcomes.setdefault(marker.producer_id, {})
         for topic in marker.topics:
             yield None
@@ -57,10 +58,13 @@ def handle(
                 yield None
     response = WriteTxnMarkersResponse(markers=[])
     for producer_id, by_topic in outcomes.items():
+        yield None
         topics = []
         for name, by_number in by_topic.items():
+            yield None
             results = []
             for number, outcome in by_number.items():
+                yield None
                 code = yield from _settled(outcome)
                 results.append(WritableTxnMarkerPartitionResult(partition_index=number, error_code=code))
             topics.append(WritableTxnMarkerTopicResult(name=name, partitions=results))
