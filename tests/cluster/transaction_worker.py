@@ -194,4 +194,5 @@ def record_value(source: tuple[int, int], number: int, transaction: str, of: int
 
 
 if __name__ == "__main__":
-    {"librdkafka": Worker, "ours": OurWorker}[sys.argv[3]](sys.argv[1], sys.argv[2]).run()
+    worker = OurWorker(*sys.argv[1:3]) if sys.argv[3] == "ours" else Worker(*sys.argv[1:3])
+    worker.run()
