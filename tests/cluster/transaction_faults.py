@@ -3,12 +3,12 @@
     python -m tests.cluster.transaction_faults --rounds 20
     python -m tests.cluster.transaction_faults --rounds 2 --kafka      # the same on three nodes of Apache Kafka
 
-Three combined nodes, all topics with three replicas. Two workers of one group (processes of their own, see
-`transaction_worker`) read orders, which come without pause, and write one total for each, with their offsets, in
-transactions, some of which they abort on purpose. In each round a node or a worker gets one of the faults. What was
-ordered until then must be worked off: while the node is still dead or paused; or, after the rest, when it is healed.
-In the end read_committed has one total for each order, in the order of each key, nothing of a transaction that was
-aborted, each transaction whole; and the group's offsets stand at the end of the orders.
+Three combined nodes, all topics with three replicas. Two workers of one group, one with librdkafka and one with our
+clients (`transaction_worker`, processes of their own), read orders, which come without pause, and write one total for
+each, with their offsets, in transactions, some of which they abort on purpose. In each round a node or a worker gets
+one of the faults. What was ordered until then must be worked off: while the node is still dead or paused; or, after the
+rest, when it is healed. In the end read_committed has one total for each order, in the order of each key, nothing of a
+transaction that was aborted, each transaction whole; and the group's offsets stand at the end of the orders.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ class Workers:
         self._bootstrap = bootstrap
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._held: set[str] = set()
-        self.names: Final = ("worker-1", "worker-2")
+        #: Of each kind one, in one group.
+        self._kinds = {"worker-1": "librdkafka", "worker-2": "ours"}
+        self.names: Final = tuple(self._kinds)
         self.restarts = 0
 
     def __enter__(self) -> Self:
@@ -109,7 +110,7 @@ class Workers:
     def _started(self, name: str) -> subprocess.Popen[bytes]:
         with (self._folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.cluster.transaction_worker", self._bootstrap, name],
+                [sys.executable, "-m", "tests.cluster.transaction_worker", self._bootstrap, name, self._kinds[name]],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
