@@ -89,8 +89,10 @@ class FileRange(NamedTuple):
         return data
 
     def read_now(self) -> bytes | bytearray | None:
-        """The bytes if they are in memory, or None: then `read` has to wait for the disk, away from the loop."""
-        return self.file.read_now(self.position, self.size_bytes)
+        """The bytes if they are in memory, or None: then `read` has to wait for the disk, away from the loop, or tells
+        that the file does not hold as many any more."""
+        data = self.file.read_now(self.position, self.size_bytes)
+        return None if data is None or len(data) != self.size_bytes else data
 
 
 class Location(NamedTuple):
