@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -35,6 +36,12 @@ _QUEUES: Final = {
     "cli": ("tests/cli/",),
 }
 
+#: Files whose tests share nothing and take long: each test is shared out by itself, and they begin early.
+_APART: Final = (
+    "tests/cluster/test_cluster_simulation.py",
+    "tests/bounds/test_bounded_work.py",
+)
+
 #: Fixtures that start a program which is not ours, by the folder that has them; whoever uses one is marked by that. All
 #: others say so themselves, with `needs_kafka` or `other_process` of `tests.oracles`.
 _OTHER_PROCESSES: Final = {
@@ -58,6 +65,8 @@ def pytest_configure() -> None:
 
 
 def _queue_of(test: str) -> str:
+    if test.startswith(_APART):
+        return test
     return next((name for name, places in _QUEUES.items() if test.startswith(places)), test.partition("::")[0])
 
 
@@ -72,13 +81,24 @@ def _mark_other_processes(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest must not begin last."""
+    """What takes longest must not begin last, and what waits for other programs begins first."""
     for item in items:
         _mark_other_processes(item)
         if item.get_closest_marker("slow") is not None:
             item.add_marker(pytest.mark.timeout(_LONGEST_SLOW_S))
     order = [*_QUEUES]
-    items.sort(key=lambda item: order.index(queue) if (queue := _queue_of(item.nodeid)) in order else len(order))
+
+    def place(item: pytest.Item) -> int:
+        queue = _queue_of(item.nodeid)
+        return order.index(queue) if queue in order else len(order) + (not queue.startswith(_APART))
+
+    items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests and their imports are made of stays: no collection of garbage need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

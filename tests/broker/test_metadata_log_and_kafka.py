@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
 from pathlib import Path
 from random import Random
 
@@ -32,7 +31,8 @@ from barnabas.wire.stored.cluster_metadata import (
     TopicRecord,
 )
 from tests.broker.metadata_files import BASE_SETTINGS, CLUSTER_ID, RunningQuorum, flat, node_settings
-from tests.oracles import kafka_jars, needs_kafka
+from tests.oracles import needs_kafka
+from tests.oracles.kafka_controller import run_kafka
 from tests.oracles.kafka_server import FORMAT, FORMAT_WITHOUT_ELR, KafkaServer
 
 pytestmark = needs_kafka()
@@ -121,13 +121,6 @@ def a_broker(offset: int, directory: Uuid) -> list[MetadataRecord]:
         ),
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=offset, fenced=-1),
     ]
-
-
-def run_kafka(main_class: str, *arguments: str) -> str:
-    command = ["java", "-cp", f"{kafka_jars()}/*", main_class, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 def dumped(path: Path) -> str:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.cli.tools import Told
-from tests.oracles import QUICK_JVM, SOURCES, kafka_jars
+from tests.oracles import SOURCES, java
 
 _TIMEOUT_S: Final = 60
 _CLASSES: Final = {
@@ -37,7 +37,7 @@ class KafkaTools:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            ["java", *QUICK_JVM, "-cp", f"{kafka_jars()}/*", str(SOURCES / "KafkaTools.java")],
+            [*java(), str(SOURCES / "KafkaTools.java")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from barnabas.testing.sim.raft_checkers import Invariant
 from barnabas.testing.sim.scenarios import SCENARIOS, ScenarioOptions, SeedReport, load, shortest_failing
 from tests.other_hashes import python_with_hash_seed
 from tests.raft.planted import BUGS, find
-
-IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
+from tests.sweeps import IS_FULL
 
 #: Of the bugs, those that a few seeds find; `make test` looks for no others.
 QUICK = [

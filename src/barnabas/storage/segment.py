@@ -428,6 +428,11 @@ class Segment:
         self.finish()
         self.write_indexes(sync=True)
 
+    def end_position(self, end_offset: int) -> int:
+        """Up to where it may be read by those who must not see `end_offset`."""
+        found = self.locate(end_offset)
+        return self.size_bytes if found is None else found.position
+
     def read(self, offset: int, max_bytes: int, end_position: int, *, at_least_one: bool) -> FileRange | None:
         """The bytes from the batch that reaches `offset` on, up to `end_position`; None if there is no such batch.
 
