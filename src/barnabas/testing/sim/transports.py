@@ -358,7 +358,7 @@ class SimulatedTransport(asyncio.Transport):
         self._buffer.clear()
         self._buffered_bytes = 0
         self._is_closing = True
-        self.network.loop.call_soon(self._lose, None, context=self.context)
+        self.network.loop.call_soon(self._lose, None, True, context=self.context)
 
     def _flush(self) -> None:
         while self._buffer:
@@ -383,11 +383,11 @@ class SimulatedTransport(asyncio.Transport):
             self._is_writing_paused = True
             self._protocol.pause_writing()
 
-    def _lose(self, error: OSError | None) -> None:
+    def _lose(self, error: OSError | None, is_abort: bool = False) -> None:
         if self._is_gone:
             return
         self._is_gone = True
-        self.network.forget(self, is_reset=error is not None)
+        self.network.forget(self, is_reset=is_abort or error is not None)
         if self._protocol is not None:
             self._protocol.connection_lost(error)
         if self.on_gone is not None:
