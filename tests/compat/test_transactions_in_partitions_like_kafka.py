@@ -224,7 +224,8 @@ def test_our_node_answers_as_kafka_does(sides: tuple[Side, Side], story: str) ->
     kafka, ours = sides
     found = {}
     for place, (ask, version) in enumerate(STORIES[story]):
-        told = differences_in(kafka, ours, ask, version)
+        # Markers have the time at which they were written.
+        told = [each for each in differences_in(kafka, ours, ask, version) or [] if ".lastTimestamp:" not in each]
         if told:
             found[place] = told
     assert found == {}
@@ -240,23 +241,27 @@ def test_our_log_is_kafkas(sides: tuple[Side, Side], partition: tuple[str, int])
 
 
 def _batches(side: Side, topic: str, number: int) -> tuple[list[Any], Any]:
-    asked = fetch.FetchTopic(
-        topic=topic,
-        partitions=[fetch.FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20)],
-    )
-    request = fetch.FetchRequest(
-        max_wait_ms=10, min_bytes=1, session_id=0, session_epoch=-1, topics=[asked], isolation_level=1
-    )
-    [answer] = side.call(request, 11).responses[0].partitions
-    batches = []
-    for each in iter_batches(memoryview(bytes(answer.records or b""))):
-        if each.producer_id >= 0:
-            told = [(record.key, _value(record.value, topic)) for record in each.records()]
-            marker = read_marker(each) if each.is_control else None
-            head = (each.base_offset, each.last_offset, each.attributes, each.producer_id, each.producer_epoch)
-            batches.append((*head, each.base_sequence, marker, told))
-    aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or []]
-    return batches, (aborted, answer.last_stable_offset, answer.high_watermark)
+    """What readers of committed data find, segment by segment."""
+    batches: list[Any] = []
+    aborted: set[tuple[int, int]] = set()
+    offset, end = 0, 1
+    while offset < end:
+        wanted = fetch.FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
+        asked = fetch.FetchTopic(topic=topic, partitions=[wanted])
+        request = fetch.FetchRequest(
+            max_wait_ms=10, min_bytes=1, session_id=0, session_epoch=-1, topics=[asked], isolation_level=1
+        )
+        [answer] = side.call(request, 11).responses[0].partitions
+        end = answer.last_stable_offset
+        aborted |= {(each.producer_id, each.first_offset) for each in answer.aborted_transactions or []}
+        for each in iter_batches(memoryview(bytes(answer.records or b""))):
+            offset = each.next_offset
+            if each.producer_id >= 0:
+                told = [(record.key, _value(record.value, topic)) for record in each.records()]
+                marker = read_marker(each) if each.is_control else None
+                head = (each.base_offset, each.last_offset, each.attributes, each.producer_id, each.producer_epoch)
+                batches.append((*head, each.base_sequence, marker, told))
+    return batches, (sorted(aborted), end)
 
 
 def _value(value: bytes | None, topic: str) -> Any:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
+from barnabas.base.errors import BrokerError
 from barnabas.metadata.image import ClusterImage
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.errors import ChannelError, ConnectError, RequestTimeoutError
@@ -57,6 +58,8 @@ class BrokerChannels:
                 return await self._call_locally(request, api(request.API_KEY).served.high)
         except TimeoutError:
             raise RequestTimeoutError(f"broker {self._node_id}", f"no answer in {timeout_ms} ms") from None
+        except BrokerError as failure:
+            raise ConnectError(f"broker {self._node_id}", str(failure)) from None
 
     def _channel_to(self, broker_id: int, request: Request) -> Channel:
         address = self._addresses.get(broker_id)

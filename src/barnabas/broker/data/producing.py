@@ -57,7 +57,12 @@ _ADMIN_CLIENT: Final = "__admin_client"
 _CODEC_AT: Final = 22
 #: Errors for which Kafka does not look at the log, and so does not say where it starts.
 _UNREADABLE: Final = frozenset(
-    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
 )
 # From this size on a batch is checked away from the loop. Decompressing takes 2 to 9 ms for each compressed megabyte,
 # so what is left to the loop takes it half a millisecond at most; compressing anew takes several times as long.
