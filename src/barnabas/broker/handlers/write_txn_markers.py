@@ -7,13 +7,14 @@ it ends. In a partition of groups a marker also decides about offsets, so there 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, settled
+from barnabas.broker.turns import Steps, once_each, settled, spent
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.records.control import TransactionMarker, build_marker
@@ -30,6 +31,8 @@ from barnabas.wire.messages.write_txn_markers import (
 
 API_KEY = ApiKey.WRITE_TXN_MARKERS
 
+#: As an item it is a large one.
+_STEPS_OF_AN_APPEND: Final = 8
 #: Of a coordinator of groups; that of transactions knows leaders alone.
 _NOT_READY = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -53,9 +56,10 @@ def handle(
         for topic in marker.topics:
             yield None
             by_number = by_topic.setdefault(topic.name, {})
-            for number in topic.partition_indexes:
+            # Each once, as in Kafka, however often a marker names it.
+            for number in (yield from once_each(topic.partition_indexes)):
                 by_number[number] = _write(services, marker, TopicPartition(topic.name, number))
-                yield None
+                yield from spent(_STEPS_OF_AN_APPEND)
     response = WriteTxnMarkersResponse(markers=[])
     for producer_id, by_topic in outcomes.items():
         yield None
