@@ -53,8 +53,8 @@ def handle(
     for marker in request.markers:
         yield None
         by_topic = outcomes.setdefault(marker.producer_id, {})
-        for name in (yield from _partitions(marker)):
-            by_topic.setdefault(name.topic, {})[name.partition] = _write(services, marker, name)
+        for partition in (yield from _partitions(marker)):
+            by_topic.setdefault(partition.topic, {})[partition.partition] = _write(services, marker, partition)
             yield from spent(_STEPS_OF_AN_APPEND)
     response = WriteTxnMarkersResponse(markers=[])
     for producer_id, by_topic in outcomes.items():
