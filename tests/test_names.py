@@ -16,7 +16,10 @@ SCHEMAS = ("wire/messages", "wire/stored", "wire/embedded")
 #: The same thing for programs with and without asyncio.
 TWO_CLIENTS = {"Admin", "Consumer", "Producer"}
 #: Kafka's words, for the same thing on either side of the connection: neither side imports the other.
-BOTH_SIDES = {"AclOperation", "ConfigResource", "ConfigResourceType", "ConfigSource", "Endpoint", "Node"}
+BOTH_SIDES = {
+    *("AclOperation", "ConfigResource", "ConfigResourceType", "ConfigSource", "Endpoint", "Node"),
+    "TransactionState",
+}
 
 #: Modules that once reached into others.
 KEEP_TO_THEMSELVES = ("client/consumer/range_reading.py",)

@@ -13,7 +13,6 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.persistent_map import PersistentMap
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import RequestContext
-from barnabas.broker.data.refused_transactions import RefusedTransactions
 from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
@@ -137,7 +136,6 @@ class ServiceBench:
             metadata=self.metadata,
             settings=self.settings,
             authorizer=AllowEverything(),
-            refused_transactions=RefusedTransactions(),
             auto_topic_creation=SimpleNamespace(create_topics=lambda names, _: self.to_create.extend(names)),
         )
 

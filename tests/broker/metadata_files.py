@@ -52,7 +52,7 @@ def formatted_disk(settings: BrokerSettings | None = None, **how: Any) -> Simula
     disk = SimulatedDisk(Random(1), **how)
     disk.make_directory("/data")
     disk.sync_directory("/")
-    format_directories(disk, settings or node_settings(), CLUSTER_ID, Random(7), elr_version=0)
+    format_directories(disk, settings or node_settings(), CLUSTER_ID, Random(7), elr_version=0, transaction_version=0)
     return disk
 
 

@@ -158,7 +158,7 @@ def test_eligible_leader_replicas_are_kept_unless_told_otherwise(asked: dict[str
 
 BUILT = (
     "built are metadata.version 7 (3.3-IV3) to 25 (4.0-IV3), kraft.version 0 and 1, eligible.leader.replicas.version 0 "
-    "and 1, and no other feature"
+    "and 1, transaction.version 0 to 2, and no other feature"
 )
 
 

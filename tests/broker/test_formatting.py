@@ -76,6 +76,7 @@ def test_every_directory_gets_an_identity_of_its_own() -> None:
 BUILT = [
     FeatureLevelRecord(name="metadata.version", feature_level=25),
     FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+    FeatureLevelRecord(name="transaction.version", feature_level=2),
 ]
 
 
@@ -85,7 +86,7 @@ def test_a_new_cluster_begins_with_what_is_built_and_no_other_feature() -> None:
 
 def test_a_metadata_version_without_elr_begins_without() -> None:
     assert bootstrap_records(22) == [FeatureLevelRecord(name="metadata.version", feature_level=22)]
-    assert bootstrap_records(elr_version=0) == BUILT[:1]
+    assert bootstrap_records(elr_version=0, transaction_version=0) == BUILT[:1]
 
 
 def test_the_metadata_directory_may_be_one_of_its_own() -> None:

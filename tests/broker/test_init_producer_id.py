@@ -50,12 +50,6 @@ def test_the_next_block_comes_before_it_is_needed(plane: DataPlane) -> None:
     assert not any(isinstance(each, asyncio.Future) for each in answers)
 
 
-def test_transactional_ids_are_refused_for_good(plane: DataPlane) -> None:
-    answer = init(plane, transactional_id="mine")
-    assert (code_of(answer), answer.producer_id) == ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", -1)
-    assert code_of(init(plane, transactional_id="")) == "INVALID_REQUEST"
-
-
 def test_without_a_block_clients_ask_again(plane: DataPlane) -> None:
     is_available = False
 

@@ -482,9 +482,9 @@ def test_who_is_not_idle_does_not_say_nothing() -> None:
     [
         ("metadata.version", 30, r"metadata\.version 30 \(4\.3-IV0\); built is .*\nKafka has no way back"),
         (
-            "transaction.version",
-            2,
-            r"transaction\.version 2; built is .*\n.*\n.* downgrade --feature transaction\.version=0",
+            "group.version",
+            1,
+            r"group\.version 1; built is .*\n.*\n.* downgrade --feature group\.version=0",
         ),
     ],
 )

@@ -169,7 +169,7 @@ def test_if_one_partition_is_unknown_none_is_added() -> None:
             "t": [not_tried, unknown],
             "missing": [unknown],
         }
-        internal = {CONSUMER_OFFSETS: [0], "t": [0]}
+        internal: dict[str, Any] = {CONSUMER_OFFSETS: [0], "t": [0]}
         assert await bench.add("x", *producer, **internal) == {
             CONSUMER_OFFSETS: [ErrorCode.TOPIC_AUTHORIZATION_FAILED],
             "t": [not_tried],

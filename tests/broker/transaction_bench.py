@@ -151,7 +151,7 @@ class TransactionBench:
             for name, topic in image.topics.items()
             for index in range(len(topic.partitions))
         )
-        news = {"partitions_changed": changed, "features_changed": True} | delta
+        news: dict[str, Any] = {"partitions_changed": changed, "features_changed": True} | delta
         self.transactions.apply(image, ClusterDelta(**news))
 
     async def start(self, partitions: int = 2, version: int = 2, **topics: int) -> None:

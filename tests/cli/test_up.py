@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from barnabas.base.log_lines import LINES_AT_ONCE
-from barnabas.broker.data.refused_transactions import MOST_TOLD
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.cli.processes import TIMEOUT_S, refused, running
 from tests.compat.mock_cluster import Connection
@@ -180,10 +178,7 @@ def test_clients_neither_fill_nor_forge_the_log(tmp_path: Path) -> None:
             client.call(request, InitProducerIdResponse, 4)
         client.close()
     lines = (tmp_path / "node.log").read_text().splitlines()
-    warnings = [line for line in lines if " WARNING barnabas.broker: client " in line]
-    assert LINES_AT_ONCE <= len(warnings) < 2 * LINES_AT_ONCE
     ours = [line for line in lines if line.startswith(("data: ", "log: ", "Ctrl-C ", "stopped", "group.initial."))]
-    assert len(lines) - len(warnings) - len(ours) <= 3, "a client wrote lines of its own"
+    assert len(lines) - len(ours) <= 3, "a client wrote lines of its own"
     assert max(map(len, lines)) < 1000
     assert all(line.isprintable() for line in lines)
-    assert f"… and {MOST_TOLD - len(warnings)} more like it (refused_transactions.py:" in "\n".join(lines)

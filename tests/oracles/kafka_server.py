@@ -21,8 +21,9 @@ _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 20
 
-#: The features that our node finalises: metadata.version 25, and neither new consumer groups nor new transactions.
-_LEVELS = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
+#: The features that our node finalises: metadata.version 25, with the transactions that it brings, and no new consumer
+#: groups.
+_LEVELS = ("--release-version", "4.0-IV3", "--feature", "group.version=0")
 #: The levels that our own formatting has, and the same without eligible leader replicas.
 FORMAT = (*_LEVELS, "--feature", "eligible.leader.replicas.version=1")
 FORMAT_WITHOUT_ELR = (*_LEVELS, "--feature", "eligible.leader.replicas.version=0")

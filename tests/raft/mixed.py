@@ -36,7 +36,7 @@ HOST = "127.0.0.1"
 FILES = RealFileSystem()
 NO_OP = NoOpRecord().encode_framed(0)
 #: What the first active controller of a cluster writes.
-FIRST_RECORDS = [encode_record(each) for each in bootstrap_records(elr_version=0)]
+FIRST_RECORDS = [encode_record(each) for each in bootstrap_records(elr_version=0, transaction_version=0)]
 #: The records of a Kafka controller that come by themselves would make two logs hard to compare.
 QUIET = {"metadata.max.idle.interval.ms": "0"}
 BUSY = {"metadata.max.idle.interval.ms": "100"}
@@ -276,7 +276,7 @@ def format_for_kafka(kafka: KafkaController, directory_id: Uuid) -> None:
     """What Kafka's own `format` writes for a quorum of static voters, without a JVM."""
     data = kafka.folder / "data"
     data.mkdir(parents=True)
-    write_bootstrap(FILES, str(data), bootstrap_records(elr_version=0), now_ms=0)
+    write_bootstrap(FILES, str(data), bootstrap_records(elr_version=0, transaction_version=0), now_ms=0)
     write_meta_properties(FILES, str(data), MetaProperties(CLUSTER_ID, kafka.node_id, directory_id))
 
 

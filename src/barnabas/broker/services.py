@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.base.runtime import Runtime
 from barnabas.broker.context import Quotas
-from barnabas.broker.data.refused_transactions import RefusedTransactions
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.authorizer import Authorizer
 from barnabas.metadata.image import ClusterImage
@@ -89,4 +88,3 @@ class Services(CommonServices):
     transaction_partitions: AddPartitionsToTxnManager
     #: How many bytes may still be put into answers, over all connections.
     response_room: Callable[[], int]
-    refused_transactions: RefusedTransactions = field(default_factory=RefusedTransactions)

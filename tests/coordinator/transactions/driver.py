@@ -10,7 +10,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.results import CoordinatorResult, Now, Operation
 from barnabas.coordinator.runtime import CoordinatorRuntime
 from barnabas.coordinator.transactions.config import TransactionCoordinatorConfig
-from barnabas.coordinator.transactions.metadata import TransactionMetadata
+from barnabas.coordinator.transactions.metadata import TransactionMetadata, record_of
 from barnabas.coordinator.transactions.requests import (
     ADD_OFFSETS,
     ADD_PARTITIONS,
@@ -191,6 +191,13 @@ class Bench:
             assert following is None or following > self.now_ms, "a timer that is due did not fire"
             self.settle()
         self.now_ms = to_ms
+
+    def write(self, transactional_id: str, metadata: TransactionMetadata) -> None:
+        """Let the log say this, as if it had come to that."""
+        record = record_of(transactional_id, metadata, self.config.transaction_version)
+        self.log += batch_of([record], self.next_offset)
+        self.next_offset += 1
+        self.reload()
 
     def reload(self) -> None:
         """Another node takes over, and reads the log."""
