@@ -85,6 +85,7 @@ def main(bootstrap_servers: str) -> None:
         command = [sys.executable, __file__, "--work", bootstrap_servers, name]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
             try:
+                assert worker.stdout is not None
                 worker.stdout.readline()  # it is ready
                 time.sleep(random.uniform(0, 0.5))
             finally:

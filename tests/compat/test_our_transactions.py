@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pytest
@@ -41,12 +41,9 @@ def committed_of_ours(peers: Peers, topic: str) -> list[bytes]:
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
         found: list[bytes] = []
-        until(lambda: bool(found.extend(each.value for each in consumer.poll(0.1)) or _is_there(consumer, ends)))
+        while any(consumer.position(each) < end for each, end in ends.items()):
+            found += [each.value for each in consumer.poll(0.1)]
         return sorted(found)
-
-
-def _is_there(consumer: Any, ends: dict[TopicPartition, int]) -> bool:
-    return all(consumer.position(each) >= end for each, end in ends.items())
 
 
 def assert_read(peers: Peers, topic: str, wanted: list[bytes]) -> None:
@@ -63,7 +60,9 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(both_transaction_v
     wanted: list[bytes] = []
     with peers.ours.producer(transactional_id=unique("t"), linger_ms=500) as producer:
         producer.init_transactions()
-        assert producer._parts.transactions.manager.is_v2 is (version == 2)
+        transactions = producer._parts.transactions
+        assert transactions is not None
+        assert transactions.manager.is_v2 is (version == 2)
         for number in range(6):
             values = [b"%d/%d" % (number, each) for each in range(40)]
             producer.begin_transaction()
