@@ -116,6 +116,33 @@ def both_peers(request: pytest.FixtureRequest) -> Peers:
     return found
 
 
+#: Transactions v1 and v2, as a Kafka is formatted for them.
+_TRANSACTION_LEVELS = {
+    "v1": ("--release-version", "4.0-IV3", "--feature", "transaction.version=0"),
+    "v2": ("--release-version", "4.0-IV3", "--feature", "transaction.version=2"),
+}
+
+
+@pytest.fixture(scope="session", params=list(_TRANSACTION_LEVELS))
+def both_transaction_versions(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Peers, int]]:
+    """The clients of an Apache Kafka with transactions of the one kind, then of the other, and which."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    overrides = {
+        **OVERRIDES,
+        "transaction.state.log.num.partitions": "2",
+        "transaction.max.timeout.ms": "100000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    }
+    folder = tmp_path_factory.mktemp(f"kafka-{request.param}")
+    with KafkaServer(folder, overrides, _TRANSACTION_LEVELS[request.param]) as it:
+        for each in _peers(it.bootstrap, request):
+            yield each, int(request.param[1:])
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A client's failure says little without the broker's side of the story."""

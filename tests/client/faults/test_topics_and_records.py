@@ -234,7 +234,8 @@ def test_a_setting_that_does_not_exist_is_refused_with_the_nearest_name(kind: An
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"transactional_id": "t"}, r"transactional.id.*not built"),
+        ({"transactional_id": ""}, r"transactional.id"),
+        ({"transactional_id": "t", "enable_idempotence": False}, r"transactions need idempotence"),
         ({"acks": 2}, r"acks"),
         ({"acks": 0}, r"idempotence"),
         ({"linger_ms": -1}, r"linger.ms"),

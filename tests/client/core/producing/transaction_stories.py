@@ -125,7 +125,7 @@ class Player(sender_stories.Player):
         try:
             lines = list(super()._turn())
         finally:
-            del self.sender.step  # type: ignore[method-assign]
+            del self.sender.step
         said, self.said = self.said, []
         yield from said
         yield from lines
