@@ -118,6 +118,25 @@ def test_the_marker_of_the_transaction_before_does_not_harm_the_next(plane: Tran
     assert answer.error_code == 0
 
 
+def test_the_marker_of_the_transaction_before_may_come_between_question_and_answer(plane: TransactionPlane) -> None:
+    """It has the epoch of the next one already, and the coordinator says yes when all its markers are written."""
+    plane.send_one()
+    answer = hold(plane, epoch=1)
+    plane.end(epoch=1, transaction_version=2)
+    plane.coordinator.held.set()
+    [told] = answers_of(plane.run(answer)).values()  # type: ignore[arg-type]
+    assert told.error_code == 0
+
+
+def test_a_marker_of_a_later_epoch_takes_the_guard_away(plane: TransactionPlane) -> None:
+    """The transaction that was asked about was aborted: by its time-out, or since the producer was fenced."""
+    answer = hold(plane, epoch=1)
+    plane.end(epoch=2, committed=False, transaction_version=2)
+    plane.coordinator.held.set()
+    [told] = answers_of(plane.run(answer)).values()  # type: ignore[arg-type]
+    assert told.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_an_older_epoch_is_told_before_the_guard_is_looked_at(plane: TransactionPlane) -> None:
     """KAFKA-19690."""
     answer = hold(plane, epoch=2)
