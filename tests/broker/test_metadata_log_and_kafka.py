@@ -199,9 +199,9 @@ def test_our_files_look_as_kafkas_do(tmp_path: Path, elr_version: int) -> None:
         assert (mine / "data" / path).read_bytes() == (theirs / path).read_bytes()
     log_file = Path("__cluster_metadata-0", "00000000000000000000.log")
     first_ours, first_kafkas = _shape(dumped(mine / "data" / log_file)), _shape(dumped(theirs / log_file))
-    # The leader's change with its batch, the bootstrap records with theirs: with ELR one more.
+    # The leader's change with its batch, the bootstrap records with theirs: with ELR two more.
     assert first_ours == first_kafkas[: len(first_ours)]
-    assert len(first_ours) == 7 + elr_version
+    assert len(first_ours) == 7 + 2 * elr_version
 
 
 def test_a_directory_of_kafkas_newest_level_is_refused_with_the_reason(tmp_path: Path) -> None:

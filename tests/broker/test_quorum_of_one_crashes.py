@@ -66,7 +66,7 @@ class Life:
 
     async def start(self) -> RunningQuorum:
         if not is_formatted(self.disk, SETTINGS):
-            format_directories(self.disk, SETTINGS, CLUSTER_ID, Random(5), elr_version=0)
+            format_directories(self.disk, SETTINGS, CLUSTER_ID, Random(5), elr_version=0, transaction_version=0)
         written, self.running = self.epoch, RunningQuorum(self.disk, SETTINGS)
         await self.running.start(takes_snapshots=True)
         assert self.running.quorum.epoch > written, "two leaders have one epoch"

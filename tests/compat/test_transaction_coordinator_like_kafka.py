@@ -276,6 +276,8 @@ def _records(teller: Teller) -> list[Any]:
     found = []
     for batch in iter_batches(bytearray(data)):
         for record in batch.records():
+            assert record.key is not None
+            assert record.value is not None
             key = TransactionKey.decode_key(record.key)
             assert isinstance(key, TransactionLogKey)
             value = TransactionValue.decode_value(0, record.value)
