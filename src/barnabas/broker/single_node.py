@@ -79,13 +79,22 @@ def format_if_new(
     *,
     cluster_id: str | None = None,
     elr_version: int | None = None,
+    transaction_version: int | None = None,
 ) -> None:
     """Make the directories those of a cluster, a new one unless it is named, if they belong to none."""
     if not is_formatted(files, settings):
         _refuse_data(files, settings)
         cluster_id = cluster_id or str(Uuid.random(runtime.randomness))
         now_ms = runtime.clock.now_ms()
-        format_directories(files, settings, cluster_id, runtime.randomness, now_ms=now_ms, elr_version=elr_version)
+        format_directories(
+            files,
+            settings,
+            cluster_id,
+            runtime.randomness,
+            now_ms=now_ms,
+            elr_version=elr_version,
+            transaction_version=transaction_version,
+        )
 
 
 def _refuse_data(files: FileSystem, settings: BrokerSettings) -> None:

@@ -34,10 +34,10 @@ class ClusterPlan:
         world: World,
         overrides: Mapping[str, object],
         on_made: Callable[[int, Node], None] | None = None,
-        elr_version: int | None = None,
+        levels: Mapping[str, int] | None = None,
     ) -> list[SimulatedNode]:
         """The nodes, of one cluster, not started. `on_made` sees each node, with its id, whenever one is made. They are
-        formatted with `elr_version`, or with the newest."""
+        formatted with these `levels` of features (see `SimulatedNode`), others with the newest."""
         cluster_id = str(Uuid.random(world.random("cluster")))
 
         def member(node_id: int, address: str) -> SimulatedNode:
@@ -46,7 +46,7 @@ class ClusterPlan:
                 {**self._settings(node_id, address), **overrides},
                 {},
                 cluster_id=cluster_id,
-                elr_version=elr_version,
+                levels=levels,
                 on_made=None if on_made is None else lambda node: on_made(node_id, node),
             )
 

@@ -165,13 +165,15 @@ class SimulatedReader(SimulatedConsumer):
         super().__init__(name, address, plan)
         self.positions: dict[TopicPartition, int] = {}
 
+    def options(self) -> dict[str, Any]:
+        """Settings of its consumers."""
+        return {"auto_offset_reset": "earliest"}
+
     async def _live(self, who: str) -> None:
         plan = self.plan
-        consumer: Consumer[Any, Any] = Consumer(auto_offset_reset="earliest", **plan.settings(self.name))
+        consumer: Consumer[Any, Any] = Consumer(**self.options(), **plan.settings(self.name))
         consumer.assign(plan.partitions)
-        self.positions = dict.fromkeys(plan.partitions, 0)
-        for partition in plan.partitions:
-            plan.checker.seek(partition, who, 0)
+        self.begins(who)
         try:
             for _ in range(self.chance.randint(30, 120)):
                 if self.is_over:
@@ -186,6 +188,16 @@ class SimulatedReader(SimulatedConsumer):
         except BarnabasError as failure:
             self.plan.tell(f"{who}: a poll failed: {failure}")
             return
+        self.saw(who, records)
+
+    def begins(self, who: str) -> None:
+        """A new life, at the beginning of everything."""
+        self.positions = dict.fromkeys(self.plan.partitions, 0)
+        for partition in self.plan.partitions:
+            self.plan.checker.seek(partition, who, 0)
+
+    def saw(self, who: str, records: Sequence[Any]) -> None:
+        """What a poll returned."""
         for partition, offset, values, _ in _runs(records):
             self.plan.checker.read(partition, offset, values, who)
             self.positions[partition] = offset + len(values)

@@ -50,7 +50,7 @@ class ClusterRun(ABC):
         overrides: Mapping[str, object],
         *,
         keep_story: bool,
-        elr_version: int | None = None,
+        levels: Mapping[str, int] | None = None,
     ) -> None:
         self.seed = seed
         self.cluster = cluster
@@ -59,7 +59,7 @@ class ClusterRun(ABC):
         self.story: list[str] = []
         self._keeps_story = keep_story
         self.checker = ClusterChecker(self._own_offset)
-        self.members = cluster.members(self.world, overrides, self._on_made, elr_version)
+        self.members = cluster.members(self.world, overrides, self._on_made, levels)
         self.by_host = {member.host.address: member for member in self.members}
         self._lives: dict[str, asyncio.Task[None]] = {}
         self.is_over = False

@@ -93,7 +93,7 @@ class ProducerChecker:
             RememberedBatch(each.base_sequence, each.last_sequence, each.base_offset, each.last_offset)
             for each in _newest(batches)
         ]
-        if not remembered or list(remembered) != written[-len(remembered) :]:
+        if bool(remembered) != bool(written) or list(remembered) != written[len(written) - len(remembered) :]:
             self._break(
                 ReplicaInvariant.PRODUCERS,
                 f"{name}: node {node_id} remembers {remembered} of producer {batches[-1].producer_id}; its log ends "
@@ -136,6 +136,13 @@ class ProducerChecker:
 
 
 def _newest(batches: list[SeenBatch]) -> list[SeenBatch]:
-    """What a replica that was never started again knows of a producer: the newest of its newest epoch."""
-    newest = batches[-WINDOW_BATCHES:]
-    return [each for each in newest if each.producer_epoch == newest[-1].producer_epoch]
+    """What a replica that was never started again knows of a producer: the newest of its newest epoch. Markers are no
+    batches of its own, but the epoch may be theirs."""
+    epoch = batches[-1].producer_epoch if batches else -1
+    found: list[SeenBatch] = []
+    for batch in reversed(batches):
+        if batch.producer_epoch != epoch or len(found) == WINDOW_BATCHES:
+            break
+        if not batch.is_control:
+            found.append(batch)
+    return found[::-1]

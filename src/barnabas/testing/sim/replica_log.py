@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
+from barnabas.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from barnabas.storage.segment import LOG_SUFFIX
 from barnabas.testing.sim.disk import SimulatedDisk
 
@@ -19,6 +20,7 @@ __all__ = ["HEADER_BYTES", "ReplicaLog", "SeenBatch"]
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = _HEADER.size
 _FRAME_BYTES: Final = 12
+_ATTRIBUTES: Final = slice(21, 23)
 _NO_PRODUCER: Final = -1
 
 
@@ -35,6 +37,18 @@ class SeenBatch(NamedTuple):
     file: str
     position: int
     size_bytes: int
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self._attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self._attributes & CONTROL_BIT)
+
+    @property
+    def _attributes(self) -> int:
+        return int.from_bytes(self.header[_ATTRIBUTES], "big")
 
     @property
     def last_sequence(self) -> int:
@@ -113,8 +127,9 @@ class ReplicaLog:
 
     def data(self) -> bytes:
         """All batches, one after the other."""
-        found = bytearray()
-        for batch in self.batches:
-            content = self._disk.peek(f"{self._directory}/{batch.file}") or bytearray()
-            found += content[batch.position : batch.position + batch.size_bytes]
-        return bytes(found)
+        return b"".join(map(self.content, self.batches))
+
+    def content(self, batch: SeenBatch) -> bytes:
+        """The whole of a batch."""
+        content = self._disk.peek(f"{self._directory}/{batch.file}") or bytearray()
+        return bytes(content[batch.position : batch.position + batch.size_bytes])

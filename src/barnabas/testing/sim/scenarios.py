@@ -88,6 +88,12 @@ SCENARIOS: Final[Mapping[str, ScenarioPlace]] = {
         (3,),
         ("whole",),
     ),
+    "transactions": ScenarioPlace(
+        "barnabas.testing.sim.transaction_scenario:TransactionScenario",
+        "a loop that reads, computes and writes in transactions under overlapping faults: everything exactly once",
+        (3,),
+        ("whole",),
+    ),
 }
 
 

@@ -327,11 +327,11 @@ class SimulatedNode:
         keywords: Mapping[str, object],
         *,
         cluster_id: str | None = None,
-        elr_version: int | None = None,
+        levels: Mapping[str, int] | None = None,
         on_made: Callable[[Node], None] | None = None,
     ) -> None:
-        """With a `cluster_id` it belongs to that cluster, else to one of its own; `elr_version` is what it is formatted
-        with. `on_made` sees each node before it is started."""
+        """With a `cluster_id` it belongs to that cluster, else to one of its own; it is formatted with these `levels`
+        of features, by the names that `format_if_new` has. `on_made` sees each node before it is started."""
         self.host = host
         self.settings: BrokerSettings = single_node_settings(
             host.address,
@@ -345,7 +345,7 @@ class SimulatedNode:
         )
         self.node: Node | None = None
         self._cluster_id = cluster_id
-        self._elr_version = elr_version
+        self._levels = levels or {}
         self._on_made = on_made
 
     @property
@@ -362,7 +362,7 @@ class SimulatedNode:
         from barnabas.broker.node import Node
 
         files, runtime = self.host.disk, self.host.runtime()
-        format_if_new(files, self.settings, runtime, cluster_id=self._cluster_id, elr_version=self._elr_version)
+        format_if_new(files, self.settings, runtime, cluster_id=self._cluster_id, **self._levels)
         self.node = Node(self.settings, files=files, runtime=runtime)
         if self._on_made is not None:
             self._on_made(self.node)
