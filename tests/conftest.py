@@ -12,6 +12,8 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from barnabas.base.log_lines import LimitedHandler
+
 # A busy machine is no failure: hypothesis fails no test for the time that an example or its making takes.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
@@ -112,7 +114,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _logging_is_left_as_it_was() -> Iterator[None]:
-    """Commands that run inside the tests' process set the level of the root logger, as a process of their own may."""
+    """Commands that run inside the tests' process set the level of the root logger, as a process of their own may, and
+    have it write to a stream that is closed when their test is over."""
     level = logging.root.level
     yield
     logging.root.setLevel(level)
+    for handler in [each for each in logging.root.handlers if isinstance(each, LimitedHandler)]:
+        logging.root.removeHandler(handler)
