@@ -80,6 +80,7 @@ def sim(
       barnabas sim --seed 17 --voters 5 --story
       barnabas sim --scenario quorum --seeds 1..100
       barnabas sim --scenario cluster --seeds 1..100
+      barnabas sim --scenario transactions --seeds 1..100
       barnabas sim --minutes 60 --jobs 4 --ledger seeds.jsonl
     """
     depth = depth or default_depth(scenario)

@@ -9,6 +9,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
+from random import Random
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
@@ -21,6 +22,7 @@ from barnabas.testing.sim.cluster_clients import ClientPlan, SimulatedClient, Si
 from barnabas.testing.sim.cluster_promises import FaultBudget
 from barnabas.testing.sim.cluster_run import ClusterRun
 from barnabas.testing.sim.cluster_setting import ClusterSetting, Profile, TopicPlan
+from barnabas.testing.sim.fault_plans import Fault
 from barnabas.testing.sim.producer_checker import ProducerChecker
 from barnabas.testing.sim.quorum_checker import ClusterInvariant
 from barnabas.testing.sim.replica_checker import ReplicaChecker
@@ -113,8 +115,11 @@ class ReplicatedRun(ClusterRun):
     def plan_faults(self, fault_limit: int | None) -> None:
         """Once the clients are there, whose ways may be cut, too."""
         random, clients = self.world.random("faults"), [each.address for each in self.clients]
-        plan = self.setting.draw_faults(random, clients, self.duration_s)
+        plan = self.draw_faults(random, clients)
         self.play_faults(plan[:fault_limit], self._leader, self.budget.may_strike)
+
+    def draw_faults(self, random: Random, clients: Sequence[str]) -> list[Fault]:
+        return self.setting.draw_faults(random, clients, self.duration_s)
 
     def run(self) -> SeedReport:
         return self.run_within(FOUNDING_S + self.duration_s + 4 * HEALING_S)

@@ -29,7 +29,7 @@ __all__ = ["IsolatedReader", "Worker", "WorkerPlan", "effects_of"]
 GROUP: Final = "clerks"
 KEYS: Final = 3
 _POLL_S: Final = 0.5
-_MANY: Final = 300
+_MANY: Final = 60
 #: How often a call is made again that was not done in time.
 _PATIENCE: Final = 40
 _DYING_S: Final = 10**6
@@ -228,8 +228,7 @@ class _Life(RebalanceListener):
             await self._compute(tag, records)
             if worker.happens(0.3):
                 await self._compute(tag, await self._consumer.poll(0.1))
-            if worker.happens(work.sleep_chance):
-                await asyncio.sleep(self._chance.uniform(0.5, 2.0) * work.transaction_timeout_ms / 1000)
+            await self._sleep_perhaps()
             if worker.happens(work.abort_chance) or self._has_lost_partitions:
                 await self._abort(tag, "by itself")
                 return
@@ -238,6 +237,7 @@ class _Life(RebalanceListener):
                 metadata = self._consumer.group_metadata()
                 await self._patiently(self._producer.send_offsets_to_transaction, dict(self._ends), metadata)
             await self._die_perhaps()
+            await self._sleep_perhaps()
             if worker.happens(work.death_chance):
                 # In the middle of it: when it dies its request is on the way, or there, or the answer is.
                 asyncio.get_running_loop().call_later(
@@ -268,6 +268,11 @@ class _Life(RebalanceListener):
                 await self._producer.send(partition.topic, effect.encode(), key=key, partition=partition.partition)
             if self._chance.random() < 0.02:
                 await self._die_perhaps()
+
+    async def _sleep_perhaps(self) -> None:
+        """Meanwhile its transaction may run out of time, or somebody else come with its id."""
+        if self._worker.happens(self._worker.work.sleep_chance):
+            await asyncio.sleep(self._chance.uniform(0.1, 2.0) * self._worker.work.transaction_timeout_ms / 1000)
 
     async def _die_perhaps(self) -> None:
         if self._worker.happens(self._worker.work.death_chance):

@@ -19,6 +19,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.testing.sim.cluster_clients import Operator, SimulatedProducer
 from barnabas.testing.sim.cluster_setting import MIN_ISR, Profile
+from barnabas.testing.sim.fault_plans import Fault
 from barnabas.testing.sim.replicated_run import FIRST_CLIENT, OFFSETS, ReplicatedRun
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport
 from barnabas.testing.sim.transaction_checker import (
@@ -101,6 +102,9 @@ class TransactionRun(ReplicatedRun):
         ]
         self.operator = Operator("operator", f"{FIRST_CLIENT}41", plan)
         self.clients = [*self.producers, *self.workers, *self.readers, self.operator]
+
+    def draw_faults(self, random: Random, clients: Sequence[str]) -> list[Fault]:
+        return self.drawn.draw_faults(random, clients, self.duration_s)
 
     def aims(self) -> Sequence[TopicPartition]:
         return [*self.drawn.state_partitions, *self.drawn.outputs, OFFSETS]
