@@ -80,6 +80,18 @@ def test_a_coordinator_that_is_too_old_to_be_asked_is_not(plane: TransactionPlan
     assert plane.send_one(version=11).error_code == 0
 
 
+def test_what_a_coordinator_cannot_be_told_to_add_is_not_taken(plane: TransactionPlane) -> None:
+    """No marker would ever end it."""
+    plane.coordinator.failure = UnsupportedRequestError("broker 2", "it offers AddPartitionsToTxn 0-3")
+    assert plane.send_one(version=12).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_a_partition_that_was_not_added_for_the_sake_of_another_is_tried_again(plane: TransactionPlane) -> None:
+    """The other one may come from another request."""
+    plane.coordinator.error = ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert plane.send_one(version=12).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
 def test_without_a_topic_for_transactions_nobody_can_be_asked(plane: TransactionPlane) -> None:
     plane.delete_topic("__transaction_state")
     assert plane.send_one().error_code == ErrorCode.NOT_ENOUGH_REPLICAS

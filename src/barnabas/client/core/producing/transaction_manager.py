@@ -42,6 +42,7 @@ from barnabas.client.errors import (
     ClientTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
+    TransactionAbortedError,
     TransactionError,
     TransactionFatalError,
     TransactionStateError,
@@ -156,6 +157,7 @@ class TransactionManager:
         if self.state not in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
             self._refuse("abort_transaction()", "call begin_transaction() first")
         self._new.clear()
+        self._drop_what_groups_are_asked()
         return self._complete("abort_transaction()", State.ABORTING)
 
     def send_offsets(self, offsets: Offsets, group: OffsetsOwner) -> TransactionResult:
@@ -273,10 +275,11 @@ class TransactionManager:
         if self._in_flight is not None:
             return None
         if self._new:
-            self._asked = frozenset(self._new)
+            new = frozenset(self._new)
             self._new.clear()
+            self._asked |= new
             result = TransactionResult("send()")
-            self._enqueue(add_partitions_request(result, self.transactional_id, self._producer, self._asked))
+            self._enqueue(add_partitions_request(result, self.transactional_id, self._producer, new))
         while self._queue:
             request = min(self._queue, key=lambda each: each.kind)
             if request.kind is Kind.END:
@@ -383,7 +386,7 @@ class TransactionManager:
             request.result.finish()
         elif kind is Kind.ADD_PARTITIONS:
             self._partitions |= request.subject
-            self._asked = frozenset()
+            self._asked -= request.subject
             self._is_started = True
             request.result.finish()
         elif kind is Kind.ADD_OFFSETS:
@@ -476,6 +479,15 @@ class TransactionManager:
                 self._drop(each, error)
         if self.is_fatal:
             self._queue.clear()
+
+    def _drop_what_groups_are_asked(self) -> None:
+        """An abort needs no coordinator of a group, and that may not be there for long."""
+        of_groups = [
+            each for each in self._queue if each.coordinator is CoordinatorKey.GROUP or each.kind is Kind.ADD_OFFSETS
+        ]
+        for each in of_groups:
+            self._queue.remove(each)
+            self._drop(each, TransactionAbortedError("the transaction was aborted before its offsets were committed"))
 
     def _drop(self, request: TransactionRequest, error: Exception) -> None:
         # It may have been carried out. Then a new epoch makes the coordinator abort what it opened.
