@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.data.add_partitions_to_txn_manager import Refusals, TransactionSupportedOperation
 from barnabas.net.errors import ConnectError, UnsupportedRequestError
 from barnabas.wire.messages.fetch import PartitionData
 from tests.broker.data_plane import answers_of, batch, produce_request
@@ -90,6 +92,23 @@ def test_a_partition_that_was_not_added_for_the_sake_of_another_is_tried_again(p
     """The other one may come from another request."""
     plane.coordinator.error = ErrorCode.OPERATION_NOT_ATTEMPTED
     assert plane.send_one(version=12).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_however_many_ask_a_request_has_its_bound(plane: TransactionPlane) -> None:
+    manager, wanted = plane.services.transaction_partitions, TransactionSupportedOperation.ADD_PARTITION
+    partitions = [TopicPartition("t", number) for number in range(3)]
+
+    async def ask_all() -> list[Refusals]:
+        return await asyncio.gather(
+            *(manager.add_or_verify(f"id-{number}", number, 0, partitions, wanted) for number in range(1500))
+        )
+
+    assert plane.run(ask_all()) == [{}] * 1500
+    sizes = [
+        sum(len(topic.partitions) for each in request.transactions for topic in each.topics)
+        for request in plane.coordinator.asked
+    ]
+    assert (sum(sizes), max(sizes) <= 2000) == (4500, True)
 
 
 def test_without_a_topic_for_transactions_nobody_can_be_asked(plane: TransactionPlane) -> None:
