@@ -84,6 +84,7 @@ layers: $(VENV)/installed-for-tests $(VENV)/kernel
 # A failure is a failure, but a test that waits for a program which is not ours may wait in vain beside all the rest: it
 # runs once more, alone, and is named at the end.
 pytest: $(VENV)/installed-for-tests $(VENV)/kernel
+	@$(PYTHON) -m tests.oracles.class_archive
 	$(SPARK) $(PYTHON) -m tests.second_run -n 3 --dist loadscope --no-loadscope-reorder -- -m "not slow"
 
 # What `make test` has no time for: further comparisons and faults on Spark, and drivers and executors killed by 20 seeds.

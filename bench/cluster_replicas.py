@@ -32,6 +32,8 @@ QUICK_ROUNDS: Final = 2
 LEADERSHIPS: Final = 1_000
 QUICK_LEADERSHIPS: Final = 60
 IDLE_S: Final = 10.0
+REPLICAS: Final = 10_000
+QUICK_REPLICAS: Final = 200
 CATCH_UP_MIB: Final = 400
 QUICK_CATCH_UP_MIB: Final = 32
 _PATIENCE_S: Final = 180.0
@@ -127,24 +129,29 @@ def _produce_for(bootstrap: str, topic: str, size: int, seconds: float) -> float
 
 
 def leader_fail_over(is_quick: bool) -> Iterator[Result]:
-    """From kill -9, or silence, of a node that leads until each partition takes a new record."""
+    """From kill -9 of a node that leads until each partition takes a new record."""
+    yield _fail_over("kill -9 of a leader", Node.kill, False, QUICK_ROUNDS if is_quick else ROUNDS)
+
+
+def controller_fail_over(is_quick: bool) -> Iterator[Result]:
+    """The same of a node that is the active controller, too."""
     rounds = QUICK_ROUNDS if is_quick else ROUNDS
-    for what, goes, is_active in (
-        ("kill -9 of a leader", Node.kill, False),
-        ("kill -9 of a leader that is the controller", Node.kill, True),
-        ("silence of a leader", Node.pause, False),
-    ):
-        times = {
-            name: _fail_overs(maker, goes, is_active, rounds if goes is Node.kill else max(1, rounds // 4))
-            for name, maker in makers().items()
-        }
-        medians = {who: statistics.median(found) for who, found in times.items()}
-        ratio = medians["Kafka"] / medians["ours"] if "Kafka" in medians else float("nan")
-        detail = "; ".join(
-            f"{who}: median {medians[who]:.2f} s, worst {max(found):.2f} s of {len(found)}"
-            for who, found in times.items()
-        )
-        yield Result(f"cluster: {what}, until all partitions are written", ratio, 1.0, detail)
+    yield _fail_over("kill -9 of a leader that is the controller", Node.kill, True, rounds)
+
+
+def silence(is_quick: bool) -> Iterator[Result]:
+    """The same of a node that says nothing any more, and is known by its session alone."""
+    yield _fail_over("silence of a leader", Node.pause, False, 1 if is_quick else ROUNDS // 4)
+
+
+def _fail_over(what: str, goes: Callable[[Node], None], is_active: bool, rounds: int) -> Result:
+    times = {name: _fail_overs(maker, goes, is_active, rounds) for name, maker in makers().items()}
+    medians = {who: statistics.median(found) for who, found in times.items()}
+    ratio = medians["Kafka"] / medians["ours"] if "Kafka" in medians else float("nan")
+    detail = "; ".join(
+        f"{who}: median {medians[who]:.2f} s, worst {max(found):.2f} s of {len(found)}" for who, found in times.items()
+    )
+    return Result(f"cluster: {what}, until all partitions are written", ratio, 1.0, detail)
 
 
 def _fail_overs(
@@ -261,11 +268,21 @@ def _catch_up(cluster: Cluster, mib: int) -> float:
     others = [each for each in cluster.brokers if each is not node]
     until("others lead", lambda: node.node_id not in (leaders(others[0], topic) or [node.node_id]))
     _write(others, topic, mib)
+    before = _size(node, topic)
     node.launch()
-    node.until_ready()
-    began_s = time.monotonic()
+    # From the first byte that comes: what a start takes is measured elsewhere.
+    until("it begins to catch up", lambda: _size(node, topic) > before, patience_s=_PATIENCE_S)
+    began, began_s = _size(node, topic), time.monotonic()
+    whole = _size(others[0], topic)
+    until("it has all", lambda: _size(node, topic) >= whole, patience_s=_PATIENCE_S)
+    rate = (whole - began) / 2**20 / (time.monotonic() - began_s)
     in_sync(cluster, topic)
-    return mib / (time.monotonic() - began_s)
+    return rate
+
+
+def _size(node: Node, topic: str) -> int:
+    """Bytes of a topic in a node's log; the files are looked at, since a node that catches up has enough to do."""
+    return sum(each.stat().st_size for each in node.data.glob(f"{topic}-*/*.log"))
 
 
 def _write(brokers: Sequence[Node], topic: str, mib: int) -> None:
@@ -282,12 +299,41 @@ def _write(brokers: Sequence[Node], topic: str, mib: int) -> None:
     producer.flush(120)
 
 
+# Many replicas
+
+
+def restart(is_quick: bool) -> Iterator[Result]:
+    """A node with very many replicas, of which it leads a third, is stopped and started."""
+    count = QUICK_REPLICAS if is_quick else REPLICAS
+    starts: dict[str, float] = {}
+    stops: dict[str, float] = {}
+    for name, maker in makers().items():
+        with one_cluster(maker) as cluster:
+            for number in range(max(1, count // 100)):
+                created(cluster, f"many-{number}", min(100, count))
+            node = next(each for each in cluster.brokers if each is not active(cluster)[0])
+            began_s = time.monotonic()
+            node.stop()
+            stopped_s = time.monotonic()
+            node.launch()
+            node.until_ready()
+            all_unfenced(cluster)
+            stops[name], starts[name] = stopped_s - began_s, time.monotonic() - stopped_s
+    for what, found in (("start", starts), ("stop", stops)):
+        ratio = found["Kafka"] / found["ours"] if "Kafka" in found else float("nan")
+        detail = "; ".join(f"{who}: {each:.2f} s" for who, each in found.items())
+        yield Result(f"cluster: {what} of a node with {count:,} replicas", ratio, None, detail)
+
+
 SECTIONS: Final[dict[str, Callable[[bool], Iterator[Result]]]] = {
     "produce": produce,
     "leader-fail-over": leader_fail_over,
+    "leader-and-controller": controller_fail_over,
+    "silence": silence,
     "shutdown": controlled_shutdown,
     "following": following,
     "catching-up": catching_up,
+    "restart": restart,
 }
 
 

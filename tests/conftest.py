@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -10,6 +11,8 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from barnabas.base.log_lines import LimitedHandler
 
 # A busy machine is no failure: hypothesis fails no test for the time that an example or its making takes.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,6 +38,12 @@ _QUEUES: Final = {
     "cli": ("tests/cli/",),
 }
 
+#: Files whose tests share nothing and take long: each test is shared out by itself, and they begin early.
+_APART: Final = (
+    "tests/cluster/test_cluster_simulation.py",
+    "tests/bounds/test_bounded_work.py",
+)
+
 #: Fixtures that start a program which is not ours, by the folder that has them; whoever uses one is marked by that. All
 #: others say so themselves, with `needs_kafka` or `other_process` of `tests.oracles`.
 _OTHER_PROCESSES: Final = {
@@ -58,6 +67,8 @@ def pytest_configure() -> None:
 
 
 def _queue_of(test: str) -> str:
+    if test.startswith(_APART):
+        return test
     return next((name for name, places in _QUEUES.items() if test.startswith(places)), test.partition("::")[0])
 
 
@@ -72,13 +83,24 @@ def _mark_other_processes(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest must not begin last."""
+    """What takes longest must not begin last, and what waits for other programs begins first."""
     for item in items:
         _mark_other_processes(item)
         if item.get_closest_marker("slow") is not None:
             item.add_marker(pytest.mark.timeout(_LONGEST_SLOW_S))
     order = [*_QUEUES]
-    items.sort(key=lambda item: order.index(queue) if (queue := _queue_of(item.nodeid)) in order else len(order))
+
+    def place(item: pytest.Item) -> int:
+        queue = _queue_of(item.nodeid)
+        return order.index(queue) if queue in order else len(order) + (not queue.startswith(_APART))
+
+    items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests and their imports are made of stays: no collection of garbage need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -92,7 +114,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _logging_is_left_as_it_was() -> Iterator[None]:
-    """Commands that run inside the tests' process set the level of the root logger, as a process of their own may."""
+    """Commands that run inside the tests' process set the level of the root logger, as a process of their own may, and
+    have it write to a stream that is closed when their test is over."""
     level = logging.root.level
     yield
     logging.root.setLevel(level)
+    for handler in [each for each in logging.root.handlers if isinstance(each, LimitedHandler)]:
+        logging.root.removeHandler(handler)

@@ -25,6 +25,11 @@ def assert_played_as_told(path: Path, play: Callable[[str], str]) -> None:
     assert played == told
 
 
+def options(words: Iterable[str]) -> dict[str, str]:
+    """What a line says as `name=value`; a word alone has an empty value."""
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
 class StoryPlayer(ABC):
     """Plays the lines that ask. Lines of comment, and empty ones, stay; those that begin with one of `OUTPUT` are made
     anew."""

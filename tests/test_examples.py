@@ -100,9 +100,15 @@ def test_a_stream_of_spark(tmp_path: Path) -> None:
     assert sorted(printed.splitlines()) == ["u1 has a cart", "u3 has a cart"]
 
 
+def test_every_order_is_counted_exactly_once(tmp_path: Path) -> None:
+    printed = _run(EXAMPLES / "exactly_once.py", folder=tmp_path).splitlines()
+    assert printed[-1] == "400 of 400 orders are counted, in spite of everything"
+    assert [line.rpartition(" ")[2] for line in printed[-4:-1]] == ["right"] * 3
+    assert printed[0].startswith("killed the worker")
+
+
 def test_each_is_in_the_list_and_has_a_test() -> None:
     programs = {path.name for path in EXAMPLES.glob("*.py")}
-    # The last runs in tests/compat/test_our_transactions.py, on a broker with transactions.
     assert programs == {*PRINTED, "test_with_a_broker.py", "spark_stream.py", "exactly_once.py"}
     listed = re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text(encoding="utf-8"))
     assert sorted(listed) == sorted(programs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
 from pathlib import Path
 from random import Random
 
@@ -32,7 +31,8 @@ from barnabas.wire.stored.cluster_metadata import (
     TopicRecord,
 )
 from tests.broker.metadata_files import BASE_SETTINGS, CLUSTER_ID, RunningQuorum, flat, node_settings
-from tests.oracles import kafka_jars, needs_kafka
+from tests.oracles import needs_kafka
+from tests.oracles.kafka_controller import run_kafka
 from tests.oracles.kafka_server import FORMAT, FORMAT_WITHOUT_ELR, KafkaServer
 
 pytestmark = needs_kafka()
@@ -73,8 +73,7 @@ class OurTurn:
 
 def format_for_us(folder: Path, elr_version: int = 0) -> None:
     folder.mkdir(exist_ok=True)
-    levels = {"elr_version": elr_version, "transaction_version": 0}
-    format_directories(FILES, node_settings(str(folder / "data")), CLUSTER_ID, Random(3), **levels)
+    format_directories(FILES, node_settings(str(folder / "data")), CLUSTER_ID, Random(3), elr_version=elr_version)
 
 
 def topics_of(bootstrap: str) -> dict[str, int]:
@@ -122,13 +121,6 @@ def a_broker(offset: int, directory: Uuid) -> list[MetadataRecord]:
         ),
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=offset, fenced=-1),
     ]
-
-
-def run_kafka(main_class: str, *arguments: str) -> str:
-    command = ["java", "-cp", f"{kafka_jars()}/*", main_class, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 def dumped(path: Path) -> str:
@@ -209,7 +201,7 @@ def test_our_files_look_as_kafkas_do(tmp_path: Path, elr_version: int) -> None:
     first_ours, first_kafkas = _shape(dumped(mine / "data" / log_file)), _shape(dumped(theirs / log_file))
     # The leader's change with its batch, the bootstrap records with theirs: with ELR two more.
     assert first_ours == first_kafkas[: len(first_ours)]
-    assert len(first_ours) == 6 + 2 * elr_version
+    assert len(first_ours) == 7 + 2 * elr_version
 
 
 def test_a_directory_of_kafkas_newest_level_is_refused_with_the_reason(tmp_path: Path) -> None:

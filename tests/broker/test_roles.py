@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker.broker_server import BrokerServer
-from barnabas.broker.controller.controller_channel import BrokerCaller
+from barnabas.broker.controller.controller_channel import BrokerCaller, broker_caller
 from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.broker.handlers import broker_handlers
 from barnabas.broker.quorum.formatting import NodeIdentity
@@ -22,9 +22,10 @@ from barnabas.metadata.loader import MetadataLoader
 from barnabas.raft.types import CommittedBatch
 from barnabas.records.builder import BatchBuilder
 from barnabas.testing.sim.disk import SimulatedDisk
-from barnabas.wire.apis import api
+from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.headers import decode_response, encode_request
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
@@ -32,6 +33,7 @@ from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.connections import FakeConnection
 from tests.broker.metadata_files import CLUSTER_ID, RunningQuorum, formatted_disk, node_settings
+from tests.broker.test_quorum_of_one import GatedRuntime
 from tests.storage.runtime import InlineRuntime
 
 T = TypeVar("T")
@@ -191,6 +193,41 @@ def test_what_the_controller_cannot_decide_is_told_by_its_answer() -> None:
         running.controller.close("it has gone")
         answer = await broker.ask(create("t"))
         assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+        await broker.stop()
+        await running.stop()
+
+    asyncio.run(story())
+
+
+def test_a_heartbeat_is_answered_while_the_disk_of_the_controller_is_slow() -> None:
+    async def story() -> None:
+        runtime = GatedRuntime()
+        running = await RunningQuorum(formatted_disk(), node_settings(), runtime).start()
+        broker = Broker(running)
+        await broker.start()
+        runtime.gate = asyncio.Event()
+        change = asyncio.ensure_future(broker.ask(create("t")))
+        while "CreateTopicsRequest" not in broker.channel.asked:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        submit, version = running.controller.submit, api(ApiKey.BROKER_HEARTBEAT).served.high
+        beat = BrokerHeartbeatRequest(
+            broker_id=BROKER,
+            broker_epoch=broker.server.broker_epoch,
+            current_metadata_offset=running.quorum.high_watermark,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        answer = cast(BrokerHeartbeatResponse, await submit(beat, version, broker_caller(BROKER)))
+        assert not answer.is_fenced
+        assert not change.done()
+        # One that leaves must know for certain that others lead.
+        beat.want_shut_down = True
+        leaving = asyncio.ensure_future(submit(beat, version, broker_caller(BROKER)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not leaving.done()
+        runtime.gate.set()
+        await asyncio.gather(change, leaving)
         await broker.stop()
         await running.stop()
 

@@ -105,6 +105,24 @@ def test_markers_follow_the_leader_and_forget_what_is_deleted() -> None:
     play(story)
 
 
+def test_a_topic_of_offsets_that_is_not_heard_of_yet_is_not_a_deleted_one() -> None:
+    """A client may have committed offsets to it, as a broker that knows more has found the coordinator of its group."""
+
+    async def story(bench: TransactionBench) -> None:
+        await bench.start()
+        _, *producer = await bench.init("x")
+        assert await bench.add_offsets("x", *producer) is ErrorCode.NONE
+        bench.metadata.image = image_at({"t": 1})
+        await bench.end("x", *producer, version=4)
+        await asyncio.sleep(2)
+        assert await bench.state("x") == "PrepareCommit"
+        bench.metadata.image = image_at({"t": 1, "__consumer_offsets": 50})
+        await asyncio.sleep(2)
+        assert await bench.state("x") == "CompleteCommit"
+
+    play(story)
+
+
 def test_markers_of_several_transactions_go_together() -> None:
     async def story(bench: TransactionBench) -> None:
         await bench.start()

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.data.add_partitions_to_txn_manager import Refusals, TransactionSupportedOperation
 from barnabas.net.errors import ConnectError, UnsupportedRequestError
 from barnabas.wire.messages.fetch import PartitionData
 from tests.broker.data_plane import answers_of, batch, produce_request
@@ -80,6 +82,35 @@ def test_a_coordinator_that_is_too_old_to_be_asked_is_not(plane: TransactionPlan
     assert plane.send_one(version=11).error_code == 0
 
 
+def test_what_a_coordinator_cannot_be_told_to_add_is_not_taken(plane: TransactionPlane) -> None:
+    """No marker would ever end it."""
+    plane.coordinator.failure = UnsupportedRequestError("broker 2", "it offers AddPartitionsToTxn 0-3")
+    assert plane.send_one(version=12).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_a_partition_that_was_not_added_for_the_sake_of_another_is_tried_again(plane: TransactionPlane) -> None:
+    """The other one may come from another request."""
+    plane.coordinator.error = ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert plane.send_one(version=12).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_however_many_ask_a_request_has_its_bound(plane: TransactionPlane) -> None:
+    manager, wanted = plane.services.transaction_partitions, TransactionSupportedOperation.ADD_PARTITION
+    partitions = [TopicPartition("t", number) for number in range(3)]
+
+    async def ask_all() -> list[Refusals]:
+        return await asyncio.gather(
+            *(manager.add_or_verify(f"id-{number}", number, 0, partitions, wanted) for number in range(1500))
+        )
+
+    assert plane.run(ask_all()) == [{}] * 1500
+    sizes = [
+        sum(len(topic.partitions) for each in request.transactions for topic in each.topics)
+        for request in plane.coordinator.asked
+    ]
+    assert (sum(sizes), max(sizes) <= 2000) == (4500, True)
+
+
 def test_without_a_topic_for_transactions_nobody_can_be_asked(plane: TransactionPlane) -> None:
     plane.delete_topic("__transaction_state")
     assert plane.send_one().error_code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -116,6 +147,25 @@ def test_the_marker_of_the_transaction_before_does_not_harm_the_next(plane: Tran
     plane.coordinator.error = ErrorCode.NONE
     [answer] = answers_of(plane.run(waiting)).values()
     assert answer.error_code == 0
+
+
+def test_the_marker_of_the_transaction_before_may_come_between_question_and_answer(plane: TransactionPlane) -> None:
+    """It has the epoch of the next one already, and the coordinator says yes when all its markers are written."""
+    plane.send_one()
+    answer = hold(plane, epoch=1)
+    plane.end(epoch=1, transaction_version=2)
+    plane.coordinator.held.set()
+    [told] = answers_of(plane.run(answer)).values()  # type: ignore[arg-type]
+    assert told.error_code == 0
+
+
+def test_a_marker_of_a_later_epoch_takes_the_guard_away(plane: TransactionPlane) -> None:
+    """The transaction that was asked about was aborted: by its time-out, or since the producer was fenced."""
+    answer = hold(plane, epoch=1)
+    plane.end(epoch=2, committed=False, transaction_version=2)
+    plane.coordinator.held.set()
+    [told] = answers_of(plane.run(answer)).values()  # type: ignore[arg-type]
+    assert told.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_an_older_epoch_is_told_before_the_guard_is_looked_at(plane: TransactionPlane) -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.cli.tools import Told
-from tests.oracles import QUICK_JVM, SOURCES, kafka_jars
+from tests.oracles import SOURCES, java
 
 _TIMEOUT_S: Final = 60
 _CLASSES: Final = {
@@ -24,6 +24,7 @@ _CLASSES: Final = {
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
@@ -36,7 +37,7 @@ class KafkaTools:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            ["java", *QUICK_JVM, "-cp", f"{kafka_jars()}/*", str(SOURCES / "KafkaTools.java")],
+            [*java(), str(SOURCES / "KafkaTools.java")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -59,6 +59,7 @@ def test_the_metadata_log_as_json(barnabas: Tools, tmp_path: Path) -> None:
         "BEGIN_TRANSACTION_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
         "CONFIG_RECORD",
         "END_TRANSACTION_RECORD",
     ]

@@ -150,7 +150,7 @@ def test_of_mixed_records_those_that_go_are_counted(barnabas: Tools, node: Embed
         ("-1 --num-records 1 --record-size 0", "--record-size must be greater than 0"),
         ("-1 --num-records 1 --record-size 1 --reporting-interval 0", "--reporting-interval must be"),
         ("0 --num-records 1 --record-size 1", "--throughput 0 would never send"),
-        ("-1 --num-records 1 --record-size 1 --transactional-id x", "no transactions yet"),
+        ("-1 --num-records 1 --record-size 1 --transaction-duration-ms 0", "--transaction-duration-ms must be greater"),
         ("-1 --num-records 1 --record-size 1 --command-property a", "'a' is not of the form name=value"),
         ("-1 --num-records 1 --payload-file /nowhere", "/nowhere: No such file"),
     ],

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from barnabas.cli.main import main
-from tests.oracles import QUICK_JVM, kafka_jars
+from tests.oracles import java
 
 
 class Told(NamedTuple):
@@ -45,7 +45,7 @@ class Tools:
 
 
 def run_kafka(main_class: str, arguments: Sequence[str]) -> Told:
-    command = ["java", *QUICK_JVM, "-cp", f"{kafka_jars()}/*", main_class, *arguments]
+    command = [*java(), main_class, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     # Its logger has no backend here, and says so each time.
     err = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("SLF4J"))

@@ -22,7 +22,7 @@ from confluent_kafka import Producer as Librdkafka
 
 import barnabas
 from tests.cluster.nodes import end_with_parent
-from tests.oracles import QUICK_JVM, kafka_jars
+from tests.oracles import java
 
 #: Longer than any fault: a record that expires was not acknowledged, but nothing should.
 DELIVERY_S: Final = 120
@@ -188,7 +188,7 @@ class JavaSender:
             f"request.timeout.ms={_REQUEST_S * 1000}\n"
         )
         self._said = folder / "java-producer.log"
-        self._command = ["java", *QUICK_JVM, "-Xmx128m", "-cp", f"{kafka_jars()}/*"]
+        self._command = java("-Xmx128m")
         self._command += ["org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap]
         self._command += ["--topic", topic, "--throughput", str(RATE), "--acks", "-1", "--value-prefix", "7"]
         self._command += ["--command-config", str(settings)]

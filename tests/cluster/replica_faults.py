@@ -63,9 +63,9 @@ class Seen(NamedTuple):
 class ReplicatedCluster(Cluster):
     """Brokers find each other over a listener of their own, on which something stands between."""
 
-    def __init__(self, folder: Path, wires: Wires) -> None:
+    def __init__(self, folder: Path, wires: Wires, settings: Mapping[str, str] | None = None) -> None:
         controllers = {each: address for each, address in wires.addresses.items() if each < TO_BROKER}
-        super().__init__(folder, settings=_SETTINGS, between=controllers)
+        super().__init__(folder, settings={**_SETTINGS, **(settings or {})}, between=controllers)
         self._wires = wires
         with free_ports(len(self.nodes)) as ports:
             self.replication = {each: f"127.0.0.1:{port}" for each, port in zip(self.nodes, ports, strict=True)}

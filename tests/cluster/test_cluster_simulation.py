@@ -6,15 +6,13 @@ planted bugs.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport, load
 from tests.cluster.planted_replication import PLANTED
 from tests.cluster.planting import trace_in_another_process
+from tests.sweeps import IS_FULL
 
-IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
 #: So many in each test, which run side by side.
 PER_TEST = 5
 SEEDS = 400 if IS_FULL else 40

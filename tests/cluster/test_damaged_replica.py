@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas import Admin, Consumer, NewTopic, Producer
+from barnabas import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tests.cluster.asking import leaders, replicas_in_sync, until
 from tests.cluster.nodes import Cluster, Node
 
@@ -76,3 +76,46 @@ def test_a_damaged_replica_is_fetched_anew_and_never_leads_before(cluster: Clust
         cluster.start(node.node_id)
         in_sync(victim, TOPIC, "__consumer_offsets")
     assert {tuple(files_of(each)) for each in cluster.brokers} == {tuple(whole)}
+
+
+def test_a_leader_whose_log_is_damaged_while_it_runs_lets_others_lead_and_fetches_anew(cluster: Cluster) -> None:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, num_partitions=1, replication_factor=3)])
+    send(cluster, 0, RECORDS)
+    in_sync(cluster[1], TOPIC)
+    (leader,) = leaders(cluster[1], TOPIC) or []
+    victim, other = cluster[leader], cluster[leader % 3 + 1]
+    # What was just written would be read from memory.
+    assert victim.stop() == 0
+    cluster.start(victim.node_id)
+    in_sync(other, TOPIC)
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.elect_leaders()
+    until("it leads again", lambda: leaders(other, TOPIC) == [leader] or None)
+    (file,) = (victim.data / f"{TOPIC}-0").glob("*.log")
+    with file.open("r+b") as log:
+        log.truncate(file.stat().st_size // 2)
+    assert len(read_all(cluster)) == RECORDS
+    until("another node leads", lambda: leaders(other, TOPIC) != [leader] or None)
+    send(cluster, RECORDS, 2 * RECORDS)
+    in_sync(other, TOPIC)
+    assert files_of(victim) == files_of(other)
+    assert read_all(cluster) == [b"%d" % number for number in range(2 * RECORDS)]
+    told = victim.told()
+    assert "the file is shorter than it was" in told
+    assert f"{TOPIC}-0 is damaged here, node " in told
+
+
+def send(cluster: Cluster, first: int, end: int) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap, acks="all", linger_ms=0) as producer:
+        for each in [producer.send(TOPIC, b"%d" % number, partition=0) for number in range(first, end)]:
+            each.result(60)
+
+
+def read_all(cluster: Cluster) -> list[bytes | None]:
+    with Consumer(TOPIC, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        (end,) = consumer.end_offsets([TopicPartition(TOPIC, 0)]).values()
+        found: list[bytes | None] = []
+        while len(found) < end:
+            found += [each.value for each in consumer.poll(30)]
+    return found

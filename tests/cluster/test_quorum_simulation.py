@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from barnabas.broker.controller import early_fencing
@@ -14,8 +12,7 @@ from barnabas.testing.sim.quorum_flapping import run_flapping
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport, load
 from tests.cluster.planted import PLANTED
 from tests.cluster.planting import trace_in_another_process
-
-IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
+from tests.sweeps import IS_FULL
 
 #: The bugs, each with a seed that finds it.
 QUICK = {

@@ -32,6 +32,10 @@ OVERRIDES: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "log.initial.task.delay.ms": "0",  # what is old by its timestamp goes before any test, not in the midst of one
 }
 _READY = "ready: bootstrap "

@@ -9,6 +9,7 @@ import pytest
 
 from tests.compat.brokers import OVERRIDES, serve
 from tests.compat.players import KafkaPlayer
+from tests.compat.transacting import require_transactions
 from tests.oracles import missing
 from tests.oracles.kafka_server import KafkaServer
 
@@ -87,6 +88,23 @@ def peers(request: pytest.FixtureRequest, node: str) -> Iterator[Peers]:
 def kafka_peers(request: pytest.FixtureRequest, apache_kafka: str) -> Iterator[Peers]:
     """The same for Apache Kafka."""
     yield from _peers(apache_kafka, request)
+
+
+@pytest.fixture(scope="session")
+def transacting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The broker that tests talk to, if it has transactions. A Kafka is one with all that is new in them (v2)."""
+    if _node_is_kafka():
+        levels = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=2")
+        with KafkaServer(tmp_path_factory.mktemp("transacting"), OVERRIDES, levels) as it:
+            yield it.bootstrap
+    else:
+        yield require_transactions(request.getfixturevalue("node"))
+
+
+@pytest.fixture(scope="session")
+def transacting_peers(request: pytest.FixtureRequest, transacting: str) -> Iterator[Peers]:
+    """All clients of that broker."""
+    yield from _peers(transacting, request)
 
 
 @pytest.fixture(scope="session", params=["node", "kafka"])

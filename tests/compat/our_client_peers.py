@@ -25,7 +25,7 @@ from tests.compat.confluent_client import Confluent, ck
 from tests.compat.kafka_python_client import KafkaPython, kp
 from tests.compat.our_client import Ours, as_table, rows_of
 from tests.compat.samples import TIMEOUT_S, Sample
-from tests.oracles import QUICK_JVM, ROOT, SOURCES, kafka_jars
+from tests.oracles import CURRENT, ROOT, SOURCES, java
 
 KAFKAJS_SCRIPT: Final = Path(__file__).parent / "kafkajs" / "keys.js"
 KAFKAJS_MODULES: Final = Path(os.environ.get("BARNABAS_ORACLES", ROOT / ".oracles")) / "kafkajs" / "node_modules"
@@ -38,9 +38,9 @@ _ANSWER_TIMEOUT_S: Final = 90
 class JavaPeer:
     """Java's clients, in a process that does what it is told: tests/oracles/JavaPeer.java."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: str = CURRENT) -> None:
         self._process = subprocess.Popen(
-            ["java", *QUICK_JVM, "-cp", f"{kafka_jars()}/*", str(SOURCES / "JavaPeer.java")],
+            [*java(release=release), str(SOURCES / "JavaPeer.java")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

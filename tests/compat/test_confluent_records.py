@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
@@ -252,13 +251,3 @@ def test_small_fetches_give_all_records(client: Confluent) -> None:
     assert sorted((each.partition(), each.offset()) for each in received) == [
         (partition, offset) for partition in (0, 1) for offset in range(40)
     ]
-
-
-def test_transactions_are_refused_at_once_with_our_reason(client: Confluent) -> None:
-    if os.environ.get("BARNABAS_COMPAT_BROKER") == "kafka":
-        pytest.skip("Kafka has transactions")
-    producer = client.producer({"transactional.id": unique("transactional")})
-    with pytest.raises(ck.KafkaException) as failure:
-        producer.init_transactions(TIMEOUT_S)
-    assert failure.value.args[0].fatal()
-    assert "its transaction coordinator is not built" in failure.value.args[0].str()

@@ -243,4 +243,5 @@ def test_what_is_finalised(client: KafkaPython) -> None:
     assert {name: each["finalized"] for name, each in features.items() if "finalized" in each} == {
         "eligible.leader.replicas.version": (1, 1),
         "metadata.version": (25, 25),
+        "transaction.version": (2, 2),
     }

@@ -145,3 +145,10 @@ def test_a_paused_partition_rests_while_others_go_on(node: str) -> None:
     facts = play("pause", node)
     assert facts["whilePaused"] == 1
     assert facts["seen"] == ["0:a", "0:b", "0:c", "1:a", "1:b", "1:c"]
+
+
+def test_transactions(transacting: str) -> None:
+    facts = play("transactions", transacting)
+    assert facts["committed"] == [0, 1, 2, 6, 7, 10, 11]
+    assert facts["offsets"] == ["0", "0", "6"]
+    assert facts["fenced"] in ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")

@@ -41,7 +41,7 @@ from barnabas.wire.messages.offset_fetch import OffsetFetchRequestTopics, Offset
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from barnabas.wire.schema import Struct
 from tests.coordinator.driver import Bench
-from tests.stories import StoryPlayer
+from tests.stories import StoryPlayer, options
 
 
 def play(script: str) -> str:
@@ -238,10 +238,6 @@ class Player(StoryPlayer):
 
 def group_id_of(words: list[str]) -> str:
     return "" if words[0] == "-" else words[0]
-
-
-def options(words: list[str]) -> dict[str, str]:
-    return {name: value for name, _, value in (word.partition("=") for word in words)}
 
 
 def listed(text: str | None) -> list[str]:

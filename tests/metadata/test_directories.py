@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.metadata.image import NO_LEADER, UNASSIGNED_DIRECTORY
+from barnabas.metadata.image import LOST_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY
 from barnabas.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryData,
@@ -13,6 +13,7 @@ from barnabas.wire.messages.assign_replicas_to_dirs import (
 )
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tests.metadata.clusters import Cluster, new_topic, registration, uuid
+from tests.metadata.test_alter_partition import propose, refused
 
 
 def cluster_with_two_disks() -> tuple[Cluster, Uuid, Uuid]:
@@ -114,3 +115,26 @@ def test_replicas_that_are_not_there() -> None:
     cluster.join(2)
     cluster.create(new_topic("u", assignment={0: [2]}))
     assert assign(cluster, first, 0, topic_id=cluster.image.topics["u"].topic_id) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_lost_replica_neither_leads_nor_is_in_sync() -> None:
+    cluster = Cluster(3)
+    cluster.create(new_topic("t", assignment={0: [1, 2, 3]}))
+    assert assign(cluster, LOST_DIRECTORY, 0) == [ErrorCode.NONE]
+    assert (cluster.partition("t").leader, cluster.partition("t").isr) == (2, (2, 3))
+    assert refused(cluster, [2, 3, 1], by=2) is ErrorCode.INELIGIBLE_REPLICA, "that stands on a fetch from before"
+    assign(cluster, cluster.image.brokers[1].log_dirs[0], 0)
+    assert propose(cluster, [2, 3, 1], by=2).error_code == ErrorCode.NONE
+
+
+def test_the_last_replica_in_sync_is_counted_on_though_it_is_lost() -> None:
+    for elr in (False, True):
+        cluster = Cluster(2, elr=elr)
+        cluster.create(new_topic("t", assignment={0: [1, 2]}))
+        cluster.silence(2)
+        assign(cluster, LOST_DIRECTORY, 0)
+        state = cluster.partition("t")
+        assert state.leader == NO_LEADER
+        assert (*state.isr, *state.eligible_leader_replicas) == (1,)
+        assign(cluster, cluster.image.brokers[1].log_dirs[0], 0)
+        assert cluster.partition("t").leader == 1

@@ -50,7 +50,7 @@ from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.wire.schema import Struct
 from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord
 from tests.metadata.clusters import CLUSTER_ID, new_topic, registration
-from tests.stories import StoryPlayer
+from tests.stories import StoryPlayer, options
 
 M = TypeVar("M", bound=Message)
 
@@ -159,7 +159,7 @@ class Player(StoryPlayer):
 
     def _ask(self, token: str, request_of: Callable[[str, dict[str, str]], Request], words: list[str]) -> Iterator[str]:
         names = ",".join(word for word in words if "=" not in word)
-        given = dict(word.split("=", 1) for word in words if "=" in word)
+        given = options(word for word in words if "=" in word)
         request = request_of(names, given)
         version = int(given.get("version", max(request.VERSIONS)))
         caller = _Asker(_GUEST if given.get("as") == "guest" else "User:admin")

@@ -150,6 +150,7 @@ def test_small_answers_leave_at_once_and_dead_peers_are_noticed(run_real: Run) -
         found = desk.requests[0][0]._transport.get_extra_info("socket")
         assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 20
         await server.stop(100)
 
     run_real(story)

@@ -14,14 +14,17 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.stream.IntStream;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -38,6 +41,7 @@ public final class JavaPeer {
     /** Larger values are told by their digest. */
     private static final int TOLD_BYTES = 50_000;
     private static final Map<String, Member> members = new HashMap<>();
+    private static final Map<String, KafkaProducer<byte[], byte[]>> transactional = new HashMap<>();
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
@@ -61,6 +65,7 @@ public final class JavaPeer {
         return switch (command.get("do").asText()) {
             case "produce" -> produce(command);
             case "transact" -> transact(command);
+            case "transaction" -> step(command);
             case "read" -> read(command);
             case "resume" -> resume(command);
             case "join" -> {
@@ -127,6 +132,37 @@ public final class JavaPeer {
             if (command.get("commit").asBoolean()) producer.commitTransaction();
             else producer.abortTransaction();
             return told;
+        }
+    }
+
+    /**
+     * One step of a transaction of a producer that has a name: "init", "begin", "send", "offsets", "commit", "abort" or
+     * "close". Answers with the exception that it ended with, if it did.
+     */
+    private static Object step(JsonNode command) throws Exception {
+        String name = command.get("name").asText();
+        KafkaProducer<byte[], byte[]> producer =
+                transactional.computeIfAbsent(name, each -> producer(command));
+        try {
+            switch (command.get("step").asText()) {
+                case "init" -> producer.initTransactions();
+                case "begin" -> producer.beginTransaction();
+                case "send" -> sent(producer, command);
+                case "offsets" -> producer.sendOffsetsToTransaction(Map.of(
+                        new TopicPartition(command.get("topic").asText(), command.get("partition").asInt()),
+                        new OffsetAndMetadata(command.get("offset").asLong())),
+                        new ConsumerGroupMetadata(command.get("group").asText()));
+                case "commit" -> producer.commitTransaction();
+                case "abort" -> producer.abortTransaction();
+                case "close" -> transactional.remove(name).close(Duration.ofSeconds(5));
+                default -> throw new IllegalArgumentException(command.toString());
+            }
+            return null;
+        } catch (KafkaException | ExecutionException failure) {
+            Throwable cause = failure instanceof ExecutionException ? failure.getCause() : failure;
+            // Whoever is not told at once is told with the next call, as the cause of it.
+            if (cause.getClass() == KafkaException.class && cause.getCause() != null) cause = cause.getCause();
+            return cause.getClass().getSimpleName() + ": " + cause.getMessage();
         }
     }
 

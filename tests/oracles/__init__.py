@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,8 @@ SOURCES = Path(__file__).parent
 #: The release that we follow, and the last one that still had the oldest versions of messages.
 CURRENT = "4.3.1"
 OLDEST_VERSIONS = "3.9.1"
+
+_STOP_TIMEOUT_S = 20
 
 #: The compiler and the collector that start fast: these programs live for seconds.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -46,10 +49,39 @@ def other_process(missing: str | None = None) -> pytest.MarkDecorator:
     return pytest.mark.other_process(missing=missing)
 
 
+def class_archive(release: str = CURRENT) -> Path:
+    """Classes as a JVM has them in memory, so that the next need not load them anew: `class_archive.py` makes it."""
+    return Path(f"{kafka_jars(release)}.jsa")
+
+
+def java(*options: str, release: str = CURRENT, logs: bool = False) -> list[str]:
+    """The beginning of a command that runs Kafka's code; a class or the file of a program follows."""
+    jars, archive = kafka_jars(release), class_archive(release)
+    assert jars is not None
+    # Where an archive does not fit, the JVM goes without it; what it has to say of that belongs into no output.
+    shared = (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable") if archive.exists() else ()
+    # Kafka's jars bring no backend for its logger; without the folder beside them it is silent.
+    class_path = f"{jars}/*{os.pathsep}{jars.parent}/logging/*" if logs else f"{jars}/*"
+    return ["java", *QUICK_JVM, *shared, *options, "-cp", class_path]
+
+
+def end_process(process: subprocess.Popen[bytes] | None, how: signal.Signals) -> None:
+    """One that does not stop in time is killed; one that was stopped goes on so that it can end."""
+    if process is None:
+        return
+    process.send_signal(how)
+    process.send_signal(signal.SIGCONT)
+    try:
+        process.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def run_java(source: str, text: str, release: str = CURRENT, arguments: tuple[str, ...] = ()) -> str:
     """Run one of the Java programs beside this file with Kafka on its class path; give it `text`, return its output."""
     done = subprocess.run(
-        ["java", *QUICK_JVM, "-cp", f"{kafka_jars(release)}/*", str(SOURCES / source), *arguments],
+        [*java(release=release), str(SOURCES / source), *arguments],
         input=text,
         capture_output=True,
         text=True,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.oracles import QUICK_JVM, kafka_jars
+from tests.oracles import end_process, java
 from tests.oracles.kafka_server import answers
 
 START_TIMEOUT_S = 60
-_STOP_TIMEOUT_S = 20
 _JVM = (
-    *QUICK_JVM,
     *("-Xmx256m", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"),
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
@@ -32,10 +29,7 @@ def run_kafka(main_class: str, *arguments: str) -> str:
 
 
 def java_command() -> list[str]:
-    jars = kafka_jars()
-    assert jars is not None
-    # Kafka's jars bring no backend for its logger; without the folder beside them it is silent.
-    return ["java", *_JVM, "-cp", f"{jars}/*{os.pathsep}{jars.parent}/logging/*"]
+    return java(*_JVM, logs=True)
 
 
 class KafkaController:
@@ -111,12 +105,4 @@ class KafkaController:
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        process.send_signal(signal.SIGCONT)
-        try:
-            process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process, how)

@@ -5,7 +5,6 @@ It runs from the jars that `make oracles` fetched: in a process of its own, on f
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import struct
@@ -15,19 +14,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from tests.oracles import QUICK_JVM, kafka_jars, missing
+from tests.oracles import end_process, java, missing
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _START_TIMEOUT_S = 60
-_STOP_TIMEOUT_S = 20
 
-#: The features that our node finalises: metadata.version 25, and neither new consumer groups nor new transactions.
-_LEVELS = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
+#: The features that our node finalises: metadata.version 25, with the transactions that it brings, and no new consumer
+#: groups.
+_LEVELS = ("--release-version", "4.0-IV3", "--feature", "group.version=0")
 #: The levels that our own formatting has, and the same without eligible leader replicas.
 FORMAT = (*_LEVELS, "--feature", "eligible.leader.replicas.version=1")
 FORMAT_WITHOUT_ELR = (*_LEVELS, "--feature", "eligible.leader.replicas.version=0")
 
-_JVM = (*QUICK_JVM, "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
+_JVM = ("-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
 
 
 class KafkaServer:
@@ -74,14 +73,10 @@ class KafkaServer:
 
     def start(self) -> None:
         """Format the folder if it is new, start, and wait until requests are answered."""
-        properties = self.write_properties()
-        if not (self._folder / "data" / "meta.properties").exists():
-            self._run(
-                "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), *self._format_options
-            )
+        properties = self.format()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._java(), "kafka.Kafka", str(properties)],
+                [*java(*_JVM, logs=True), "kafka.Kafka", str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -92,6 +87,15 @@ class KafkaServer:
         except BaseException:
             self.stop()
             raise
+
+    def format(self) -> Path:
+        """Make the folder that of a new cluster, unless it is one; returns its server.properties."""
+        properties = self.write_properties()
+        if not (self._folder / "data" / "meta.properties").exists():
+            self._run(
+                "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), *self._format_options
+            )
+        return properties
 
     def write_properties(self) -> Path:
         """Its server.properties, with which somebody else may format the folder before it starts."""
@@ -113,14 +117,7 @@ class KafkaServer:
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process, how)
 
     def _settings(self) -> dict[str, str]:
         return {
@@ -136,14 +133,10 @@ class KafkaServer:
             "transaction.state.log.min.isr": "1",
         } | self._overrides
 
-    def _java(self) -> list[str]:
-        jars = kafka_jars()
-        assert jars is not None
-        # Kafka's jars bring no backend for its logger; without the folder beside them it is silent.
-        return ["java", *_JVM, "-cp", f"{jars}/*{os.pathsep}{jars.parent}/logging/*"]
-
     def _run(self, *arguments: str) -> None:
-        done = subprocess.run([*self._java(), *arguments], capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            [*java(*_JVM, logs=True), *arguments], capture_output=True, text=True, check=False, timeout=120
+        )
         if done.returncode != 0:
             raise RuntimeError(f"Kafka's {arguments[0]} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
 

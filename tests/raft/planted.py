@@ -14,15 +14,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
+from math import inf
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from barnabas.raft import machine as machine_module
 from barnabas.raft.driver import RaftDriver
-from barnabas.raft.effects import SaveElection, Send, StartAnew, Truncate
+from barnabas.raft.effects import SaveElection, StartAnew, SyncLog, Truncate
 from barnabas.raft.log_view import LogView
 from barnabas.raft.machine import RaftMachine
-from barnabas.raft.messages import FetchLog, FetchResult, Vote, VoteResult
+from barnabas.raft.messages import FetchResult, Vote, VoteResult
 from barnabas.raft.ports import FoundReplica
 from barnabas.raft.states.electing import Electing
 from barnabas.raft.states.follower import Follower
@@ -188,10 +189,25 @@ def follows_an_older_epoch() -> Iterator[None]:
 @planted("a follower claims what it has not synced")
 @contextmanager
 def claims_before_the_sync() -> Iterator[None]:
-    def send_fetch(self: RaftMachine, to: Address, fetch: FetchLog) -> None:
-        self._effects.append(Send(to, fetch))
+    def fetch(self: Follower, now_ms: int) -> None:
+        self.machine.emit(SyncLog())
+        self._asked = self.machine.fetch_request()
+        self.machine.send(self.leader_address, self._asked)
 
-    with patch.object(RaftMachine, "send_fetch", send_fetch):
+    with patch.object(Follower, "_fetch", fetch):
+        yield
+
+
+@planted("a follower is silent while it waits for its disk")
+@contextmanager
+def does_not_fetch_while_it_syncs() -> Iterator[None]:
+    fetch = Follower._fetch
+
+    def wait(self: Follower, now_ms: int) -> None:
+        self._sign_at_ms = inf
+        fetch(self, now_ms)
+
+    with patch.object(Follower, "_fetch", wait):
         yield
 
 

@@ -277,7 +277,6 @@ class Story:
 
     def gone(self, replica: Replica) -> None:
         replica.machine = None
-        replica.waiting.clear()
         replica.syncs_hang = False
         self.asked = [each for each in self.asked if each.source != replica.key.node_id]
 
@@ -475,12 +474,7 @@ class Story:
             if not replica.syncs_hang:
                 self.sync(replica)
         elif isinstance(effect, Send):
-            if effect.after_sync <= disk.synced_offset:
-                self.send(replica, effect)
-            else:
-                replica.waiting.append(effect)
-                if not replica.syncs_hang:
-                    self.sync(replica)
+            self.send(replica, effect)
         elif isinstance(effect, Answer | AnswerFetch | AnswerFetchSnapshot):
             self.answer(replica, effect)
         elif isinstance(effect, Commit):
@@ -526,9 +520,6 @@ class Story:
         replica.disk.synced_offset = replica.disk.end_offset
         if replica.machine is not None:
             self.change(replica, lambda machine: machine.synced(replica.disk.synced_offset, self.now_ms))
-        waiting, replica.waiting = replica.waiting, []
-        for each in waiting:
-            self.send(replica, each)
 
     # Messages. They go through the form that they have on the wire.
 

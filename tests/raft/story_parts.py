@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord, read_batch
-from barnabas.raft.effects import Send
 from barnabas.raft.machine import RaftMachine
 from barnabas.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, RaftRequest, UpdateVoter, Vote
 from barnabas.raft.ports import FoundReplica
@@ -94,7 +93,6 @@ class Replica:
     #: Whether the machine is off, so that it does not even refuse connections.
     is_off: bool = False
     syncs_hang: bool = False
-    waiting: list[Send] = field(default_factory=list)
 
 
 @dataclass

@@ -553,6 +553,43 @@ def test_a_follower_whose_disk_is_full_goes_on_when_there_is_room() -> None:
         world.run(story(), limit_s=LIMIT_S)
 
 
+def test_disks_that_take_seconds_move_no_leader_and_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    with World(1) as world:
+        quorum = NodeWorld(world)
+
+        async def story() -> None:
+            await quorum.start()
+            leader_id = await quorum.leader()
+            await quorum.propose(b"a")
+            await quorum.until_all_have([b"a"])
+            for node_id in quorum.addresses:
+                quorum.host(node_id).slow_disk(5.0)
+            for _ in range(5):
+                await quorum.propose(b"b", at=leader_id)
+            assert quorum.leading == [leader_id]
+
+        world.run(story(), limit_s=LIMIT_S)
+        assert all(len(told) <= 2 for told in quorum.told.values())
+    assert "a sync of its log took" in caplog.text
+    assert "give its log a disk of its own" in caplog.text
+
+
+def test_a_leader_is_elected_though_every_vote_takes_seconds_to_save() -> None:
+    with World(1) as world:
+        quorum = NodeWorld(world)
+
+        async def story() -> None:
+            await quorum.start()
+            old_id = await quorum.leader()
+            await quorum.propose(b"a")
+            for node_id in quorum.addresses:
+                quorum.host(node_id).slow_disk(1.5)
+            quorum.host(old_id).kill()
+            await quorum.propose(b"b", at=await quorum.leader(other_than=old_id))
+
+        world.run(story(), limit_s=LIMIT_S)
+
+
 def test_a_node_whose_disk_fails_ends_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     with World(1) as world:

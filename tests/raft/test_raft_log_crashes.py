@@ -8,7 +8,6 @@ operation. `BARNABAS_SWEEP=full` does so for many more seeds.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -36,8 +35,9 @@ from tests.raft.stores import (
     take_snapshot,
 )
 from tests.storage.runtime import InlineRuntime
+from tests.sweeps import IS_FULL
 
-SEEDS = range(60) if os.environ.get("BARNABAS_SWEEP") == "full" else range(4)
+SEEDS = range(60) if IS_FULL else range(4)
 STRIDE = 1 if len(SEEDS) > 4 else 5
 OPTIONS = small_options()
 

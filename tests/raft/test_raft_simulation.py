@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
+from barnabas.testing.sim.raft_checkers import Invariant
 from barnabas.testing.sim.scenarios import SCENARIOS, ScenarioOptions, SeedReport, load, shortest_failing
 from tests.other_hashes import python_with_hash_seed
 from tests.raft.planted import BUGS, find
-
-IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
+from tests.sweeps import IS_FULL
 
 #: Of the bugs, those that a few seeds find; `make test` looks for no others.
 QUICK = [
@@ -25,6 +23,9 @@ QUICK = [
     "high_watermark_beyond_the_log",
     "voter_with_an_old_disk",
 ]
+
+#: One of those seeds in which disks are slow, and nothing else happens.
+SLOW_SYNCS_SEED = 91
 
 
 def run(seed: int, voters: int, depth: str) -> SeedReport:
@@ -75,6 +76,13 @@ def test_there_are_many_planted_bugs_each_with_a_word_on_it() -> None:
 def test_planted_bugs_are_found(name: str) -> None:
     report = find(name, seeds=range(1, 21))
     assert report is not None, f"{name} was not found in 20 seeds"
+
+
+def test_a_follower_that_is_silent_while_it_syncs_is_found_where_nothing_else_happens() -> None:
+    report = find("does_not_fetch_while_it_syncs", seeds=[SLOW_SYNCS_SEED])
+    assert report is not None
+    assert report.broken == Invariant.SLOW_SYNCS_MOVE_NOBODY.value
+    assert run(SLOW_SYNCS_SEED, 3, "model").is_clean
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ from barnabas.replication.roles import Isolation
 from barnabas.storage.errors import LogError
 from tests.replication.leader_bench import ScriptedPorts, accepted, live_broker
 from tests.replication.partitions import append, partition, state
-from tests.stories import StoryPlayer
+from tests.stories import StoryPlayer, options
 
 
 def play(script: str) -> str:
@@ -223,10 +223,6 @@ class LeaderPlayer(StoryPlayer):
             f"= hw={leader.log.high_watermark} end={leader.log.log_end_offset} start={leader.low_watermark} "
             f"isr={listed(leader.isr)} maximal={listed(leader.maximal_isr)} {kind} version={leader.partition_epoch}"
         )
-
-
-def options(words: list[str]) -> dict[str, str]:
-    return {name: value for name, _, value in (word.partition("=") for word in words)}
 
 
 def numbers(text: str) -> tuple[int, ...]:

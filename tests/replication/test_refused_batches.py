@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.metadata.image import PartitionImage
+from barnabas.replication import refused_batches
 from barnabas.replication.partition import Partition
 from barnabas.replication.ports import NobodyElse
 from barnabas.replication.refused_batches import KEPT_MS
@@ -112,6 +113,18 @@ def test_what_was_written_another_way_meanwhile_holds_nobody_up() -> None:
     assert [leader.send(each) for each in (1, 2)] == ["at 1", "at 2"]
 
 
+def test_what_could_not_come_next_takes_no_place() -> None:
+    """A producer that is fenced is refused like others while too few are in sync, and must not hide what is missing."""
+    leader = Leader(image=state((1, 2)), min_insync_replicas=2)
+    assert leader.send(0, epoch=1) == "at 0"
+    leader.partition.update(state((1, 2), isr=(1,), partition_epoch=1))
+    assert leader.send(1, epoch=1) == "NOT_ENOUGH_REPLICAS"
+    assert leader.send(5, epoch=0) == "NOT_ENOUGH_REPLICAS"
+    leader.partition.update(state((1, 2), partition_epoch=2))
+    assert leader.send(2, epoch=1) == "NOT_ENOUGH_REPLICAS"
+    assert [leader.send(each, epoch=1) for each in (1, 2)] == ["at 1", "at 2"]
+
+
 @pytest.mark.parametrize("sequence", [2**31 - 2, 2**31 - 1])
 def test_sequences_begin_again_at_zero(sequence: int) -> None:
     leader = Leader()
@@ -186,7 +199,9 @@ def test_a_producer_whose_trace_has_expired_waits_once() -> None:
     leader = Leader(image=state((1, 2), leader=2))
     leader.partition.update(NEW)
     assert leader.send(926) == "LEADER_NOT_AVAILABLE"
-    leader.ports.now_ms += KEPT_MS
+    leader.ports.now_ms += KEPT_MS - 1
+    assert leader.send(926) == "LEADER_NOT_AVAILABLE"
+    leader.ports.now_ms += 1
     assert leader.send(926) == "at 0"
     assert leader.send(17, pid=PID + 1) == "at 1"
 
@@ -222,3 +237,13 @@ def test_what_is_kept_is_bounded() -> None:
         assert leader.send_to_full_disk(0, pid=each) == FULL
         leader.ports.now_ms += KEPT_MS // 10
     assert len(role._refused) == 10
+
+
+def test_of_very_many_producers_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused_batches, "_MOST", 5)
+    leader = Leader()
+    for each in range(20):
+        assert leader.send_to_full_disk(0, pid=each) == FULL
+    assert len(leader.partition.leading()._refused) == 5
+    assert leader.send(1, pid=19) == FULL
+    assert leader.send(1, pid=0) == "at 0"

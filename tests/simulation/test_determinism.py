@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.other_hashes import python_with_hash_seed
 from tests.simulation.story import trace_of
+from tests.sweeps import IS_FULL
 
-SEEDS = range(20) if os.environ.get("BARNABAS_SWEEP") == "full" else range(1)
+SEEDS = range(20) if IS_FULL else range(1)
 
 
 def in_another_process(story: str, seed: int, hash_seed: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from random import Random
 
@@ -14,6 +13,7 @@ from barnabas.testing.sim.network import HOME
 from barnabas.testing.sim.world import CLIENT_ADDRESS, SimulatedNode, World
 from tests.simulation.players import Refused
 from tests.simulation.workload import Workload, survive
+from tests.sweeps import IS_FULL
 
 #: Small segments and little patience: files are rolled, compacted and replaced all the time.
 EAGER: Mapping[str, object] = {
@@ -25,7 +25,7 @@ EAGER: Mapping[str, object] = {
     "log.flush.offset.checkpoint.interval.ms": 500,
     "log.initial.task.delay.ms": 100,
 }
-SEEDS = range(100) if os.environ.get("BARNABAS_SWEEP") == "full" else range(2)
+SEEDS = range(100) if IS_FULL else range(2)
 
 
 def kill(world: World, node: SimulatedNode) -> None:

@@ -4,7 +4,6 @@ nobody waits for longer than an election takes."""
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -18,8 +17,9 @@ from barnabas.metadata.loader import MetadataUpdate
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.testing.sim.runtime import SimulatedClock
 from barnabas.testing.sim.world import SimulatedNode, World
+from tests.sweeps import IS_FULL
 
-SEEDS: Final = range(50) if os.environ.get("BARNABAS_SWEEP") == "full" else range(2)
+SEEDS: Final = range(50) if IS_FULL else range(2)
 TOPIC: Final = "ledger"
 PARTITIONS: Final = 6
 SETTINGS: Final = {

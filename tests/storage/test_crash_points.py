@@ -6,7 +6,6 @@ Runs the same workload again and again, and lets it die in the first, second, th
 
 from __future__ import annotations
 
-import os
 from random import Random
 from typing import Any
 
@@ -16,8 +15,8 @@ from barnabas.storage.log import FlushJob, PartitionLog
 from barnabas.storage.validation import prepare_from_client, prepare_from_coordinator
 from barnabas.testing.sim.disk import SimulatedCrash, SimulatedDisk
 from tests.storage.logs import NOW_MS, batch, check_consistency, marker, open_log, read_all, topic_settings
+from tests.sweeps import IS_FULL
 
-IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
 SEEDS = range(100) if IS_FULL else range(4)
 
 

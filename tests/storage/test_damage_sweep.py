@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from barnabas.storage import inspection
 from tests.storage.damaged_logs import DIRECTORY, Outcome, contents, disk_of, filled, mutations, start
+from tests.sweeps import IS_FULL
 
-IS_FULL = os.environ.get("BARNABAS_SWEEP") == "full"
 #: After a kill, where `filled` has flushed up to.
 FLUSHED = 12
 

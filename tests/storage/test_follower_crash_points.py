@@ -7,7 +7,6 @@ The truncations go through `LogManager`, so the checkpoints are part of it. `BAR
 from __future__ import annotations
 
 import asyncio
-import os
 from random import Random
 
 import pytest
@@ -19,8 +18,9 @@ from barnabas.storage.validation import prepare_from_leader
 from barnabas.testing.sim.disk import SimulatedCrash, SimulatedDisk
 from tests.storage.logs import NOW_MS, batch, check_consistency, read_all
 from tests.storage.managers import manager, started
+from tests.sweeps import IS_FULL
 
-SEEDS = range(60) if os.environ.get("BARNABAS_SWEEP") == "full" else range(2)
+SEEDS = range(60) if IS_FULL else range(2)
 T0 = TopicPartition("t", 0)
 
 

@@ -82,7 +82,7 @@ def test_the_log_is_read_once_and_only_for_what_may_be_older() -> None:
 
 
 def test_what_is_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.storage.log._RECALLED_BYTES", 1000)
+    monkeypatch.setattr("barnabas.storage.recalling.RECALLED_BYTES", 1000)
     disk = new_disk()
     settings = topic_settings(internal_segment_bytes=100_000)
     log = open_log(disk, settings)

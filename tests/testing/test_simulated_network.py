@@ -428,13 +428,27 @@ def test_a_power_loss_is_noticed_only_by_who_speaks() -> None:
         pair = await connected()
         pair.process.state = ProcessState.DEAD
         network.power_off(SERVER)
-        await asyncio.sleep(1000)
+        await asyncio.sleep(8)
         assert pair.client.events == ["made"]
         network.power_on(SERVER)
-        await asyncio.sleep(1000)
+        await asyncio.sleep(8)
         assert pair.client.events == ["made"]
         pair.client.transport.write(b"hello?")
         assert isinstance(await pair.client.lost, ConnectionResetError)
+
+    play(story)
+
+
+@pytest.mark.parametrize(("back_s", "error", "after_s"), [(1, ConnectionResetError, 20), (99, TimeoutError, 35)])
+def test_the_kernel_asks_after_who_is_silent(back_s: float, error: type[OSError], after_s: float) -> None:
+    async def story(network: Network) -> None:
+        pair = await connected()
+        pair.process.state = ProcessState.DEAD
+        began_s = network.loop.world_time()
+        network.power_off(SERVER)
+        network.loop.call_later(back_s, network.power_on, SERVER)
+        assert isinstance(await pair.client.lost, error)
+        assert network.loop.world_time() - began_s == pytest.approx(after_s)
 
     play(story)
 

@@ -160,6 +160,7 @@ class BrokerServer:
             controller, self._identity.node_id, lambda: self.broker_epoch, self.logs, self._identity.directory_ids
         )
         self._started.push_async_callback(assignments.stop)
+        services.replica_manager.on_corrupt = lambda name: assignments.apply(services.metadata.image, [name])
         fetchers = services.replica_manager.fetchers = self._make_fetchers(services)
         self._started.push_async_callback(fetchers.stop)
         self._started.callback(services.auto_topic_creation.close)

@@ -34,6 +34,7 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka-server-stop": ("server", "stop"),
     "kafka-storage": ("storage",),
     "kafka-topics": ("topics",),
+    "kafka-transactions": ("transactions",),
     "kafka-verifiable-consumer": ("verifiable-consumer",),
     "kafka-verifiable-producer": ("verifiable-producer",),
 }

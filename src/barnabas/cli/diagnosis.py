@@ -21,6 +21,8 @@ class Verdict(Enum):
     NO_LEADER = "no leader"
     WRITES_REFUSED = "acks=all refused"
     UNDER_REPLICATED = "under-replicated"
+    #: A transaction that should have ended keeps read_committed waiting.
+    HELD_BACK = "read_committed held back"
     WELL = "well"
 
 

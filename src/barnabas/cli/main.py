@@ -58,7 +58,10 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "get-offsets": Tool("barnabas.cli.get_offsets:get_offsets", "Show the first or last offsets of partitions."),
     "delete-records": Tool("barnabas.cli.delete_records:delete_records", "Delete records before given offsets."),
     "leader-election": Tool("barnabas.cli.leader_election:leader_election", "Let partitions elect leaders."),
-    "why": Tool("barnabas.cli.why:why", "Say why a partition has no leader, or takes no records."),
+    "transactions": Tool(
+        "barnabas.cli.transactions:transactions", "Show transactions and producers; end those that hang."
+    ),
+    "why": Tool("barnabas.cli.why:why", "Say why a partition is not led, written or read."),
     "log-dirs": Tool("barnabas.cli.log_dirs:log_dirs", "Show what lies on the disks of brokers."),
     "console-producer": Tool("barnabas.cli.console_producer:console_producer", "Send lines of text as records."),
     "console-consumer": Tool("barnabas.cli.console_consumer:console_consumer", "Show the records of topics."),

@@ -22,6 +22,7 @@ from barnabas.cli.kafka_options import GivenOptions, version_option
 from barnabas.cli.main import FAILED, tell
 from barnabas.cli.output import print_json, say
 from barnabas.cli.perf_shown import MIB, live_progress, print_metrics
+from barnabas.cli.perf_transactions import PerfTransactions, transaction_duration_ms
 from barnabas.cli.stopping import Stop, StoppedError, print_line
 from barnabas.cli.throughput import ThroughputThrottler
 from barnabas.cli.warnings_shown import show_warnings
@@ -61,8 +62,8 @@ class _Tool(ParserTool):
 @click.option("--command-config", metavar="FILE", help="A file of settings of the producer.")
 @old_name("--producer.config", "old_config", "--command-config", metavar="FILE")
 @click.option("--print-metrics", "with_metrics", is_flag=True, help="Show the producer's metrics at the end.")
-@click.option("--transactional-id", metavar="ID", help="Not supported yet: the producer has no transactions.")
-@click.option("--transaction-duration-ms", type=int, help="Not supported yet.")
+@click.option("--transactional-id", metavar="ID", help="Send in transactions, with this id; drawn, if it is not given.")
+@click.option("--transaction-duration-ms", type=int, metavar="MS", help="How long each is open; 3000 with an id alone.")
 @click.option("--warmup-records", type=int, default=0, help="Tell the rest apart from so many first ones.")
 @click.option("--reporting-interval", type=int, default=5000, metavar="MS", help="Between lines.", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object at the end, for programs.")
@@ -79,6 +80,7 @@ def producer_perf_test(ctx: click.Context, /, **options: Any) -> int:
     given = GivenOptions(ctx)
     _check(given, options)
     settings = _producer_settings(options)
+    duration_ms = transaction_duration_ms(options, settings)
     payloads = _payloads(options)
     from barnabas import Producer
 
@@ -91,11 +93,14 @@ def producer_perf_test(ctx: click.Context, /, **options: Any) -> int:
     show_warnings()
     with Stop() as stop:
         with Producer(settings) as producer:
-            run = _Run(producer, stop, options["topic"], None if as_json else options["reporting_interval"])
+            transactions = PerfTransactions(producer, duration_ms)
+            interval_ms = None if as_json else options["reporting_interval"]
+            run = _Run(producer, stop, options["topic"], interval_ms, transactions)
             total: int = options["num_records"]
             with live_progress("sending", total, lambda: run.count):
                 run.send(payloads, total, options["warmup_records"], options["throughput"])
                 producer.flush()
+                transactions.finish()
             end_ms = _now_ms()
             metrics = producer.metrics() if options["with_metrics"] else None
         if as_json:
@@ -121,9 +126,8 @@ def _check(given: GivenOptions, options: dict[str, Any]) -> None:
         raise click.UsageError("--throughput 0 would never send anything; -1 sends as fast as possible")
     if options["warmup_records"] < 0:
         raise click.UsageError("--warmup-records cannot be negative")
-    for option in ("--transactional-id", "--transaction-duration-ms"):
-        if option in given:
-            raise click.UsageError(f"{option}: the producer has no transactions yet; leave it out")
+    if options["transactional_id"] == "":
+        raise click.UsageError("--transactional-id is empty")
 
 
 def _producer_settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -243,8 +247,11 @@ class _Stage:
 class _Run:
     """Sends, and counts what is acknowledged. Acknowledgements come on the producer's own thread."""
 
-    def __init__(self, producer: Producer, stop: Stop, topic: str, interval_ms: int | None) -> None:
+    def __init__(
+        self, producer: Producer, stop: Stop, topic: str, interval_ms: int | None, transactions: PerfTransactions
+    ) -> None:
         self.failed_count = 0
+        self._transactions = transactions
         self._producer = producer
         self._stop = stop
         self._topic = topic
@@ -270,7 +277,9 @@ class _Run:
                     self._phases.append(_Stage(is_steady=True))
                 end = warmup if sent < warmup < total else total
                 count = pace.due(sent, min(_CHUNK, end - sent))
+                self._transactions.before_records()
                 self._send_some(list(islice(payloads, count)))
+                self._transactions.after_records()
                 sent += count
         self._stop.is_interruptible = False
 

@@ -50,6 +50,7 @@ def run_seeds(name: str, options: ScenarioOptions, seeds: Sequence[int]) -> Seed
     finally:
         gc.unfreeze()
         gc.enable()
+        gc.collect()  # or the last worlds of each call would be kept as what was there before the next
     return SeedRun(seeds, failures, virtual_s, event_count, counts)
 
 

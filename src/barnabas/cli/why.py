@@ -1,8 +1,11 @@
-"""`barnabas why`: why a partition has no leader, or takes no records, and what to do. Kafka has nothing like it."""
+"""`barnabas why`: why a partition has no leader, takes no records, or shows none to read_committed, and what to do.
+
+Kafka has nothing like it."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -10,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
 from barnabas.base.system_runtime import new_randomness
 from barnabas.cli.admin_options import ClusterOptions
 from barnabas.cli.diagnosis import BrokerFacts, ClusterFacts, Diagnosis, PartitionFacts, Verdict, diagnose
+from barnabas.cli.hanging_transactions import OpenTransaction, open_transactions, with_coordinators
+from barnabas.cli.held_back import first_open, with_open_transaction
 from barnabas.cli.kafka_options import GivenOptions, KafkaTool, connection
 from barnabas.cli.output import print_json, say, shown
 from barnabas.net.channel import Channel
@@ -31,10 +37,12 @@ _ANSWER_S: Final = 3.0
 @connection()
 @click.pass_context
 def why(ctx: click.Context, name: str, bootstrap_server: str | None, command_config: str | None, as_json: bool) -> None:
-    """Say why a partition has no leader, or why writes with acks=all are refused, or that all is well; and what to do.
+    """Say why a partition has no leader, why writes with acks=all are refused, which transaction read_committed waits
+    for, or that all is well; and what to do.
 
     It asks the cluster who is in sync, who may lead, who led last, which brokers are fenced and whose directories have
-    failed, and each of these brokers whether it answers. It changes nothing.
+    failed, each of these brokers whether it answers, and leaders and coordinators which transactions are open. It
+    changes nothing.
 
     \b
     Examples:
@@ -75,7 +83,25 @@ async def _ask(admin: Admin, bootstrap: str, topic: str, number: int | None) -> 
         await _has_active_controller(admin),
     )
     partitions = [_partition_facts(described, each, needed) for each in chosen]
-    return [(each, diagnose(each, facts)) for each in partitions]
+    held = await _open_transactions(admin, partitions)
+    found = []
+    for each in partitions:
+        diagnosis = diagnose(each, facts)
+        open_one = first_open(held, TopicPartition(each.topic, each.partition))
+        if open_one is not None:
+            diagnosis = with_open_transaction(diagnosis, open_one, int(time.time() * 1000), bootstrap)
+        found.append((each, diagnosis))
+    return found
+
+
+async def _open_transactions(admin: Admin, partitions: Iterable[PartitionFacts]) -> list[OpenTransaction]:
+    """Those of partitions that are led. Whoever cannot be asked has troubles of another kind, which are told anyway."""
+    led = [TopicPartition(each.topic, each.partition) for each in partitions if each.leader is not None]
+    try:
+        async with asyncio.timeout(2 * _ANSWER_S):
+            return await with_coordinators(admin, await open_transactions(admin, led))
+    except (BarnabasError, TimeoutError):
+        return []
 
 
 def _partition_facts(topic: TopicDescription, each: TopicPartitionInfo, needed: int) -> PartitionFacts:

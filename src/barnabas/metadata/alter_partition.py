@@ -14,7 +14,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.metadata.brokers import registered_broker
 from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.elections import PartitionChanges
-from barnabas.metadata.image import ClusterImage, PlacedPartition
+from barnabas.metadata.image import LOST_DIRECTORY, ClusterImage, PartitionImage, PlacedPartition
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.partition_changes import NO_LEADER_CHANGE, RECOVERED, RECOVERING
 from barnabas.metadata.topics_delta import changed_partition
@@ -106,7 +106,7 @@ def _problem(image: ClusterImage, broker_id: int, placed: PlacedPartition, data:
     is_isr = set(isr) <= set(state.replicas) and len(set(isr)) == len(isr) and broker_id in isr
     if not is_isr or not _may_become(state.leader_recovery_state, data.leader_recovery_state, isr):
         return ErrorCode.INVALID_REQUEST
-    ineligible = _ineligible(image, data.new_isr_with_epochs)
+    ineligible = _ineligible(image, state, data.new_isr_with_epochs)
     if ineligible:
         _log.info(
             "The in-sync replicas of %s-%d cannot be %s: %s",
@@ -126,9 +126,10 @@ def _may_become(before: int, after: int, isr: Sequence[int]) -> bool:
     return after == RECOVERED
 
 
-def _ineligible(image: ClusterImage, isr: Sequence[BrokerState]) -> list[str]:
+def _ineligible(image: ClusterImage, state: PartitionImage, isr: Sequence[BrokerState]) -> list[str]:
     """Who cannot be in an in-sync set, and why. An epoch that is another's means that the broker restarted since it
-    fetched, and may have lost what it had."""
+    fetched, and may have lost what it had. So has one that told of its replica as lost, which Kafka would let in: what
+    a leader proposes may stand on a fetch from before."""
     reasons = []
     for each in isr:
         broker = image.brokers.get(each.broker_id)
@@ -140,6 +141,8 @@ def _ineligible(image: ClusterImage, isr: Sequence[BrokerState]) -> list[str]:
             reasons.append(f"{each.broker_id} is fenced")
         elif each.broker_epoch not in (_ANY_EPOCH, broker.epoch):
             reasons.append(f"{each.broker_id} is in epoch {broker.epoch}, not {each.broker_epoch}")
+        elif state.directory_of(each.broker_id) == LOST_DIRECTORY:
+            reasons.append(f"{each.broker_id} has lost its replica")
     return reasons
 
 

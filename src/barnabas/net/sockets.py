@@ -9,6 +9,17 @@ from typing import Final, NamedTuple
 #: So that each address of a host comes once.
 SOCK_STREAM: Final = socket.SOCK_STREAM
 
+#: Who waits for an answer that may take minutes, as that to a JoinGroup, hears nothing from a machine without power.
+#: The system asks at first after so many seconds, then so often; by default it begins with that after two hours.
+KEEPALIVE_IDLE_S: Final = 20
+KEEPALIVE_INTERVAL_S: Final = 5
+KEEPALIVE_COUNT: Final = 3
+_KEEPALIVE: Final = {
+    "TCP_KEEPIDLE": KEEPALIVE_IDLE_S,
+    "TCP_KEEPINTVL": KEEPALIVE_INTERVAL_S,
+    "TCP_KEEPCNT": KEEPALIVE_COUNT,
+}
+
 
 class SocketBuffers(NamedTuple):
     """Sizes for the kernel; -1 leaves one to the system, which lets it grow as needed."""
@@ -49,3 +60,6 @@ def tune(transport: asyncio.BaseTransport) -> None:
     if found is not None and found.family in (socket.AF_INET, socket.AF_INET6):
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE.items():
+            if hasattr(socket, option):
+                found.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,7 +1,7 @@
 """The machine at work: its effects done, in their order, over a `Transport`, a `LogStore` and an event loop.
 
 Whatever happens (a message, a timer, the end of a sync) is told to the machine, and what it asks for joins a queue.
-Effects that block are offloaded, and hold up what is behind them; a sync holds up only what waits for it by name.
+Effects that block are offloaded, and hold up what is behind them; a sync holds up nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from barnabas.raft.effects import (
     Truncate,
     VotersChanged,
 )
+from barnabas.raft.election_saver import ElectionSaver
 from barnabas.raft.machine import RaftMachine
 from barnabas.raft.messages import EpochResult, FetchLog, FetchResult, RaftRequest, RaftResult
 from barnabas.raft.options import QuorumOptions
@@ -72,6 +73,8 @@ _FULL_DISK_WAIT_S: Final = 1.0
 #: How long a follower that has every record waits for a new high watermark, at most: a leader at work has the next
 #: records by then, and one answer brings both. The commit itself waits for nobody.
 _UNHURRIED_S: Final = 0.003
+#: A sync that takes longer is told of.
+_SLOW_SYNC_MS: Final = 1000
 
 T = TypeVar("T")
 
@@ -90,6 +93,7 @@ class RaftDriver:
     - `voters` are those of the settings, for a quorum whose log names none; `bootstrap` is where to look for a leader
       besides; `listeners` is where this replica itself is reached, by the names of its listeners.
     - `is_never_voter`: an observer that nobody may add to the voters, such as a broker, need not sync what it fetches.
+    - `remedy` is what an operator is told to do about a disk that is slow.
     - `on_failure` is told once when the replica cannot go on: its log failed, or something that must hold did not.
     """
 
@@ -108,6 +112,7 @@ class RaftDriver:
         options: QuorumOptions | None = None,
         name: LogName | None = None,
         is_never_voter: bool = False,
+        remedy: str = "give its log a disk of its own",
         on_failure: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         self.key = key
@@ -123,6 +128,7 @@ class RaftDriver:
         self._options = options or QuorumOptions()
         self._name = name or LogName()
         self._is_never_voter = is_never_voter
+        self._remedy = remedy
         self._on_failure = on_failure
         #: From `open` on.
         self.machine = cast(RaftMachine, None)
@@ -134,13 +140,13 @@ class RaftDriver:
         self._effects: deque[Effect] = deque()
         self._is_working = False
         self._is_held_up = False
+        self._held_up_at_ms = 0
         self._is_over = False
+        self._elections = ElectionSaver(key, self._write_election, self._offload)
         self._syncing: SyncJob | None = None
         self._has_synced = False
         # Why what was just appended was not written.
         self._refusal: PassingError | None = None
-        # Who waits for a sync, and up to which offset.
-        self._after_sync: list[Send] = []
         # Answers without records, kept back for a moment, and when that is over for the first of them. Nearly always
         # records come before: a timer is not set for each, it only looks when it was set for.
         self._unhurried: list[AnswerFetch] = []
@@ -192,6 +198,7 @@ class RaftDriver:
         anybody else could see."""
         self._loop = asyncio.get_running_loop()
         found = await self._runtime.offload(self._store.open)
+        self._elections.found(found.election)
         self.machine = machine = RaftMachine(
             self.key,
             found,
@@ -274,7 +281,7 @@ class RaftDriver:
         is_whole = self.failure is None
         self._end()
         await self._transport.stop()
-        while self._syncing is not None or self._is_held_up:  # noqa: ASYNC110
+        while self._syncing is not None or self._is_held_up or self._elections.is_writing:  # noqa: ASYNC110
             await asyncio.sleep(_SHORTEST_WAIT_S)
         if self.is_open and is_whole:
             await self._runtime.offload(self._store.close)
@@ -332,7 +339,9 @@ class RaftDriver:
 
     def _tick(self) -> None:
         self._timer, self._timer_at_ms = None, inf
-        self._tell_machine(self.machine.tick)
+        if not self._is_held_up:
+            # Else whatever it waits for cannot come: nobody has heard what it asked.
+            self._tell_machine(self.machine.tick)
 
     def _tell_machine(self, method: Callable[..., None], *news: object) -> None:
         if self._is_over:
@@ -393,12 +402,17 @@ class RaftDriver:
 
     def _hold_up(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Do something that blocks elsewhere; nothing else is done until it has ended."""
-        self._is_held_up = True
+        self._wait()
         self._offload(work, then, self._go_on)
+
+    def _wait(self) -> None:
+        self._is_held_up = True
+        self._held_up_at_ms = self._now_ms()
 
     def _go_on(self) -> None:
         self._is_held_up = False
         if not self._is_over:
+            self.machine.was_held_up(self._now_ms() - self._held_up_at_ms)
             self._run()
 
     def _offload(self, work: Callable[[], T], then: Callable[[T], None], finally_: Callable[[], None]) -> None:
@@ -422,11 +436,14 @@ class RaftDriver:
     def _save_election(self, effect: SaveElection) -> None:
         if self._effects and isinstance(self._effects[0], SaveElection):
             return  # nothing was said in between
+        if self._elections.promises_more(effect.state):
+            self._wait()
+            self._elections.save(effect, self._go_on)
+        else:
+            self._elections.save(effect)
 
-        def save() -> None:
-            self._store.save_election(effect.state, kraft_version=effect.kraft_version, voter_ids=effect.voter_ids)
-
-        self._hold_up(save, lambda _: None)
+    def _write_election(self, effect: SaveElection) -> None:
+        self._store.save_election(effect.state, kraft_version=effect.kraft_version, voter_ids=effect.voter_ids)
 
     def _append(self, effect: Append) -> None:
         try:
@@ -453,7 +470,7 @@ class RaftDriver:
         except PassingError:
             # There is nothing that it could do without: it goes on when there is room again.
             self._effects.appendleft(effect)
-            self._is_held_up = True
+            self._wait()
             known(self._loop, "started").call_later(_FULL_DISK_WAIT_S, self._go_on)
             return
         for batch in effect.batches:
@@ -469,52 +486,41 @@ class RaftDriver:
         self._store.truncate(effect.offset)
         while self._uncommitted and self._uncommitted[-1].last_offset >= effect.offset:
             self._uncommitted.pop()
-        # They claim to have what is gone now.
-        self._after_sync = [each for each in self._after_sync if each.after_sync <= effect.offset]
 
     def _begin_sync(self, _: SyncLog | None = None) -> None:
         if self._syncing is not None:
             return
         job = self._store.begin_sync()
         if job is None:
-            self._synced()
+            self._has_synced = True
             return
         self._syncing = job
-        self._offload(job.run, lambda _: self._finish_sync(job), self._sync_ended)
+        began_ms = self._now_ms()
+        self._offload(job.run, lambda _: self._finish_sync(job, began_ms), self._sync_ended)
 
-    def _finish_sync(self, job: SyncJob) -> None:
+    def _finish_sync(self, job: SyncJob, began_ms: int) -> None:
         self._store.finish_sync(job)
+        took_ms = self._now_ms() - began_ms
+        if took_ms > _SLOW_SYNC_MS:
+            _log.warning(
+                "replica %s: a sync of its log took %.1f s, and what is committed waits for it; %s",
+                self.key,
+                took_ms / 1000,
+                self._remedy,
+            )
 
     def _sync_ended(self) -> None:
         self._syncing = None
         if self._is_over:
             return
-        self._synced()
+        self._has_synced = True
         if self._store.synced_offset < self._store.end_offset:
             self._effects.append(SyncLog())
         self._run()
 
-    def _synced(self) -> None:
-        self._has_synced = True
-        if self._after_sync:
-            offset = self._store.synced_offset
-            waiting, self._after_sync = self._after_sync, []
-            for each in waiting:
-                if each.after_sync <= offset:
-                    self._send_now(each)
-                else:
-                    self._after_sync.append(each)
-
     # Messages
 
     def _send(self, effect: Send) -> None:
-        if effect.after_sync <= self._store.synced_offset:
-            self._send_now(effect)
-        else:
-            self._after_sync.append(effect)
-            self._begin_sync()
-
-    def _send_now(self, effect: Send) -> None:
         request = effect.request
 
         def responded(response: Response | None) -> None:
@@ -641,7 +647,6 @@ class RaftDriver:
     def _start_anew(self, effect: StartAnew) -> None:
         self._store.start_anew(effect.snapshot_id)
         self._uncommitted.clear()
-        self._after_sync.clear()
 
         def loaded(found: tuple[Snapshot, Any]) -> None:
             self._told_offset = effect.snapshot_id.end_offset
@@ -676,7 +681,6 @@ class RaftDriver:
     def _end(self) -> None:
         self._is_over = True
         self._effects.clear()
-        self._after_sync.clear()
         self._uncommitted.clear()
         self._unhurried.clear()
         for timer in (self._timer, self._unhurried_timer):

@@ -1,5 +1,5 @@
-"""What the machine wants done, as values. The driver does them in this order; a `SaveElection` holds up all that
-follows it until it is on disk, so whatever a replica says after a vote or a new epoch survives a crash."""
+"""What the machine wants done, as values. The driver does them in this order; a `SaveElection` with a vote or an epoch
+that is not on disk holds up all that follows it until it is, so whatever a replica says after it survives a crash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ ReplyTo: TypeAlias = object
 
 @dataclass(frozen=True, slots=True)
 class SaveElection:
-    """Write `quorum-state`, and go on when it is safe."""
+    """Write `quorum-state`, and go on when the epoch and the vote in it are safe. Who leads need not be: it is a hint
+    for the next start."""
 
     state: ElectionState
     kraft_version: int
@@ -60,15 +61,14 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class SyncLog:
-    """Make safe what was written. Nothing waits for it but what says so; when it is done, tell `synced`."""
+    """Make safe what was written. It holds up nothing; when it is done, tell `synced`."""
 
 
 class Send(NamedTuple):
-    """Ask a peer, once all before `after_sync` is synced: what this says must not be untrue after a crash."""
+    """Ask a peer."""
 
     to: Address
     request: RaftRequest
-    after_sync: int = 0
 
 
 class Answer(NamedTuple):

@@ -64,6 +64,12 @@ class LogView:
     def end(self) -> OffsetAndEpoch:
         return OffsetAndEpoch(self.end_offset, self.last_epoch)
 
+    @property
+    def synced_end(self) -> OffsetAndEpoch:
+        """Where what is safe ends. A snapshot always is."""
+        offset = max(self.synced_offset, self.start_offset)
+        return self.end if offset >= self.end_offset else OffsetAndEpoch(offset, self.epoch_of(offset - 1))
+
     def epoch_of(self, offset: int) -> int:
         """The epoch of the record at an offset, or of what came before the log."""
         for epoch, first_offset in reversed(self._epochs):

@@ -230,8 +230,11 @@ class RaftMachine:
     def synced(self, offset: int, now_ms: int) -> None:
         """All before `offset` is safe from a crash of the machine."""
         self.log.synced_offset = min(offset, self.log.end_offset)
-        if isinstance(self.state, Leader):
-            self.state.advance(now_ms)
+        self.state.on_synced(now_ms)
+
+    def was_held_up(self, for_ms: int) -> None:
+        """For so long nothing was done that the machine asked for: what it waited for could not come meanwhile."""
+        self.state.prolong(for_ms)
 
     def refused(self, address: Address, now_ms: int) -> None:
         """A peer closed its connection and refuses another: its process is gone."""
@@ -429,12 +432,16 @@ class RaftMachine:
     def send(self, to: Address, request: RaftRequest) -> None:
         self._effects.append(Send(to, request))
 
-    def send_fetch(self, to: Address, fetch: FetchLog) -> None:
-        """A voter claims with a fetch that all before its offset is safe. What an observer claims counts nowhere,
-        unless it becomes a voter: the leader counts it from then on, before the observer knows."""
-        self._effects.append(Send(to, fetch, 0 if self._is_never_voter and not self.is_voter else fetch.offset))
+    @property
+    def may_claim_all(self) -> bool:
+        """Whether a fetch may go out at the end of the log. A voter claims with it that all before its offset is safe.
+        What an observer claims counts nowhere, unless it becomes a voter: the leader counts it from then on, before the
+        observer knows."""
+        log = self.log
+        return log.synced_offset >= log.end_offset or (self._is_never_voter and not self.is_voter)
 
-    def fetch_request(self, *, max_wait_ms: int) -> FetchLog:
+    def fetch_request(self) -> FetchLog:
+        """Asks for what comes after the log."""
         return FetchLog(
             self.cluster_id,
             self.epoch,
@@ -442,9 +449,14 @@ class RaftMachine:
             self.log.end_offset,
             self.log.last_epoch,
             self.high_watermark,
-            max_wait_ms,
+            self.options.fetch_max_wait_ms,
             self.options.fetch_max_bytes,
         )
+
+    def sign_of_life(self) -> FetchLog:
+        """Asks for nothing but an answer, and claims no more than what is safe."""
+        end = self.log.synced_end
+        return FetchLog(self.cluster_id, self.epoch, self.key, end.offset, end.epoch, self.high_watermark, 0, 0)
 
     @property
     def must_be_updated(self) -> bool:

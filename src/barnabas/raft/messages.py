@@ -50,7 +50,8 @@ class EndQuorumEpoch:
 
 
 class FetchLog(NamedTuple):
-    """Send me what follows `offset`; my last record is of `last_fetched_epoch`, and all before `offset` is synced."""
+    """Send me what follows `offset`; my last record is of `last_fetched_epoch`, and all before `offset` is synced. With
+    room for nothing it says that somebody lives, and asks who else does."""
 
     cluster_id: str | None
     epoch: int
@@ -60,6 +61,10 @@ class FetchLog(NamedTuple):
     high_watermark: int
     max_wait_ms: int
     max_bytes: int
+
+    @property
+    def is_sign_of_life(self) -> bool:
+        return self.max_bytes <= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,12 @@ class FetchResult(NamedTuple):
     diverging: OffsetAndEpoch | None = None
     snapshot_id: SnapshotId | None = None
     records: bytes | bytearray | memoryview = b""
+
+    @property
+    def is_same_history(self) -> bool:
+        """Whether the fetcher's log is the leader's up to where it fetched."""
+        diverges = self.diverging is not None and self.diverging.epoch >= 0
+        return not diverges and (self.snapshot_id is None or self.snapshot_id.epoch < 0)
 
 
 @dataclass(frozen=True, slots=True)

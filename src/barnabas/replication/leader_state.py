@@ -405,7 +405,9 @@ class LeaderState(PartitionRole):
         appended = self.append(
             prepared, acks_all=acks_all, now_ms=now_ms, may_append=None if batch.is_control else may_append
         )
-        if not appended.is_duplicate:
+        if batch.is_control:
+            self._verification.transaction_ended(batch.producer_id, batch.producer_epoch, prepared.transaction_version)
+        elif not appended.is_duplicate:
             self._verification.clear(batch.producer_id)
         return appended
 

@@ -22,8 +22,9 @@ from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.ports import LeaderPorts, NobodyElse
 from barnabas.replication.roles import NO_EPOCH, NO_OFFSET, Isolation, PartitionError
 from barnabas.storage.leader_epochs import EpochEnd
-from barnabas.storage.log import PartitionLog, TimestampAndOffset
+from barnabas.storage.log import PartitionLog
 from barnabas.storage.searching import Search, run_here
+from barnabas.storage.timestamp_search import TimestampAndOffset
 
 NO_TIMESTAMP_MS: Final = -1
 

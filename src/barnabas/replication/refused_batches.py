@@ -77,7 +77,6 @@ class RefusedBatches:
         is_over = (
             batch.producer_epoch > first.epoch
             or batch.base_sequence == first.first_sequence
-            or producers.is_next(batch)
             or first.since_ms + KEPT_MS <= now_ms
         )
         if is_over:

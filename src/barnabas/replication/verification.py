@@ -3,6 +3,9 @@
 Between the question and the append a marker may come, and even another transaction begin: the answer is then about
 something that is over. So whoever asks gets a guard, and appends with it; a marker takes the guard away, and so does
 the end of the role. From the first append on, the open transaction itself is the proof (KIP-890).
+
+Where the epoch goes up with each transaction, the next one may be asked about before the marker of the one before has
+come here: that marker, which has the epoch of the next, ends nothing of it. (In Kafka it takes the guard away as well.)
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import BatchView
 from barnabas.storage.errors import AppendRefusedError
-from barnabas.storage.producer_state import ProducerStates
+from barnabas.storage.producer_state import EPOCH_PER_TRANSACTION, ProducerStates
 
 #: Of one partition. Who asks and never appends is forgotten when so many others have asked after it.
 _MOST: Final = 10_000
@@ -61,8 +64,17 @@ class VerificationStates:
         return state.guard
 
     def clear(self, producer_id: int) -> None:
-        """The first batch is in the log, or the transaction has ended."""
+        """The first batch is in the log."""
         self._states.pop(producer_id, None)
+
+    def transaction_ended(self, producer_id: int, marker_epoch: int, transaction_version: int) -> None:
+        """A marker is in the log."""
+        state = self._states.get(producer_id)
+        is_of_one_before = (
+            state is not None and transaction_version >= EPOCH_PER_TRANSACTION and marker_epoch <= state.epoch
+        )
+        if not is_of_one_before:
+            self.clear(producer_id)
 
     def check(
         self,

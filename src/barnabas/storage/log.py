@@ -13,11 +13,10 @@ in. Nothing here may be called from two threads at once; what blocks is handed o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import wraps
 from random import Random
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, check
@@ -31,16 +30,15 @@ from barnabas.storage.leader_epochs import EpochEntry, LeaderEpochs, write_leade
 from barnabas.storage.passing_trouble import PassingTrouble
 from barnabas.storage.producer_snapshot import ProducerSnapshots
 from barnabas.storage.producer_state import CompletedTransaction, ProducerStates
+from barnabas.storage.recalling import batches_before
 from barnabas.storage.retention import count_expired
 from barnabas.storage.searching import Search, run_here
 from barnabas.storage.segment import DELETED_SUFFIX, SWAP_SUFFIX, FileRange, Segment
 from barnabas.storage.settings import TopicSettings
+from barnabas.storage.timestamp_search import TimestampAndOffset, search_max_timestamp, search_timestamp
 from barnabas.storage.validation import PreparedAppend
 
 NO_TIMESTAMP_MS: Final = -1
-# How much of a log is read for batches that a snapshot of producers did not keep: the last few of each, which its
-# client may send again, are not far from the end.
-_RECALLED_BYTES: Final = 1024 * 1024
 
 
 class Appended(NamedTuple):
@@ -84,12 +82,6 @@ class FlushJob(NamedTuple):
         except (OSError, LogError) as failure:
             # Also with a full disk: what a failed sync should have covered, no later one covers.
             raise LogDirectoryError(self.directory, f"a sync failed: {failure}") from failure
-
-
-class TimestampAndOffset(NamedTuple):
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
 
 
 P = ParamSpec("P")
@@ -237,26 +229,7 @@ class PartitionLog:
         """Look into the log for what the snapshot of producers did not keep; once, and only if somebody asks for it."""
         restored_at = self.producers.restored_at
         if restored_at is not None:
-            self.producers.recall(self._batches_before(restored_at))
-
-    def _batches_before(self, offset: int) -> Iterator[BatchView]:
-        """The last batches before an offset, as many as lie in a bounded stretch of the log."""
-        parts: list[tuple[Segment, int]] = []
-        left_bytes = _RECALLED_BYTES
-        for segment in reversed(self._segments[: self._segment_index(offset) + 1]):
-            end = self._end_position(segment, offset)
-            entry = segment.offset_index.entry_at(max(0, end - left_bytes))
-            position = entry.position if entry.position and segment.bears_out(entry) else 0
-            parts.append((segment, position))
-            left_bytes -= end - position
-            if left_bytes <= 0 or position:
-                break
-        for segment, position in reversed(parts):
-            for batch in segment.entries(position):
-                if batch.next_offset > offset:
-                    return
-                if isinstance(batch, BatchView):
-                    yield batch
+            self.producers.recall(batches_before(self._segments[: self._segment_index(restored_at) + 1], restored_at))
 
     def append_as_follower(self, prepared: PreparedAppend, *, now_ms: int) -> Appended | None:
         """Take over batches with the offsets that the leader gave them; None if there are none."""
@@ -436,7 +409,7 @@ class PartitionLog:
             segment = self._segments[place]
             if segment.base_offset >= end_offset:
                 break
-            end = segment.size_bytes if end_offset >= self.log_end_offset else self._end_position(segment, end_offset)
+            end = segment.size_bytes if end_offset >= self.log_end_offset else segment.end_position(end_offset)
             found = segment.read(offset, max_bytes, end, at_least_one=at_least_one)
             if found is not None:
                 return found if found.size_bytes else None
@@ -448,11 +421,6 @@ class PartitionLog:
         if offset >= segments[-1].base_offset:
             return len(segments) - 1
         return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
-
-    def _end_position(self, segment: Segment, end_offset: int) -> int:
-        """Up to where the segment may be read if not to its end."""
-        found = segment.locate(end_offset)
-        return segment.size_bytes if found is None else found.position
 
     def holds(self, data: FileRange) -> bool:
         """Whether what `read` found is still there. Retention, truncation and compaction take files from readers."""
@@ -498,53 +466,14 @@ class PartitionLog:
         return run_here(self.search_timestamp(timestamp_ms))
 
     def search_timestamp(self, timestamp_ms: int) -> Search[TimestampAndOffset | None]:
-        segments = deque(self._segments)
-        while segments:
-            segment = segments.popleft()
-            found = yield from self._search_in(segment, segment.find_timestamp(timestamp_ms, self.log_start_offset))
-            if found is not None:
-                return self._with_epoch(*found)
-            if segment not in self._segments:
-                # It went while it was looked into; what it held may be in another.
-                segments = deque(self._segments)
-        return None
-
-    def _search_in(self, segment: Segment, search: Search[T]) -> Search[T | None]:
-        """What is in a segment; nothing if it goes meanwhile, or is cut."""
-        cut_count = segment.cut_count
-        outcome: Any = None
-        while segment in self._segments and segment.cut_count == cut_count:
-            try:
-                work = search.send(outcome)
-            except StopIteration as end:
-                found: T = end.value
-                return found
-            except OSError as failure:
-                raise self.failed(failure) from failure
-            outcome = yield work
-        return None
+        return search_timestamp(self, timestamp_ms)
 
     def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
         """The first record with the highest timestamp of all."""
         return run_here(self.search_max_timestamp())
 
     def search_max_timestamp(self) -> Search[TimestampAndOffset | None]:
-        best: tuple[int, int] | None = None
-        for segment in self._youngest_first():
-            if best is not None and segment.max_timestamp[0] <= best[0]:
-                break
-            found = yield from self._search_in(segment, segment.find_max_timestamp(self.log_start_offset))
-            if found is not None and (best is None or found[0] > best[0]):
-                best = found
-        return None if best is None else self._with_epoch(*best)
-
-    @_reports_failures
-    def _youngest_first(self) -> list[Segment]:
-        return sorted(self._segments, key=lambda segment: segment.max_timestamp[0], reverse=True)
-
-    def _with_epoch(self, timestamp_ms: int, offset: int) -> TimestampAndOffset:
-        epoch = self.epochs.epoch_for_offset(offset)
-        return TimestampAndOffset(timestamp_ms, offset, -1 if epoch is None else epoch)
+        return search_max_timestamp(self)
 
     # Safety
 

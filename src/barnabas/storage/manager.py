@@ -33,6 +33,10 @@ _log = logging.getLogger("barnabas.storage")
 
 MINUTE_MS: Final = 60_000
 _PROGRESS_MS: Final = 10_000
+_REMEDY: Final = (
+    "; it is fetched anew if another node leads. If none can, restore the partition from a copy, or stop the node and "
+    "look with `storage accept-loss` at what is left"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +160,8 @@ class LogManager:
     def previous_broker_epoch(self) -> int:
         """The broker epoch in which all directories were stopped cleanly; -1 if that cannot be said of all of them, or
         if a log is damaged: whatever happened to it, it may lack what this broker has acknowledged."""
-        if any(isinstance(why, DamagedLogError) for each in self._directories for why in each.offline.values()):
+        offline = [why for each in self._directories for why in each.offline.values()]
+        if any(isinstance(why, (DamagedLogError, CorruptLogError)) for why in offline):
             return NO_BROKER_EPOCH
         epochs = {each.previous_broker_epoch if each.is_online else NO_BROKER_EPOCH for each in self._directories}
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
@@ -463,6 +468,12 @@ class LogManager:
         """Whether the log of a partition was refused, since it does not hold what it must."""
         return any(isinstance(each.offline.get(partition), DamagedLogError) for each in self._directories)
 
+    def is_corrupt(self, partition: TopicPartition) -> bool:
+        """Whether a file of a partition was found not to hold what was written there, on a disk that is well."""
+        return any(
+            each.is_online and isinstance(each.offline.get(partition), CorruptLogError) for each in self._directories
+        )
+
     def delete(self, *partitions: TopicPartition) -> None:
         """Take partitions out of use at once; their files go later. Nothing happens to those that are not here."""
         for leaving in self._take(partitions, deleted_name):
@@ -540,7 +551,8 @@ class LogManager:
         """A log turned out to be corrupt when it was read: it is offline from now on, the others are not."""
         for directory in self._directories:
             if partition in directory.logs:
-                _log.error("%s is offline: %s", partition, reason)
+                remedy = _REMEDY if isinstance(reason, CorruptLogError) else ""
+                _log.error("%s is offline: %s%s", partition, reason, remedy)
                 directory.take_offline(partition, reason)
                 self.on_offline(partition, reason)
 

@@ -131,15 +131,6 @@ class ProducerStates:
             return None
         return self._check_unexpected(batch, producer)
 
-    def is_next(self, batch: BatchView) -> bool:
-        """Whether a batch follows right behind the newest of its producer."""
-        producer = self._producers.get(batch.producer_id)
-        return (
-            producer is not None
-            and batch.producer_epoch == producer.epoch
-            and batch.base_sequence == producer.next_sequence
-        )
-
     def missing_before(self, batch: BatchView) -> int | None:
         """The sequence that has to come before a batch, by what is known of its producer; None if none has to."""
         producer = self._producers.get(batch.producer_id)

@@ -89,8 +89,10 @@ class FileRange(NamedTuple):
         return data
 
     def read_now(self) -> bytes | bytearray | None:
-        """The bytes if they are in memory, or None: then `read` has to wait for the disk, away from the loop."""
-        return self.file.read_now(self.position, self.size_bytes)
+        """The bytes if they are in memory, or None: then `read` has to wait for the disk, away from the loop, or tells
+        that the file does not hold as many any more."""
+        data = self.file.read_now(self.position, self.size_bytes)
+        return None if data is None or len(data) != self.size_bytes else data
 
 
 class Location(NamedTuple):
@@ -425,6 +427,11 @@ class Segment:
             next_offset = entry.next_offset
         self.finish()
         self.write_indexes(sync=True)
+
+    def end_position(self, end_offset: int) -> int:
+        """Up to where it may be read by those who must not see `end_offset`."""
+        found = self.locate(end_offset)
+        return self.size_bytes if found is None else found.position
 
     def read(self, offset: int, max_bytes: int, end_position: int, *, at_least_one: bool) -> FileRange | None:
         """The bytes from the batch that reaches `offset` on, up to `end_position`; None if there is no such batch.

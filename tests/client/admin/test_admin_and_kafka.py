@@ -544,7 +544,7 @@ def test_transactions_are_seen_and_ended(server: KafkaServer) -> None:
 
     async def story(admin: Admin) -> None:
         (listing,) = await admin.list_transactions(states=[TransactionState.ONGOING], pattern="pay.*")
-        assert listing.transactional_id == "payer"
+        assert (listing.transactional_id, listing.coordinator_id) == ("payer", 1)
         assert await admin.list_transactions(producer_ids=[listing.producer_id + 1]) == []
         assert await admin.list_transactions(min_duration_ms=3_600_000) == []
         with pytest.raises(KeyedError, match="stranger: TRANSACTIONAL_ID_NOT_FOUND") as raised:
@@ -562,6 +562,9 @@ def test_transactions_are_seen_and_ended(server: KafkaServer) -> None:
         fenced = await admin.fence_producers(["payer"])
         assert fenced["payer"].producer_epoch > described.producer_epoch
         assert (await admin.describe_transactions(["payer"]))["payer"].started_ms is None
+        await admin.force_terminate_transaction("payer")
+        ended = (await admin.describe_transactions(["payer"]))["payer"]
+        assert ended.producer_epoch > fenced["payer"].producer_epoch
 
     call(server, story)
     with pytest.raises(confluent_kafka.KafkaException):

@@ -7,7 +7,6 @@ plays a hundred worlds of each kind.
 from __future__ import annotations
 
 import asyncio
-import os
 from random import Random
 from typing import Any
 
@@ -16,8 +15,9 @@ import pytest
 from barnabas.testing.sim.network import HOME
 from barnabas.testing.sim.world import World
 from tests.client.faults.sim_load import ClientLoad
+from tests.sweeps import IS_FULL
 
-SEEDS = range(100) if os.environ.get("BARNABAS_SWEEP") == "full" else range(2)
+SEEDS = range(100) if IS_FULL else range(2)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -357,6 +357,55 @@ const stories = {
     await consumer.disconnect()
     return { whilePaused, seen: seen.sort() }
   },
+
+  async transactions() {
+    const topic = `${prefix}transactions`
+    const groupId = `${prefix}transactions-g`
+    await createTopic(topic, 2)
+    const options = { transactionalId: `${prefix}id`, idempotent: true, maxInFlightRequests: 1, transactionTimeout: 30000 }
+    const older = kafka.producer(options)
+    await older.connect()
+    const messages = values => values.map(value => ({ partition: value % 2, value: `${value}` }))
+    const offset = async () =>
+      withAdmin(async admin => {
+        const [{ partitions }] = await admin.fetchOffsets({ groupId, topics: [topic] })
+        return partitions.find(each => each.partition === 0).offset
+      })
+    const offsets = []
+    // The topic of offsets may be made just now, and kafkajs does not wait for it in transactions.
+    await until(async () => (await errorOf(offset)) === null, 'a coordinator of the group')
+    for (const [values, committed] of [[[0, 1, 2], true], [[3, 4, 5], false], [[6, 7], true]]) {
+      const transaction = await older.transaction()
+      await transaction.send({ topic, messages: messages(values) })
+      await transaction.sendOffsets({
+        consumerGroupId: groupId,
+        topics: [{ topic, partitions: [{ partition: 0, offset: `${values[0]}` }] }],
+      })
+      if (committed) await transaction.commit()
+      else await transaction.abort()
+      // The marker may come to the offsets a moment after the commit is answered.
+      if (committed) await until(async () => (await offset()) === `${values[0]}`, 'the committed offset')
+      offsets.push(await offset())
+    }
+    const open = await older.transaction()
+    await open.send({ topic, messages: messages([8, 9]) })
+    const newer = kafka.producer(options)
+    await newer.connect()
+    const transaction = await newer.transaction()
+    await transaction.send({ topic, messages: messages([10, 11]) })
+    const fenced = await errorOf(() => open.commit())
+    await transaction.commit()
+    await newer.disconnect()
+    await older.disconnect()
+    const committed = []
+    const consumer = kafka.consumer({ groupId: `${prefix}transactions-r`, readUncommitted: false })
+    await consumer.connect()
+    await consumer.subscribe({ topics: [topic], fromBeginning: true })
+    await consumer.run({ eachMessage: async ({ message }) => committed.push(Number(text(message.value))) })
+    await until(() => committed.length >= 7, 'what was committed')
+    await consumer.disconnect()
+    return { offsets, fenced, committed: committed.sort((a, b) => a - b) }
+  },
 }
 
 stories[storyName]()

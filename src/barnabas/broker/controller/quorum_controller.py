@@ -31,6 +31,7 @@ from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.errors import LogDirectoryError, PassingError
 from barnabas.storage.manager import PeriodicTask
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
 
@@ -283,7 +284,7 @@ class QuorumController:
         outcome = self._apis.handle(request, version, caller, self._clock.monotonic_ms())
         if outcome.records:
             await self._until_committed(self._write(outcome.records), timeout_ms)
-        elif self._waiting and not isinstance(request, DescribeQuorumRequest):
+        elif self._waiting and not _rests_on_nothing(request):
             # The answer may rest on what was decided before, and must not outlive it.
             await self._until_committed(self._after_the_last(), timeout_ms)
         return outcome.response
@@ -354,3 +355,11 @@ class QuorumController:
             task.cancel()
         if self._scheduler is not None:
             await self._scheduler.stop()
+
+
+def _rests_on_nothing(request: Request) -> bool:
+    """Whether the answer need not wait for what was decided before. A broker that lives beats on while disks are slow:
+    the next heartbeat comes after the answer to this one. One that leaves must know that others lead."""
+    if isinstance(request, BrokerHeartbeatRequest):
+        return not request.want_shut_down
+    return isinstance(request, DescribeQuorumRequest)

@@ -147,9 +147,16 @@ class CoordinatorRunner(Generic[S]):
 
     # Loading
 
-    async def load(self) -> None:
-        """Read the partition. The shard is nobody else's until that is done, so another thread may do it."""
-        core = self._core
+    @property
+    def core(self) -> CoordinatorRuntime[S]:
+        """What it is loaded into; another one after each `reload`."""
+        return self._core
+
+    async def load(self, core: CoordinatorRuntime[S]) -> None:
+        """Read the partition, which was waited for with this core; nothing happens if it has begun anew since: by then
+        another leader epoch may have begun, whose own wait is not over.
+
+        The shard is nobody else's until that is done, so another thread may do it."""
         try:
             await self._load_all(core)
         except Exception as failure:

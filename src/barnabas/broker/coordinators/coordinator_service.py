@@ -4,6 +4,7 @@ over, loaded, given up and reminded of the time; and which of them a key belongs
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Generic, TypeAlias, TypeVar
 
@@ -12,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.runtime import Runtime
 from barnabas.broker.coordinators.coordinator_runner import CoordinatorRunner, Words, WriteSettings
 from barnabas.coordinator.routing import partition_for
-from barnabas.coordinator.runtime import CoordinatorShard
+from barnabas.coordinator.runtime import CoordinatorRuntime, CoordinatorShard
 from barnabas.coordinator.writer import PartitionWriter
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
@@ -23,7 +24,7 @@ S = TypeVar("S", bound=CoordinatorShard)
 Answer: TypeAlias = T | asyncio.Future[T]
 
 
-class CoordinatorService(Generic[S]):
+class CoordinatorService(ABC, Generic[S]):
     """The shards of one internal topic that this node leads. Each coordinator says what a shard is."""
 
     def __init__(
@@ -37,7 +38,8 @@ class CoordinatorService(Generic[S]):
         self._image = ClusterImage()
         self._runners: dict[int, CoordinatorRunner[S]] = {}
         self._partition_count = partition_count
-        self._to_load: list[CoordinatorRunner[S]] = []
+        #: With what each is loaded into: whoever begins anew meanwhile waits anew, too.
+        self._to_load: list[tuple[CoordinatorRunner[S], CoordinatorRuntime[S]]] = []
         self._loader: asyncio.Task[None] | None = None
         self._waiting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -47,12 +49,13 @@ class CoordinatorService(Generic[S]):
 
     # What each coordinator says
 
+    @abstractmethod
     def _new_shard(self, index: int) -> S:
         """An empty shard, for what its partition holds to be replayed into."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _write_settings(self) -> WriteSettings:
-        raise NotImplementedError
+        """How it reads and writes its partitions."""
 
     def _reconfigure_shard(self, shard: S) -> None:
         """Settings of the node have changed."""
@@ -129,14 +132,14 @@ class CoordinatorService(Generic[S]):
     def _load_later(self, runner: CoordinatorRunner[S]) -> None:
         """As soon as it can be told what its partition holds: that may take until followers are heard of, and others
         must not wait for it."""
-        waiting = asyncio.get_running_loop().create_task(self._load_when_readable(runner))
+        waiting = asyncio.get_running_loop().create_task(self._load_when_readable(runner, runner.core))
         self._waiting.add(waiting)
         waiting.add_done_callback(self._waiting.discard)
 
-    async def _load_when_readable(self, runner: CoordinatorRunner[S]) -> None:
+    async def _load_when_readable(self, runner: CoordinatorRunner[S], core: CoordinatorRuntime[S]) -> None:
         # Why it is not readable, if it is not, is told when it is read.
         await runner.until_readable()
-        self._to_load.append(runner)
+        self._to_load.append((runner, core))
         if self._loader is None:
             self._loader = asyncio.get_running_loop().create_task(self._load())
 
@@ -144,7 +147,8 @@ class CoordinatorService(Generic[S]):
         """One after the other: together they would be no faster, and the first shard would wait for the last."""
         try:
             while self._to_load:
-                await self._to_load.pop(0).load()
+                runner, core = self._to_load.pop(0)
+                await runner.load(core)
         finally:
             self._loader = None
 

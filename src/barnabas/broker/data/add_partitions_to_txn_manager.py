@@ -37,6 +37,8 @@ _FIRST_PRODUCE_THAT_ADDS: Final = 12
 _FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
 _FIRST_OFFSET_COMMIT_THAT_ADDS: Final = 5
 _FIRST_OFFSET_COMMIT_WITH_ABORTABLE: Final = 4
+#: So that no coordinator refuses a request for its size, whoever else asks at the same time.
+_PARTITIONS_PER_REQUEST: Final = 2000
 
 
 class TransactionSupportedOperation(Enum):
@@ -161,13 +163,19 @@ class AddPartitionsToTxnManager:
                 each.refuse(ErrorCode.NETWORK_EXCEPTION)
 
     def _next_questions(self, coordinator: int) -> list[_Question]:
-        """All that wait, but of each transactional id those of one producer epoch: an answer names the id alone."""
+        """As many as fit into a request, but of each transactional id those of one producer epoch: an answer names the
+        id alone."""
         first: dict[str, _Question] = {}
         now: list[_Question] = []
         later: list[_Question] = []
+        room = _PARTITIONS_PER_REQUEST
         for each in self._waiting.pop(coordinator, ()):
-            fits = each.is_same_transaction(first.setdefault(each.transactional_id, each))
-            (now if fits else later).append(each)
+            has_room = not now or room >= len(each.partitions)
+            if has_room and each.is_same_transaction(first.setdefault(each.transactional_id, each)):
+                now.append(each)
+                room -= len(each.partitions)
+            else:
+                later.append(each)
         if later:
             self._waiting[coordinator] = later
         return now
@@ -177,9 +185,11 @@ class AddPartitionsToTxnManager:
         try:
             response = await self._brokers.send(coordinator, _request(questions), timeout_ms=timeout_ms)
         except UnsupportedRequestError:
-            # A coordinator that is older than the question: as before, what its producer says is believed.
+            # A coordinator that is older than the question: as before, what a producer says that has asked it itself is
+            # believed. For the others nobody has asked, and no marker would ever come.
             for each in questions:
-                each.settle({})
+                if not each.operation.supports_epoch_bump:
+                    each.settle({})
             return
         except ChannelError as failure:
             _log.info("broker %d cannot be asked about transactions: %s", coordinator, failure)
@@ -243,5 +253,7 @@ def _take(response: AddPartitionsToTxnResponse, questions: list[_Question]) -> N
 def _for_client(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH  # what a partition says of it
+    if code is ErrorCode.OPERATION_NOT_ATTEMPTED:
+        return ErrorCode.NETWORK_EXCEPTION  # for the sake of a partition that another request may have named
     is_old = operation is TransactionSupportedOperation.DEFAULT_ERROR
     return ErrorCode.INVALID_TXN_STATE if is_old and code is ErrorCode.TRANSACTION_ABORTABLE else code

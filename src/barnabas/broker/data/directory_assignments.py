@@ -1,7 +1,8 @@
 """This broker tells the controller in which of its directories each replica lies (Kafka's AssignmentsManager).
 
 With one directory the controller knows it beforehand; with several the broker chooses, and without this the controller
-could not tell which partitions a failed disk takes along.
+could not tell which partitions a failed disk takes along. A replica whose log turns out to be corrupt is told as lost,
+as if it lay in a directory that has failed: others lead then, and it is not in sync any more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.metadata.features import DIRECTORY_ASSIGNMENT
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import LOST_DIRECTORY, ClusterImage
 from barnabas.storage.errors import LogError
 from barnabas.storage.manager import LogManager
 from barnabas.wire.apis import ApiKey, api
@@ -71,6 +72,8 @@ class AssignmentsManager:
             if state is None or topic is None or self._node_id not in state.replicas:
                 continue
             replica, actual = _Replica(topic.topic_id, name.partition), self._directory_of(name)
+            if actual is None and len(state.replicas) > 1 and self._logs.is_corrupt(name):
+                actual = LOST_DIRECTORY  # whose only replica is lost has nobody else to turn to
             if actual is None or state.directory_of(self._node_id) == actual:
                 self._to_tell.pop(replica, None)
             else:

@@ -19,7 +19,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.runtime import Runtime
 from barnabas.broker.data.replica_fetcher_manager import ReplicaFetcherManager
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import NO_LEADER, ClusterImage, ConfigResourceType, PartitionImage
+from barnabas.metadata.image import LOST_DIRECTORY, NO_LEADER, ClusterImage, ConfigResourceType, PartitionImage
 from barnabas.records.batch import BatchView
 from barnabas.records.legacy import LegacyMessage
 from barnabas.records.reading import iter_entries
@@ -73,6 +73,8 @@ class ReplicaManager:
         self.delete_records_purgatory: Purgatory[DeleteRecords] = Purgatory()
         #: Who fetches what other nodes lead; None where nothing is followed.
         self.fetchers: ReplicaFetcherManager | None = None
+        #: Told of each partition whose log turned out to be corrupt while the node runs.
+        self.on_corrupt: Callable[[TopicPartition], None] = lambda name: None
         self._calls_of_followers = 0
         #: `transaction.partition.verification.enable` of the moment.
         self.must_be_verified: Callable[[], bool] = lambda: True
@@ -215,9 +217,17 @@ class ReplicaManager:
 
     def _may_fetch_again(self, name: TopicPartition, state: PartitionImage) -> bool:
         """Whether a damaged log can be replaced by what another node has. Not before the controller knows that this
-        replica is not to lead: as long as it counts on it, nobody else may have what is left here."""
+        replica is not to lead: as long as it counts on it, nobody else may have what is left here.
+
+        For what was found at the start, that is known by the new broker epoch. For what is found later, the controller
+        must have been told that the replica is lost: or else a leader that heard from it before may still bring it back
+        into the ISR, when it is empty already.
+        """
         is_counted_on = self._node_id in (*state.isr, *state.eligible_leader_replicas)
-        return state.leader not in (NO_LEADER, self._node_id) and not is_counted_on and self._logs.is_damaged(name)
+        if is_counted_on or state.leader in (NO_LEADER, self._node_id):
+            return False
+        is_told = state.directory_of(self._node_id) == LOST_DIRECTORY
+        return self._logs.is_damaged(name) or (is_told and self._logs.is_corrupt(name))
 
     def _attach_log(self, image: ClusterImage, partition: Partition) -> None:
         try:
@@ -324,6 +334,8 @@ class ReplicaManager:
             if self.fetchers is not None:
                 self.fetchers.remove(partition)
             partition.take_offline(failure)
+            if isinstance(failure, CorruptLogError):
+                self.on_corrupt(name)
 
     # For coordinators
 
@@ -458,7 +470,4 @@ def _first_offset(entry: BatchView | LegacyMessage) -> int:
 
 
 def _damaged(found: FileRange, position: int, offset: int, reason: str) -> CorruptLogError:
-    remedy = "restore the partition from a copy and start the node again"
-    return CorruptLogError(
-        found.file.path, found.position + position, f"damaged at offset {offset}: {reason}; {remedy}"
-    )
+    return CorruptLogError(found.file.path, found.position + position, f"damaged at offset {offset}: {reason}")

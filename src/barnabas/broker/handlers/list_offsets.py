@@ -17,8 +17,8 @@ from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.replication.partition import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP
 from barnabas.replication.roles import Isolation
 from barnabas.storage.errors import LogError
-from barnabas.storage.log import TimestampAndOffset
 from barnabas.storage.searching import Search
+from barnabas.storage.timestamp_search import TimestampAndOffset
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -7,13 +7,14 @@ it ends. In a partition of groups a marker also decides about offsets, so there 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.broker.turns import Steps, settled
+from barnabas.broker.turns import Steps, settled, spent
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.records.control import TransactionMarker, build_marker
@@ -30,6 +31,8 @@ from barnabas.wire.messages.write_txn_markers import (
 
 API_KEY = ApiKey.WRITE_TXN_MARKERS
 
+#: As an item it is a large one.
+_STEPS_OF_AN_APPEND: Final = 8
 #: Of a coordinator of groups; that of transactions knows leaders alone.
 _NOT_READY = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -50,12 +53,9 @@ def handle(
     for marker in request.markers:
         yield None
         by_topic = outcomes.setdefault(marker.producer_id, {})
-        for topic in marker.topics:
-            yield None
-            by_number = by_topic.setdefault(topic.name, {})
-            for number in topic.partition_indexes:
-                by_number[number] = _write(services, marker, TopicPartition(topic.name, number))
-                yield None
+        for partition in (yield from _partitions(marker)):
+            by_topic.setdefault(partition.topic, {})[partition.partition] = _write(services, marker, partition)
+            yield from spent(_STEPS_OF_AN_APPEND)
     response = WriteTxnMarkersResponse(markers=[])
     for producer_id, by_topic in outcomes.items():
         yield None
@@ -70,6 +70,17 @@ def handle(
             topics.append(WritableTxnMarkerTopicResult(name=name, partitions=results))
         response.markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
     return response
+
+
+def _partitions(marker: WritableTxnMarker) -> Steps[dict[TopicPartition, None]]:
+    """Each once, as in Kafka, however often a marker names it."""
+    named: dict[TopicPartition, None] = {}
+    for topic in marker.topics:
+        yield None
+        for number in topic.partition_indexes:
+            named[TopicPartition(topic.name, number)] = None
+            yield None
+    return named
 
 
 def _authorize(services: Services, context: RequestContext) -> None:

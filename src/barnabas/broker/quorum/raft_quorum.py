@@ -109,6 +109,7 @@ class RaftQuorum:
             runtime=runtime,
             options=quorum_options(settings),
             is_never_voter=not settings.is_controller,
+            remedy="put metadata.log.dir on a disk of its own",
             on_failure=on_failure,
         )
         self._scheduler: Scheduler | None = None

@@ -19,6 +19,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.transactions.metadata import TransactionMetadata
 from barnabas.coordinator.transactions.states import TransactionState
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -33,6 +34,10 @@ _FIRST_BACKOFF_MS: Final = 20
 _MAX_BACKOFF_MS: Final = 1_000
 #: So many partitions are in one request at most, except if one transaction has more.
 _PARTITIONS_PER_REQUEST: Final = 2_000
+
+#: A leader waits for its followers as long as the request lasts, and then says for which partitions it did so in vain.
+#: Whoever waits no longer than that never hears of the others.
+_LEADERS_ANSWER_MS: Final = 5_000
 
 #: The partition needs no marker: it can have none, so it has no records of transactions either.
 _NOT_NEEDED: Final = (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION)
@@ -134,14 +139,15 @@ class MarkerSender:
         leaderless = []
         for each in partitions:
             partition = image.partition(*each)
-            if partition is None:
+            if partition is None and each.topic != CONSUMER_OFFSETS:
                 # It was deleted, and its records with it.
                 pending.left.pop(each, None)
-            elif partition.leader in image.brokers:
+            elif partition is not None and partition.leader in image.brokers:
                 self._queues.setdefault(partition.leader, {}).setdefault(pending, []).append(each)
                 if partition.leader not in self._senders:
                     self._start(partition.leader)
             else:
+                # Or this broker has not heard yet that the topic of offsets was created.
                 leaderless.append(each)
         if leaderless:
             self._route_later(pending, leaderless)
@@ -186,7 +192,9 @@ class MarkerSender:
         markers = [pending.marker(partitions) for pending, partitions in batch.items()]
         try:
             response = await self._brokers.send(
-                broker_id, WriteTxnMarkersRequest(markers=markers), timeout_ms=self._request_timeout_ms
+                broker_id,
+                WriteTxnMarkersRequest(markers=markers),
+                timeout_ms=self._request_timeout_ms + _LEADERS_ANSWER_MS,
             )
             errors = _errors(cast(WriteTxnMarkersResponse, response))
         except Exception as failure:

@@ -133,7 +133,8 @@ class TransactionCoordinatorService(CoordinatorService[TransactionCoordinatorSha
     def described_bytes(self, transactional_id: str) -> int:
         """About how much a description has to say."""
         runner = self._find(transactional_id)
-        return 0 if isinstance(runner, ErrorCode) else describe.described_bytes(runner.shard, transactional_id)
+        shard = None if isinstance(runner, ErrorCode) else runner.shard
+        return describe.described_bytes(shard, transactional_id)
 
     def describe(self, transactional_id: str) -> Generator[None, None, describe_transactions.TransactionState]:
         if not transactional_id:

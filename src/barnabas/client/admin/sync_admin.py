@@ -503,12 +503,20 @@ class Admin(ExplainsOtherMethods):
     ) -> None:
         """Write the end of a transaction that hangs into one partition; the numbers come from `describe_producers`.
 
-        Only for a transaction that its coordinator has forgotten: to end one that it knows, use `fence_producers`.
+        Only for a transaction that its coordinator has forgotten: to end one that it knows, use
+        `force_terminate_transaction`.
         INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the numbers are old.
         """
         self._thread.run(
             self._admin.abort_transaction(partition, producer_id, producer_epoch, coordinator_epoch, timeout=timeout)
         )
+
+    def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
+        """Abort the open transaction of an id, also a prepared one, and lock out the producer that has it.
+
+        An id that nobody used before is known from then on, without a transaction, as with Kafka.
+        """
+        self._thread.run(self._admin.force_terminate_transaction(transactional_id, timeout=timeout))
 
     def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None

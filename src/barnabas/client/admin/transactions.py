@@ -67,11 +67,12 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id, its producer and state."""
+    """A transactional id, its producer and state, and the broker that looks after it."""
 
     transactional_id: str
     producer_id: int
     state: TransactionState
+    coordinator_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,10 @@ class TransactionCalls(Part):
                 spec.keys[0],
                 [
                     TransactionListing(
-                        each.transactional_id, each.producer_id, TransactionState(each.transaction_state)
+                        each.transactional_id,
+                        each.producer_id,
+                        TransactionState(each.transaction_state),
+                        spec.node.node_id,
                     )
                     for each in response.transaction_states
                 ],
@@ -215,7 +219,8 @@ class TransactionCalls(Part):
     ) -> None:
         """Write the end of a transaction that hangs into one partition; the numbers come from `describe_producers`.
 
-        Only for a transaction that its coordinator has forgotten: to end one that it knows, use `fence_producers`.
+        Only for a transaction that its coordinator has forgotten: to end one that it knows, use
+        `force_terminate_transaction`.
         INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the numbers are old.
         """
         call = await self._driver.begin("abort_transaction", timeout)
@@ -244,6 +249,13 @@ class TransactionCalls(Part):
                         yield TopicPartition(topic.name, each.partition_index), error
 
         await self._driver.ask_each(call, [where], each_leader(), WriteTxnMarkersRequest, build, read)
+
+    async def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
+        """Abort the open transaction of an id, also a prepared one, and lock out the producer that has it.
+
+        An id that nobody used before is known from then on, without a transaction, as with Kafka.
+        """
+        await self.fence_producers([transactional_id], timeout=timeout)
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.ids import TopicPartition
@@ -174,15 +173,16 @@ class _Calls:
         return driver
 
     async def _timed(self, metric: str, work: Awaitable[None]) -> None:
-        start = monotonic_ns()
+        loop = asyncio.get_running_loop()
+        start = loop.time()
         try:
             await work
         finally:
-            self._parts.transaction_call_ended(metric, monotonic_ns() - start)
+            self._parts.transaction_call_ended(metric, int((loop.time() - start) * 1e9))
 
     async def _handle(self, driver: TransactionDriver) -> TransactionHandle:
         driver.manager.check_prepare()
-        await self._parts.driver.flush()
+        await self._timed("prepare", self._parts.driver.flush())
         return driver.manager.prepare()
 
 

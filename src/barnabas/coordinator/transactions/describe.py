@@ -60,10 +60,11 @@ def list_ids(
             )
 
 
-def described_bytes(shard: TransactionCoordinatorShard, transactional_id: str) -> int:
-    """About how much memory a description takes while it is sent."""
-    metadata = shard.stored.committed.get(transactional_id)
-    return _TRANSACTION_BYTES + (0 if metadata is None else len(metadata.partitions) * _PARTITION_BYTES)
+def described_bytes(shard: TransactionCoordinatorShard | None, transactional_id: str) -> int:
+    """About how much memory a description takes while it is sent; also one that says only why there is none."""
+    metadata = None if shard is None else shard.stored.committed.get(transactional_id)
+    partitions = 0 if metadata is None else len(metadata.partitions)
+    return _TRANSACTION_BYTES + len(transactional_id) + partitions * _PARTITION_BYTES
 
 
 def describe(

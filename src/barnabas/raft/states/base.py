@@ -54,6 +54,12 @@ class RaftState:
 
     def tick(self, now_ms: int) -> None: ...
 
+    def prolong(self, by_ms: int) -> None:
+        """Wait longer before giving others up: we could not speak for so long."""
+
+    def on_synced(self, now_ms: int) -> None:
+        """More of the log is safe."""
+
     def grants(self, vote: Vote, *, is_up_to_date: bool) -> bool:
         """Whether to vote as asked; the epoch is ours, and `is_up_to_date` says how the asker's log compares."""
         return is_up_to_date and vote.pre_vote

@@ -26,6 +26,10 @@ class Candidate(Electing):
         if self.machine.state is self:
             self.ask(now_ms)
 
+    def prolong(self, by_ms: int) -> None:
+        """Others need as long to save their votes as we did for ours."""
+        super().prolong(2 * by_ms)
+
     def tick(self, now_ms: int) -> None:
         if not self.machine.may_lead:
             self.machine.become_unattached(self.machine.epoch, now_ms)

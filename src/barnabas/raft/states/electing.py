@@ -40,6 +40,9 @@ class Electing(RaftState, ABC):
     def deadline_ms(self) -> float:
         return min(self._deadline_ms, self._inquiry.due_ms)
 
+    def prolong(self, by_ms: int) -> None:
+        self._deadline_ms += by_ms
+
     def ask(self, now_ms: int) -> None:
         machine = self.machine
         for node_id in self._inquiry.take_due(now_ms):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError, check
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from barnabas.raft.machine import RaftMachine
 
 
+#: How long a follower that waits for its disk is silent: a share of the fetch timeout.
+_SILENCE: Final = 0.2
+
+
 @dataclass(slots=True)
 class SnapshotDownload:
     """A snapshot on its way: how much of it has come. It is whole at `size_bytes`, once that is known."""
@@ -38,7 +42,8 @@ class SnapshotDownload:
 
 
 class Follower(RaftState):
-    """At most one request to the leader is under way. What it claims to have, `after_sync` makes sure that it has."""
+    """At most one request to the leader is under way. A fetch claims that all before its offset is safe, so it waits
+    for the disk. While that takes long, the follower asks for nothing where its log is safe: it is heard, and hears."""
 
     role = Role.FOLLOWER
 
@@ -49,6 +54,8 @@ class Follower(RaftState):
         self._asked: RaftRequest | None = None
         self._ask_at_ms: float = now_ms
         self._lost_at_ms: float = now_ms + machine.random_fetch_timeout_ms()
+        self._is_waiting_for_sync = False
+        self._sign_at_ms: float = now_ms
         self._has_fetched = False
         self._is_leader_gone = False
         self.download: SnapshotDownload | None = None
@@ -75,6 +82,9 @@ class Follower(RaftState):
     def grants(self, vote: Vote, *, is_up_to_date: bool) -> bool:
         """A follower whose leader lives keeps to it; so a voter that was cut off cannot end its epoch."""
         return vote.pre_vote and is_up_to_date and (not self._has_fetched or self._is_leader_gone)
+
+    def prolong(self, by_ms: int) -> None:
+        self._lost_at_ms += by_ms
 
     def tick(self, now_ms: int) -> None:
         if now_ms >= self._lost_at_ms:
@@ -106,8 +116,7 @@ class Follower(RaftState):
             self._asked = machine.update_request()
             machine.send(self.leader_address, self._asked)
         elif download is None:
-            self._asked = machine.fetch_request(max_wait_ms=machine.options.fetch_max_wait_ms)
-            machine.send_fetch(self.leader_address, self._asked)
+            self._fetch(now_ms)
         elif not download.is_complete:
             self._asked = FetchSnapshot(
                 machine.cluster_id,
@@ -118,6 +127,24 @@ class Follower(RaftState):
                 machine.options.fetch_snapshot_max_bytes,
             )
             machine.send(self.leader_address, self._asked)
+
+    def _fetch(self, now_ms: int) -> None:
+        machine = self.machine
+        self._is_waiting_for_sync = not machine.may_claim_all
+        if not self._is_waiting_for_sync:
+            self._asked = machine.fetch_request()
+            machine.send(self.leader_address, self._asked)
+            return
+        machine.emit(SyncLog())
+        if now_ms >= self._sign_at_ms:
+            self._asked = machine.sign_of_life()
+            machine.send(self.leader_address, self._asked)
+        else:
+            self._ask_at_ms = self._sign_at_ms
+
+    def on_synced(self, now_ms: int) -> None:
+        if self._is_waiting_for_sync and self._asked is None and self.machine.may_claim_all:
+            self._ask(now_ms)
 
     def _ask_later(self, now_ms: int) -> None:
         self._asked = None
@@ -147,6 +174,7 @@ class Follower(RaftState):
         self._is_leader_gone = False
         self.machine.gone_leader_id = None
         self._lost_at_ms = now_ms + self.machine.random_fetch_timeout_ms()
+        self._sign_at_ms = now_ms + self.machine.options.fetch_timeout_ms * _SILENCE
 
     # The log
 
@@ -160,7 +188,10 @@ class Follower(RaftState):
         self._heard(now_ms)
         has_committed = False
         try:
-            if result.diverging is not None and result.diverging.epoch >= 0:
+            if fetch.is_sign_of_life:
+                # The rest of what it says is asked for again when all is safe.
+                has_committed = result.is_same_history and self._learn_committed(result, fetch.offset)
+            elif result.diverging is not None and result.diverging.epoch >= 0:
                 self._truncate(result.diverging)
             elif result.snapshot_id is not None and result.snapshot_id.epoch >= 0:
                 self._begin_download(result.snapshot_id)
@@ -210,10 +241,12 @@ class Follower(RaftState):
                 log.append(batch.base_offset, batch.last_offset, batch.leader_epoch)
                 machine.replay_controls(batch)
             machine.emit(AppendFetched(batches[0].base_offset, data, batches))
-            if machine.is_voter:
-                machine.emit(SyncLog())
+        return self._learn_committed(result, log.end_offset)
+
+    def _learn_committed(self, result: FetchResult, same_up_to: int) -> bool:
+        """Whether more is committed now; our log is the leader's as far as that."""
         self._leader_high_watermark = result.high_watermark
-        return machine.raise_high_watermark(min(result.high_watermark, log.end_offset))
+        return self.machine.raise_high_watermark(min(result.high_watermark, same_up_to))
 
     # Snapshots
 

@@ -289,7 +289,10 @@ class Leader(RaftState):
         return frozenset(each.snapshot_id for each in self._loads.values())
 
     def _answer(self, reply_to: ReplyTo, fetch: FetchLog) -> None:
-        self.machine.emit(AnswerFetch(reply_to, self._result(), fetch.offset, fetch.max_bytes))
+        if fetch.is_sign_of_life:
+            self.machine.emit(Answer(reply_to, self._result()))
+        else:
+            self.machine.emit(AnswerFetch(reply_to, self._result(), fetch.offset, fetch.max_bytes))
 
     def _result(self, diverging: Divergence | None = None, snapshot: SnapshotNeeded | None = None) -> FetchResult:
         machine = self.machine
@@ -304,6 +307,9 @@ class Leader(RaftState):
         )
 
     # Committing
+
+    def on_synced(self, now_ms: int) -> None:
+        self.advance(now_ms)
 
     def advance(self, now_ms: int) -> None:
         """Commit what a majority of the newest voter set has synced, as soon as a record of this epoch is in it."""

@@ -33,6 +33,9 @@ class Resigned(RaftState):
     def deadline_ms(self) -> float:
         return self._inquiry.due_ms if self.machine.is_stopping else min(self._deadline_ms, self._inquiry.due_ms)
 
+    def prolong(self, by_ms: int) -> None:
+        self._deadline_ms += by_ms
+
     def enter(self, now_ms: int) -> None:
         self._tell(now_ms)
 

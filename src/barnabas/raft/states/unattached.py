@@ -38,6 +38,9 @@ class Unattached(RaftState):
             return is_up_to_date
         return is_up_to_date and self.machine.voted in (None, vote.candidate)
 
+    def prolong(self, by_ms: int) -> None:
+        self._election_at_ms += by_ms
+
     def tick(self, now_ms: int) -> None:
         if self.machine.may_lead and now_ms >= self._election_at_ms:
             self.machine.become_prospective(now_ms)
@@ -49,9 +52,9 @@ class Unattached(RaftState):
         if address is None:
             self._search_at_ms = inf
             return
-        self._asked = self.machine.fetch_request(max_wait_ms=0)
+        self._asked = self.machine.sign_of_life()
         self._search_at_ms = inf
-        self.machine.send_fetch(address, self._asked)
+        self.machine.send(address, self._asked)
 
     def on_fetch_result(self, fetch: FetchLog, result: FetchResult, now_ms: int) -> None:
         # If it told of a leader we would not be here any more.

@@ -144,18 +144,26 @@ class SimulatedProducer(SimulatedClient):
         self.plan.acknowledged(partition, metadata.offset)
 
 
-class SimulatedReader(SimulatedClient):
-    """Reads everything from the beginning, and when it has read a while begins anew with another consumer."""
-
-    def __init__(self, name: str, address: str, plan: ClientPlan) -> None:
-        super().__init__(name, address, plan)
-        self.positions: dict[TopicPartition, int] = {}
+class SimulatedConsumer(SimulatedClient):
+    """When it has read a while, it begins anew with another consumer."""
 
     async def use(self) -> None:
         life = 0
         while not self.is_over:
             life += 1
             await self._live(f"{self.name}.{life}")
+
+    @abstractmethod
+    async def _live(self, who: str) -> None:
+        """What one consumer does, from its first poll to its last."""
+
+
+class SimulatedReader(SimulatedConsumer):
+    """Reads everything from the beginning, each time."""
+
+    def __init__(self, name: str, address: str, plan: ClientPlan) -> None:
+        super().__init__(name, address, plan)
+        self.positions: dict[TopicPartition, int] = {}
 
     def options(self) -> dict[str, Any]:
         """Settings of its consumers."""
@@ -195,19 +203,13 @@ class SimulatedReader(SimulatedClient):
             self.positions[partition] = offset + len(values)
 
 
-class GroupMember(SimulatedClient):
+class GroupMember(SimulatedConsumer):
     """Reads what the group gives it, and commits. Now and then it leaves, or is gone without a word."""
 
     def __init__(self, name: str, address: str, plan: ClientPlan) -> None:
         super().__init__(name, address, plan)
         #: How far the group has come, by this member's account.
         self.committed: dict[TopicPartition, int] = {}
-
-    async def use(self) -> None:
-        life = 0
-        while not self.is_over:
-            life += 1
-            await self._live(f"{self.name}.{life}")
 
     async def _live(self, who: str) -> None:
         plan, chance = self.plan, self.chance

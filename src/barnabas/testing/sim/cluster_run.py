@@ -6,6 +6,7 @@ A scenario derives from `ClusterRun`, and adds clients and what must hold.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from barnabas.testing.sim.quorum_checker import ClusterChecker, ClusterInvariant
 from barnabas.testing.sim.raft_checkers import InvariantBrokenError
 from barnabas.testing.sim.raft_depths import DepthTarget
 from barnabas.testing.sim.scenarios import SeedReport
-from barnabas.testing.sim.world import ProcessDiedError, SimulatedNode, World
+from barnabas.testing.sim.world import ProcessDiedError, SimulatedNode, World, unwarned
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
@@ -91,6 +92,9 @@ class ClusterRun(ABC):
             logger.removeHandler(_SILENCE)
         if self.checker.broken is not None:
             broken, problem = str(self.checker.broken.invariant.value), self.checker.broken.text
+        if broken:
+            with unwarned():
+                gc.collect()  # clients in the middle of something, which nobody could close
         plan = [str(fault) for fault in self.plan]
         counts = {"faults": len(plan), **self.counts()}
         return SeedReport(

@@ -32,6 +32,7 @@ class FaultKind(Enum):
     BLACKOUT = "power loss of all"
     DIE_IN_WRITE = "dies in a write"
     SLOW_DISK = "slow disk"
+    SLOW_SYNCS = "slow syncs"
     FULL_DISK = "full disk"
     DRIFT = "clock drifts"
     JUMP = "clock jumps"
@@ -81,6 +82,8 @@ class Fault:
                 what = f"{self.targets[0]} loses {how} in the {abs(self.amount):.0f}. operation of its disk from then"
             case FaultKind.SLOW_DISK:
                 what = f"the disk of {self.targets[0]} takes up to {self.amount:.2f} s"
+            case FaultKind.SLOW_SYNCS:
+                what = f"syncs of {', '.join(self.targets)} take up to {2 * self.amount:.2f} s"
             case FaultKind.FULL_DISK:
                 what = f"the disk of {self.targets[0]} is full"
             case FaultKind.DRIFT:
@@ -188,7 +191,7 @@ def _draw_fault(
         targets = tuple(random.sample(list(hosts), 2))
     if random.random() < 0.4:
         targets = (LEADER, *targets[1:]) if random.random() < 0.5 else (*targets[:-1], LEADER)
-    if kind is FaultKind.BLACKOUT:
+    if kind is FaultKind.BLACKOUT or (kind is FaultKind.SLOW_SYNCS and random.random() < 0.5):
         targets = tuple(hosts)
     elif kind in _OF_OLD_DISKS:
         targets = (random.choice(old_disks),)
@@ -210,6 +213,8 @@ def _draw_amount(random: Random, kind: FaultKind) -> float:
             return random.randint(1, 12) * random.choice((-1, 1))
         case FaultKind.SLOW_DISK:
             return random.choice((0.05, 0.3, 1.0)) * random.uniform(0.5, 1.5)
+        case FaultKind.SLOW_SYNCS:
+            return random.choice((0.5, 1.0, 2.0)) * random.uniform(0.5, 1.5)
         case FaultKind.DRIFT:
             return random.choice((0.5, 0.8, 0.95, 1.05, 1.25, 2.0))
         case FaultKind.JUMP:

@@ -161,6 +161,9 @@ class Nemesis:
                 target.die_at(first, int(abs(fault.amount)), power=fault.amount < 0)
             case FaultKind.SLOW_DISK:
                 target.slow_disk(first, fault.amount)
+            case FaultKind.SLOW_SYNCS:
+                for host in targets:
+                    target.slow_disk(host, fault.amount)
             case FaultKind.FULL_DISK:
                 target.set_disk_full(first, True)
             case FaultKind.DRIFT:
@@ -195,6 +198,9 @@ class Nemesis:
                 target.resume(first)
             case FaultKind.SLOW_DISK if not others:
                 target.slow_disk(first, None)
+            case FaultKind.SLOW_SYNCS if not others:
+                for host in targets:
+                    target.slow_disk(host, None)
             case FaultKind.FULL_DISK if not others:
                 target.set_disk_full(first, False)
             case FaultKind.DRIFT if not others:

@@ -17,6 +17,7 @@ from ipaddress import AddressValueError, IPv4Address
 from random import Random
 from typing import Any, NamedTuple
 
+from barnabas.net.sockets import KEEPALIVE_COUNT, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.process import Process, current_process
 from barnabas.testing.sim.transports import Pipe, SimulatedTransport
@@ -263,6 +264,24 @@ class Network:
                     end.vanish()
                     end.outgoing.drop(self._random.randint(0, end.outgoing.segment_count()))
                     end.incoming.detach()
+                    self._keep_alive(end.outgoing.receiver, address)
+
+    def _keep_alive(self, end: SimulatedTransport, peer: str) -> None:
+        """The kernel of who is left asks after a while whether the other is still there. Once the host is back, it says
+        that it knows of no such connection; else the kernel gives up."""
+        now_s, gives_up_s = self.loop.world_time(), KEEPALIVE_IDLE_S + KEEPALIVE_COUNT * KEEPALIVE_INTERVAL_S
+        for after_s in range(KEEPALIVE_IDLE_S, gives_up_s + 1, KEEPALIVE_INTERVAL_S):
+            is_last = after_s == gives_up_s
+            self.loop.call_in_world(now_s + after_s, self._probe, end, peer, is_last, context=end.context)
+
+    def _probe(self, end: SimulatedTransport, peer: str, is_last: bool) -> None:
+        own = end.outgoing.source
+        if end.is_gone:
+            return
+        if not self.is_cut(own, peer) and not self.is_cut(peer, own):
+            self._fail(end)
+        elif is_last:
+            end.fail(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
 
     def power_on(self, address: str) -> None:
         """Back again, with no memory of its connections: who still sends to one is told so."""

@@ -40,6 +40,7 @@ class Invariant(Enum):
     EPOCH_GROWS = "epochs only grow"
     HIGH_WATERMARK_GROWS = "high watermarks only grow, and end with the log"
     SAME_STATE = "state machines are equal at equal offsets"
+    SLOW_SYNCS_MOVE_NOBODY = "slow syncs alone move no leader"
     PROGRESS = "once healed, the quorum elects a leader and commits"
     NO_FAILURE = "no replica fails but by a fault of its disk"
 

@@ -2,13 +2,16 @@
 
 For a while a plan of faults plays, while clients append through whoever believes that it leads. Then everything is
 healed, and the quorum must elect one leader and commit a fresh record everywhere within bounded virtual time.
+
+In some runs nothing happens but that disks take seconds for a sync, once all follow one leader. It must stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -18,7 +21,7 @@ from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, CommittedBatch
 from barnabas.raft.voters import VoterSet
 from barnabas.storage.errors import PassingError
-from barnabas.testing.sim.fault_plans import Fault, draw_plan
+from barnabas.testing.sim.fault_plans import WEIGHTS, Fault, FaultKind, draw_plan
 from barnabas.testing.sim.loop import START_S, SimulationError
 from barnabas.testing.sim.nemesis import Nemesis
 from barnabas.testing.sim.network import Link
@@ -36,6 +39,9 @@ HEALING_S: Final = 30.0
 #: Who watches over processes looks so often.
 SUPERVISION_S: Final = 0.5
 FIRST_OBSERVER_ID: Final = 101
+_WEIGHTS: Final[Mapping[FaultKind, int]] = {**WEIGHTS, FaultKind.SLOW_SYNCS: 3}
+#: How many runs have slow syncs and nothing else.
+_ONLY_SLOW_SYNCS: Final = 0.15
 #: What simulated replicas complain of is part of the play.
 _SILENCE: Final = logging.NullHandler()
 
@@ -53,9 +59,18 @@ class RaftSetting:
     pace: float
     link: Link
     options: QuorumOptions
+    only_slow_syncs: bool = False
 
     @classmethod
     def draw(cls, random: Random) -> RaftSetting:
+        setting = cls._draw_any(random)
+        if random.random() < _ONLY_SLOW_SYNCS:
+            # A leader that is voted out has to go.
+            return replace(setting, changes_voters=False, only_slow_syncs=True)
+        return setting
+
+    @classmethod
+    def _draw_any(cls, random: Random) -> RaftSetting:
         changes_voters = random.random() < 0.3
         pace = random.choice((0.2, 0.5, 1.0))
         return cls(
@@ -130,15 +145,21 @@ class RaftRun:
         self._values: dict[int, tuple[bytes, ...]] = {}
         self.acknowledged_count = 0
         self.election_count = 0
+        self._must_stay = False
 
     # The cast
 
     def _draw_plan(self) -> list[Fault]:
         hosts = [*self.voter_hosts.values(), *self.observer_hosts.values()]
         random = self.depth.random("faults")
-        return draw_plan(
-            random, hosts, duration_s=self.duration_s, old_disks=self._old_disk_hosts(), pace=self.setting.pace
-        )
+        pace = self.setting.pace
+        if self.setting.only_slow_syncs:
+            plan = draw_plan(random, hosts, duration_s=self.duration_s, pace=pace, weights={FaultKind.SLOW_SYNCS: 1})
+            # Who puts a snapshot in place of its log says nothing until that is safe.
+            longest_s = 3.0 if self.setting.snapshot_every is None else 0.4 * pace
+            return [replace(each, amount=min(each.amount, longest_s)) for each in plan]
+        old_disks = self._old_disk_hosts()
+        return draw_plan(random, hosts, duration_s=self.duration_s, old_disks=old_disks, pace=pace, weights=_WEIGHTS)
 
     def _old_disk_hosts(self) -> list[str]:
         """A voter that comes back with an old disk has forgotten what it promised, and Raft promises nothing then."""
@@ -168,7 +189,7 @@ class RaftRun:
         logger = logging.getLogger("barnabas")
         logger.addHandler(_SILENCE)
         try:
-            self.loop.run_until_complete(self._play(), limit_s=self.duration_s + 2 * HEALING_S)
+            self.loop.run_until_complete(self._play(), limit_s=self.duration_s + 3 * HEALING_S)
         except InvariantBrokenError as failure:
             broken, problem = failure.invariant.value, failure.text
         except SimulationError as failure:
@@ -194,6 +215,9 @@ class RaftRun:
     async def _play(self) -> None:
         for replica in self.replicas:
             replica.start()
+        if self.setting.only_slow_syncs:
+            await self._demand_progress(b"before the faults")
+            self._must_stay = True
         self.nemesis.begin()
         self._supervise()
         self._use()
@@ -201,7 +225,7 @@ class RaftRun:
             self._change_voters()
         await asyncio.sleep(self.duration_s)
         self._heal()
-        await self._demand_progress()
+        await self._demand_progress(b"after the faults")
         self._is_over = True
 
     def _heal(self) -> None:
@@ -272,11 +296,10 @@ class RaftRun:
 
     # After the faults
 
-    async def _demand_progress(self) -> None:
+    async def _demand_progress(self, wanted: bytes) -> None:
         """One leader, and a fresh record that every replica applies, though more of them come all the time, and with
         them new snapshots: who has to load one piece by piece must get to its end."""
         deadline_s = self._now_s() + HEALING_S
-        wanted = b"after the faults"
         while not self._has_everywhere(wanted):
             if self._now_s() > deadline_s:
                 self._complain_of_no_progress(wanted)
@@ -289,10 +312,9 @@ class RaftRun:
         offset = next((offset for offset, values in self._values.items() if value in values), None)
         if offset is None:
             return False
-        leading = [
-            each for each in self.replicas if each.machine is not None and each.machine.state.role is Role.LEADER
-        ]
-        return len(leading) == 1 and all(
+        machines = [each.machine for each in self.replicas if each.machine is not None]
+        roles = [each.state.role for each in machines]
+        return roles.count(Role.LEADER) == 1 and all(
             each.state is not None and each.state.end_offset > offset for each in self.replicas
         )
 
@@ -343,6 +365,10 @@ class RaftRun:
 
     def _on_leader(self, node_id: int, epoch: int) -> None:
         self.election_count += 1
+        if self._must_stay:
+            self.checker.break_(
+                Invariant.SLOW_SYNCS_MOVE_NOBODY, f"replica {node_id} leads in epoch {epoch}, and nothing else happened"
+            )
         self.depth.note(f"{node_id} leads in epoch {epoch}")
         self.tell_if_kept(f"{node_id} leads in epoch {epoch}")
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+import warnings
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -51,6 +52,15 @@ COLD_READS = 0.2
 
 class ProcessDiedError(SimulationError):
     """The process that was asked to do something was killed meanwhile."""
+
+
+@contextlib.contextmanager
+def unwarned() -> Iterator[None]:
+    """For the end of a world: what is open or waits then, as after a kill, is nobody's mistake."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        yield
 
 
 class World:
@@ -133,7 +143,8 @@ class World:
         logging.getLogger("barnabas").removeHandler(self._log)
         for host in self._hosts.values():
             host.end()
-        self.loop.close()
+        with unwarned():
+            self.loop.close()
 
     def __enter__(self) -> Self:
         return self

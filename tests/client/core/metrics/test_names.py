@@ -24,7 +24,7 @@ KAFKA = Path(__file__).with_name("kafka_metrics.txt")
 
 #: What we leave out; the docstring of barnabas.client.core.metrics says why.
 LEFT_OUT = re.compile(
-    r"\S+ app-info .*|\S+ \S+ (io-(wait-)?(ratio|time-ns-.*)|select-(rate|total)|txn-.*-time-ns-total"
+    r"\S+ app-info .*|\S+ \S+ (io-(wait-)?(ratio|time-ns-.*)|select-(rate|total)"
     r"|(successful|failed)-(re)?authentication-.*|reauthentication-latency-.*) "
 )
 

@@ -9,7 +9,6 @@ Of what Kafka's clients report, this is left out:
 - `io-ratio`, `io-wait-ratio`, `io-time-ns-*`, `io-wait-time-ns-*`, `select-rate`, `select-total`: how a Java thread
   divides its time around `select()`. An event loop is shared with other work and does not know.
 - `successful-…`, `failed-…` and `reauthentication-…`: they come with authentication.
-- `txn-*-time-ns-total`: they come with transactions.
 - `app-info` with `version` and `commit-id`, which are texts of a build and no measures, and with `start-time-ms`.
 - The second copy of consumer metrics in which the periods of a topic's name are underscores: deprecated in Kafka.
 """

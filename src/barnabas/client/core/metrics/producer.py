@@ -226,6 +226,7 @@ class ProducerMetrics:
                 ("init", "init_transactions"),
                 ("begin", "begin_transaction"),
                 ("send-offsets", "send_offsets_to_transaction"),
+                ("prepare", "transaction_handle"),
                 ("commit", "commit_transaction"),
                 ("abort", "abort_transaction"),
             )

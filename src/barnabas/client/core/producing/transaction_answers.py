@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
-from barnabas.client.core.producing.transaction_requests import Kind, TransactionRequest, Verdict, verdict
+from barnabas.client.core.producing.transaction_requests import Consequence, Kind, TransactionRequest, verdict
 
 #: Of errors that differ by partition the first of these decides.
 _ORDER: Final = (
-    Verdict.FENCED,
-    Verdict.FATAL,
-    Verdict.ABORT_AND_BUMP,
-    Verdict.ABORT,
-    Verdict.LOOK_UP,
-    Verdict.TRY_AGAIN,
-    Verdict.REFUSED,
-    Verdict.DONE,
+    Consequence.FENCED,
+    Consequence.FATAL,
+    Consequence.ABORT_AND_BUMP,
+    Consequence.ABORT,
+    Consequence.LOOK_UP,
+    Consequence.TRY_AGAIN,
+    Consequence.REFUSED,
+    Consequence.DONE,
 )
 
 
@@ -48,7 +48,7 @@ def _asked(
     return [(each, told.get(each, ErrorCode.REQUEST_TIMED_OUT)) for each in wanted]
 
 
-def worst(kind: Kind, errors: list[tuple[TopicPartition | None, ErrorCode]]) -> tuple[Verdict, ErrorCode, str]:
+def worst(kind: Kind, errors: list[tuple[TopicPartition | None, ErrorCode]]) -> tuple[Consequence, ErrorCode, str]:
     """The verdict that decides, the error that it is of, and what to tell."""
     judged = [(verdict(kind, code), code, partition) for partition, code in errors]
     found = min((each[0] for each in judged), key=_ORDER.index)

@@ -26,10 +26,10 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError, check
 from barnabas.client.core.producing.transaction_answers import errors_of, worst
 from barnabas.client.core.producing.transaction_requests import (
+    Consequence,
     CoordinatorKey,
     Kind,
     TransactionRequest,
-    Verdict,
     add_offsets_request,
     add_partitions_request,
     end_request,
@@ -42,6 +42,7 @@ from barnabas.client.errors import (
     ClientTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
+    TransactionAbortedError,
     TransactionError,
     TransactionFatalError,
     TransactionStateError,
@@ -50,7 +51,7 @@ from barnabas.net.errors import ChannelError, UnsupportedRequestError
 
 if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
-    from barnabas.client.core.producing.transaction_requests import GroupMember, Offsets
+    from barnabas.client.core.producing.transaction_requests import Offsets, OffsetsOwner
 
 _log = logging.getLogger(__name__)
 
@@ -156,9 +157,10 @@ class TransactionManager:
         if self.state not in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
             self._refuse("abort_transaction()", "call begin_transaction() first")
         self._new.clear()
+        self._drop_what_groups_are_asked()
         return self._complete("abort_transaction()", State.ABORTING)
 
-    def send_offsets(self, offsets: Offsets, group: GroupMember) -> TransactionResult:
+    def send_offsets(self, offsets: Offsets, group: OffsetsOwner) -> TransactionResult:
         name = "send_offsets_to_transaction()"
         self._check_no_other(name)
         self._check_error()
@@ -273,10 +275,11 @@ class TransactionManager:
         if self._in_flight is not None:
             return None
         if self._new:
-            self._asked = frozenset(self._new)
+            new = frozenset(self._new)
             self._new.clear()
+            self._asked |= new
             result = TransactionResult("send()")
-            self._enqueue(add_partitions_request(result, self.transactional_id, self._producer, self._asked))
+            self._enqueue(add_partitions_request(result, self.transactional_id, self._producer, new))
         while self._queue:
             request = min(self._queue, key=lambda each: each.kind)
             if request.kind is Kind.END:
@@ -316,7 +319,7 @@ class TransactionManager:
             request.result.finish()
             return
         found, code, text = worst(request.kind, errors_of(request, response))
-        if found is Verdict.DONE:
+        if found is Consequence.DONE:
             self._succeeded(request, response, version)
         else:
             self._judge(request, found, BrokerError(code, f"{request.kind.name}: {text}"), now_ms)
@@ -326,46 +329,46 @@ class TransactionManager:
         self._in_flight = None
         if isinstance(error, BrokerError):
             found = verdict(request.kind, error.code)
-            self._judge(request, Verdict.TRY_AGAIN if found is Verdict.DONE else found, error, now_ms)
+            self._judge(request, Consequence.TRY_AGAIN if found is Consequence.DONE else found, error, now_ms)
         elif isinstance(error, UnsupportedRequestError):
-            self._judge(request, Verdict.FATAL, error, now_ms)
+            self._judge(request, Consequence.FATAL, error, now_ms)
         elif isinstance(error, (ChannelError, ClientTimeoutError)):
-            again = Verdict.TRY_AGAIN if request.kind is Kind.FIND_COORDINATOR else Verdict.LOOK_UP
+            again = Consequence.TRY_AGAIN if request.kind is Kind.FIND_COORDINATOR else Consequence.LOOK_UP
             self._judge(request, again, error, now_ms)
         else:
-            self._judge(request, Verdict.FATAL, error, now_ms)
+            self._judge(request, Consequence.FATAL, error, now_ms)
 
-    def _judge(self, request: TransactionRequest, found: Verdict, error: Exception, now_ms: int) -> None:
+    def _judge(self, request: TransactionRequest, found: Consequence, error: Exception, now_ms: int) -> None:
         _log.debug("%r: %s, so %s", request, error, found.value)
-        if found in (Verdict.TRY_AGAIN, Verdict.LOOK_UP):
+        if found in (Consequence.TRY_AGAIN, Consequence.LOOK_UP):
             self._retry(request, found, error, now_ms)
-        elif found is Verdict.FENCED:
+        elif found is Consequence.FENCED:
             self.fail(self._fenced(error), request.result)
-        elif found is Verdict.REFUSED:
+        elif found is Consequence.REFUSED:
             refusal = _told(TransactionError, f"{error}; nothing was begun, and it may be tried again", error)
             self._move(State.UNINITIALIZED)
             self._drop_queue(refusal)
             request.result.finish(refusal)
-        elif found is Verdict.FATAL or self._is_last_resort(request, found):
+        elif found is Consequence.FATAL or self._is_last_resort(request, found):
             self.fail(error, request.result)
         else:
             self._asked = frozenset() if request.kind is Kind.ADD_PARTITIONS else self._asked
-            self._must_bump = self._must_bump or found is Verdict.ABORT_AND_BUMP
+            self._must_bump = self._must_bump or found is Consequence.ABORT_AND_BUMP
             self._to_abort(error, request.result)
 
-    def _is_last_resort(self, request: TransactionRequest, found: Verdict) -> bool:
+    def _is_last_resort(self, request: TransactionRequest, found: Consequence) -> bool:
         """Whether aborting cannot help: this is what an abort, or a beginning, needs, or no new epoch can be had."""
-        if found is Verdict.ABORT_AND_BUMP and not (self._can_bump or self.is_v2):
+        if found is Consequence.ABORT_AND_BUMP and not (self._can_bump or self.is_v2):
             return True
         is_needed = request.kind in (Kind.END, Kind.FIND_COORDINATOR) and request.key == self.transactional_id
         return is_needed and self.state in (State.ABORTING, State.INITIALIZING)
 
-    def _retry(self, request: TransactionRequest, found: Verdict, error: Exception, now_ms: int) -> None:
+    def _retry(self, request: TransactionRequest, found: Consequence, error: Exception, now_ms: int) -> None:
         is_concurrent = isinstance(error, BrokerError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
         wait_ms = min(self._backoff_ms, _CONCURRENT_BACKOFF_MS) if is_concurrent else self._backoff_ms
         request.attempts += 1
         request.not_before_ms = now_ms + wait_ms
-        if found is Verdict.LOOK_UP:
+        if found is Consequence.LOOK_UP:
             self._coordinators.pop((request.coordinator, request.key), None)
             self._look_up(request)
         self._enqueue(request)
@@ -383,7 +386,7 @@ class TransactionManager:
             request.result.finish()
         elif kind is Kind.ADD_PARTITIONS:
             self._partitions |= request.subject
-            self._asked = frozenset()
+            self._asked -= request.subject
             self._is_started = True
             request.result.finish()
         elif kind is Kind.ADD_OFFSETS:
@@ -477,6 +480,15 @@ class TransactionManager:
         if self.is_fatal:
             self._queue.clear()
 
+    def _drop_what_groups_are_asked(self) -> None:
+        """An abort needs no coordinator of a group, and that may not be there for long."""
+        of_groups = [
+            each for each in self._queue if each.coordinator is CoordinatorKey.GROUP or each.kind is Kind.ADD_OFFSETS
+        ]
+        for each in of_groups:
+            self._queue.remove(each)
+            self._drop(each, TransactionAbortedError("the transaction was aborted before its offsets were committed"))
+
     def _drop(self, request: TransactionRequest, error: Exception) -> None:
         # It may have been carried out. Then a new epoch makes the coordinator abort what it opened.
         self._must_bump = self._must_bump or (request.attempts > 0 and request.kind in _OPENING)
@@ -508,7 +520,7 @@ class TransactionManager:
         self._enqueue(end_request(result, self.transactional_id, self._producer, is_commit, self.is_v2))
         return result
 
-    def _offset_commit(self, result: TransactionResult, offsets: Offsets, group: GroupMember) -> TransactionRequest:
+    def _offset_commit(self, result: TransactionResult, offsets: Offsets, group: OffsetsOwner) -> TransactionRequest:
         return txn_offset_commit_request(result, self.transactional_id, self._producer, offsets, group, self.is_v2)
 
     def _look_at_features(self) -> None:

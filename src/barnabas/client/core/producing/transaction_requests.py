@@ -32,7 +32,7 @@ _MAX_TXN_OFFSET_COMMIT_V1: Final = 4
 _NEWEST: Final = 2**15 - 1
 
 
-class CommittedOffset(Protocol):
+class SentOffset(Protocol):
     """What is committed for a partition; see `OffsetAndMetadata`."""
 
     @property
@@ -45,7 +45,7 @@ class CommittedOffset(Protocol):
     def leader_epoch(self) -> int | None: ...
 
 
-class GroupMember(Protocol):
+class OffsetsOwner(Protocol):
     """For whom it is committed; see `GroupMetadata`."""
 
     @property
@@ -61,7 +61,7 @@ class GroupMember(Protocol):
     def instance_id(self) -> str | None: ...
 
 
-Offsets = Mapping[TopicPartition, CommittedOffset]
+Offsets = Mapping[TopicPartition, SentOffset]
 
 
 class Kind(IntEnum):
@@ -129,7 +129,7 @@ class TransactionRequest:
         return f"<{self.kind.name} for {self.result.operation}, attempts {self.attempts}>"
 
 
-class Verdict(Enum):
+class Consequence(Enum):
     """What an error that was answered means."""
 
     DONE = "done"
@@ -147,57 +147,57 @@ class Verdict(Enum):
 
 
 _COMMON: Final = {
-    ErrorCode.NONE: Verdict.DONE,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.LOOK_UP,
-    ErrorCode.NOT_COORDINATOR: Verdict.LOOK_UP,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.FENCED,
-    ErrorCode.PRODUCER_FENCED: Verdict.FENCED,
-    ErrorCode.TRANSACTION_ABORTABLE: Verdict.ABORT,
+    ErrorCode.NONE: Consequence.DONE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Consequence.LOOK_UP,
+    ErrorCode.NOT_COORDINATOR: Consequence.LOOK_UP,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Consequence.FENCED,
+    ErrorCode.PRODUCER_FENCED: Consequence.FENCED,
+    ErrorCode.TRANSACTION_ABORTABLE: Consequence.ABORT,
 }
-_IN_TRANSACTION: Final = _COMMON | {ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.ABORT_AND_BUMP}
+_IN_TRANSACTION: Final = _COMMON | {ErrorCode.UNKNOWN_PRODUCER_ID: Consequence.ABORT_AND_BUMP}
 #: What is not here is tried again if it can pass, and fatal if not; when partitions are added, it can be aborted.
-_VERDICTS: Final[Mapping[Kind, Mapping[ErrorCode, Verdict]]] = {
+_VERDICTS: Final[Mapping[Kind, Mapping[ErrorCode, Consequence]]] = {
     Kind.FIND_COORDINATOR: {
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORT,
-        ErrorCode.TRANSACTION_ABORTABLE: Verdict.ABORT,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: Consequence.ABORT,
+        ErrorCode.TRANSACTION_ABORTABLE: Consequence.ABORT,
     },
     Kind.INIT_PRODUCER_ID: _COMMON
     | {
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.REFUSED,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.REFUSED,
-        ErrorCode.TRANSACTION_ABORTABLE: Verdict.REFUSED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Consequence.REFUSED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Consequence.REFUSED,
+        ErrorCode.TRANSACTION_ABORTABLE: Consequence.REFUSED,
     },
     Kind.ADD_PARTITIONS: _IN_TRANSACTION
     | {
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.FATAL,
-        ErrorCode.INVALID_TXN_STATE: Verdict.FATAL,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING: Verdict.FATAL,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Consequence.FATAL,
+        ErrorCode.INVALID_TXN_STATE: Consequence.FATAL,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING: Consequence.FATAL,
     },
-    Kind.ADD_OFFSETS: _IN_TRANSACTION | {ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORT},
+    Kind.ADD_OFFSETS: _IN_TRANSACTION | {ErrorCode.GROUP_AUTHORIZATION_FAILED: Consequence.ABORT},
     Kind.TXN_OFFSET_COMMIT: _COMMON
     | {
-        ErrorCode.REQUEST_TIMED_OUT: Verdict.LOOK_UP,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Verdict.ABORT,
-        ErrorCode.FENCED_INSTANCE_ID: Verdict.ABORT,
-        ErrorCode.UNKNOWN_MEMBER_ID: Verdict.ABORT,
-        ErrorCode.ILLEGAL_GENERATION: Verdict.ABORT,
+        ErrorCode.REQUEST_TIMED_OUT: Consequence.LOOK_UP,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: Consequence.ABORT,
+        ErrorCode.FENCED_INSTANCE_ID: Consequence.ABORT,
+        ErrorCode.UNKNOWN_MEMBER_ID: Consequence.ABORT,
+        ErrorCode.ILLEGAL_GENERATION: Consequence.ABORT,
     },
     Kind.END: _IN_TRANSACTION,
-    Kind.BUMP_EPOCH: _COMMON | {ErrorCode.TRANSACTION_ABORTABLE: Verdict.FATAL},
+    Kind.BUMP_EPOCH: _COMMON | {ErrorCode.TRANSACTION_ABORTABLE: Consequence.FATAL},
 }
 
 
-def verdict(kind: Kind, code: ErrorCode) -> Verdict:
+def verdict(kind: Kind, code: ErrorCode) -> Consequence:
     """What Java's client 4.3 makes of an error, with one exception: a group that has moved on is the same in the new
     protocol (STALE_MEMBER_EPOCH) as in the old."""
     found = _VERDICTS[kind].get(code)
     if found is not None:
         return found
     if code.retriable:
-        return Verdict.TRY_AGAIN
+        return Consequence.TRY_AGAIN
     if kind is Kind.TXN_OFFSET_COMMIT and code is ErrorCode.STALE_MEMBER_EPOCH:
-        return Verdict.ABORT
-    return Verdict.ABORT if kind is Kind.ADD_PARTITIONS else Verdict.FATAL
+        return Consequence.ABORT
+    return Consequence.ABORT if kind is Kind.ADD_PARTITIONS else Consequence.FATAL
 
 
 def init_request(
@@ -247,7 +247,7 @@ def add_offsets_request(
     transactional_id: str,
     producer: tuple[int, int],
     offsets: Offsets,
-    group: GroupMember,
+    group: OffsetsOwner,
 ) -> TransactionRequest:
     message = AddOffsetsToTxnRequest(
         transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], group_id=group.group_id
@@ -260,7 +260,7 @@ def txn_offset_commit_request(
     transactional_id: str,
     producer: tuple[int, int],
     offsets: Offsets,
-    group: GroupMember,
+    group: OffsetsOwner,
     is_v2: bool,
 ) -> TransactionRequest:
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
