@@ -33,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerCluster]:
         yield cluster
     # All that coordinators of one kind wrote, those of the other have, byte for byte.
     for topic in (STATES, OFFSETS):
-        assert_same_segments(cluster, topic, (0, 1), (OURS, KAFKAS))
+        assert_same_segments(cluster, topic, (0, 1), (OURS, KAFKAS), is_quiet=False)
     assert cluster.complaints() == []
 
 
@@ -73,14 +73,16 @@ def test_transactions_go_on_when_coordinators_and_leaders_change_kind(cluster: P
     cluster[OURS].stop()
     for each in topics:
         each.until_led_by({KAFKAS})
-    people.write(2)
+    # librdkafka waits for the coordinator of a group that is gone (its issue 5511).
+    people.write(2, with_offset=False)
     people.end()
 
-    people.begin()
-    people.write(3)
     cluster.start({OURS: Kind.OURS})
     for each in topics:
         each.until_in_sync({0: {OURS, KAFKAS}, 1: {OURS, KAFKAS}})
+    people.begin()
+    people.write(3)
+    for each in topics:
         each.elect_preferred()
     people.write(4)
     people.end()

@@ -121,13 +121,14 @@ class Transactors:
         for each in self._clients:
             each.begin()
 
-    def write(self, number: int) -> None:
+    def write(self, number: int, *, with_offset: bool = True) -> None:
         """Everybody in every partition, and an offset."""
         for each, is_committed in self._clients.items():
             value = f"{number} by {each.name}"
             for partition in range(self._partitions):
                 each.send(self.topic, partition, value)
-            each.send_offset(self.topic, number)
+            if with_offset:
+                each.send_offset(self.topic, number)
             if is_committed:
                 self._open.append(value)
 
@@ -145,7 +146,7 @@ class Transactors:
         with Admin(bootstrap_servers=bootstrap) as admin:
             told = admin.describe_transactions([each.name for each in self._clients])
             for each, is_committed in self._clients.items():
-                offset = admin.list_group_offsets(each.group, [place]).get(place)
+                offset = admin.list_group_offsets(each.group, require_stable=True).get(place)
                 assert (offset and offset.offset) == (number if is_committed else None), each.group
                 assert told[each.name].state is ends[is_committed], each.name
 
