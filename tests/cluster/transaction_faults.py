@@ -157,10 +157,14 @@ class Orders:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        left = self.finish()
+        assert left == 0 or kind is not None, f"{left} orders were not acknowledged"
+
+    def finish(self) -> int:
+        """Send no more; how many were not acknowledged."""
         self._is_over.set()
         self._thread.join()
-        left = self._producer.flush(PATIENCE_S)
-        assert left == 0 or kind is not None, f"{left} orders were not acknowledged"
+        return int(self._producer.flush(PATIENCE_S))
 
     def _run(self) -> None:
         while not self._is_over.wait(KEYS / RATE):
@@ -174,39 +178,15 @@ class Orders:
             self.failures.append(str(error))
 
 
-class Faulty:
-    """A cluster, workers, and orders that come."""
+class Progress:
+    """How far the workers are."""
 
-    def __init__(self, cluster: ReplicatedCluster, wires: Wires, workers: Workers) -> None:
-        self.cluster = cluster
-        self.wires = wires
+    def __init__(self, bootstrap: str, workers: Workers) -> None:
         self.workers = workers
-        self._looking = barnabas.Admin(bootstrap_servers=cluster.bootstrap, request_timeout_ms=2000)
+        self._looking = barnabas.Admin(bootstrap_servers=bootstrap, request_timeout_ms=2000)
 
     def close(self) -> None:
         self._looking.close()
-
-    def inject(self, fault: str, target: Node | str) -> None:
-        if isinstance(target, str):
-            self.workers.kill(target) if fault.startswith("kill") else self.workers.pause(target)
-        elif fault == "kill":
-            self.wires.down(target.node_id)
-            target.kill()
-        elif fault == "pause":
-            target.pause()
-        else:
-            self.wires.cut(target.node_id)
-
-    def heal(self, target: Node | str) -> None:
-        if isinstance(target, str):
-            with contextlib.suppress(ProcessLookupError):
-                self.workers.go_on(target)
-            self.workers.start_missing()
-            return
-        self.wires.heal()
-        self.wires.up(target.node_id)
-        self.cluster.start_missing()
-        all_unfenced(self.cluster)
 
     def ends(self) -> dict[int, int]:
         """Where orders end now."""
@@ -238,6 +218,44 @@ class Faulty:
             raise AssertionError(f"{problem}: {told}; workers said:\n{self.workers.tail()}") from None
 
 
+class Faulty(Progress):
+    """A cluster, workers, and orders that come."""
+
+    def __init__(self, cluster: ReplicatedCluster, wires: Wires, workers: Workers) -> None:
+        super().__init__(cluster.bootstrap, workers)
+        self.cluster = cluster
+        self.wires = wires
+
+    def inject(self, fault: str, target: Node | str) -> None:
+        if isinstance(target, str):
+            self.workers.kill(target) if fault.startswith("kill") else self.workers.pause(target)
+        elif fault == "kill":
+            self.wires.down(target.node_id)
+            target.kill()
+        elif fault == "pause":
+            target.pause()
+        else:
+            self.wires.cut(target.node_id)
+
+    def heal(self, target: Node | str) -> None:
+        if isinstance(target, str):
+            with contextlib.suppress(ProcessLookupError):
+                self.workers.go_on(target)
+            self.workers.start_missing()
+            return
+        self.wires.heal()
+        self.wires.up(target.node_id)
+        self.cluster.start_missing()
+        all_unfenced(self.cluster)
+
+
+def create_topics(bootstrap: str) -> None:
+    """With three replicas each."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for each in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (ORDERS, TOTALS)]).values():
+        each.result(30)
+
+
 @contextlib.contextmanager
 def faulty_cluster(folder: Path, *, of_kafka: bool) -> Iterator[Faulty]:
     ids = (1, 2, 3)
@@ -247,9 +265,7 @@ def faulty_cluster(folder: Path, *, of_kafka: bool) -> Iterator[Faulty]:
         made.enter_context(cluster)
         all_unfenced(cluster)
         require_transactions(cluster.brokers[0].bootstrap)
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        for each in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (ORDERS, TOTALS)]).values():
-            each.result(30)
+        create_topics(cluster.bootstrap)
         workers = made.enter_context(Workers(cluster.bootstrap, folder))
         faulty = Faulty(cluster, wires, workers)
         yield faulty

@@ -30,8 +30,8 @@ from tests.oracles.kafka_server import answers, free_ports
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 HOST: Final = "127.0.0.1"
 TIMEOUT_S: Final = 150
-#: What Kafka has to be told when it formats for both.
-LEVELS: Final = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=0")
+#: What Kafka has to be told when it formats for both; and which transactions.
+LEVELS: Final = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature")
 
 _COMPLAINT: Final = re.compile(r" (WARN|WARNING|ERROR|FATAL|CRITICAL) ")
 #: Peers that are not there yet or any more, a slow machine, and what Kafka says of every node of its own. A partition
@@ -40,7 +40,8 @@ _EXPECTED: Final = re.compile(
     "could not be established|Performing controller activation|Renouncing the leadership|already been closed|"
     "LogLoader partition=second-.*Could not find offset index file|Graceful shutdown|Fencing broker .* early|"
     "partitions cannot be fetched from node|"
-    "Expected partition .* but it was missing|EventPerformanceMonitor|waits: no controller leads|"
+    "Expected partition .* but it was missing|EventPerformanceMonitor|"
+    "waits: (no controller leads|it reads the metadata log)|"
     "Unexpected error handling request .*apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION)|"
     "heartbeat of broker .* was not taken: NOT_CONTROLLER|Exiting early; no longer|disconnected|"
     "Unable to send a heartbeat because the RPC got timed out|Unable to register broker|"
@@ -94,7 +95,7 @@ class PeerNode:
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in entries.items()))
         self._entries = entries
 
-    def format(self, by: Kind, initial_controllers: str | None = None) -> None:
+    def format(self, by: Kind, initial_controllers: str | None = None, transaction_version: int = 2) -> None:
         """With the voters of the settings; or with these, which the log then names, or none if it is empty."""
         if by is Kind.KAFKA:
             first = []
@@ -102,12 +103,20 @@ class PeerNode:
                 first = ["--initial-controllers", initial_controllers]
             elif initial_controllers is not None and self.is_controller:
                 first = ["--no-initial-controllers"]
-            arguments = ["-t", CLUSTER_ID, "-c", str(self.properties), *LEVELS, *first]
+            levels = [*LEVELS, f"transaction.version={transaction_version}"]
+            arguments = ["-t", CLUSTER_ID, "-c", str(self.properties), *levels, *first]
             run_kafka("kafka.tools.StorageTool", "format", *arguments)
             return
         voters = parse_initial_controllers(initial_controllers, "CONTROLLER") if initial_controllers else None
         settings = BrokerSettings.load(self._entries)
-        format_directories(RealFileSystem(), settings, CLUSTER_ID, Random(self.node_id), voters=voters)
+        format_directories(
+            RealFileSystem(),
+            settings,
+            CLUSTER_ID,
+            Random(self.node_id),
+            voters=voters,
+            transaction_version=transaction_version,
+        )
 
     @property
     def is_broker(self) -> bool:
@@ -225,6 +234,7 @@ class PeerCluster:
         *,
         voters_in_log: Mapping[int, Kind] | None = None,
         first_voters: Collection[int] | None = None,
+        transaction_version: int = 2,
     ) -> None:
         """`voters_in_log` says which program formats each node of a quorum with kraft.version 1; `first_voters` are
         all controllers, unless they are named."""
@@ -243,9 +253,9 @@ class PeerCluster:
         initial = ",".join(f"{each}@{where[each]}:{Uuid.random(Random(each))}" for each in first)
         for each, node in self.nodes.items():
             if voters_in_log is None:
-                node.format(Kind.OURS)
+                node.format(Kind.OURS, transaction_version=transaction_version)
             else:
-                node.format(voters_in_log[each], initial if each in first else "")
+                node.format(voters_in_log[each], initial if each in first else "", transaction_version)
 
     def __getitem__(self, node_id: int) -> PeerNode:
         return self.nodes[node_id]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, SnapshotId
 from barnabas.raft.voters import DEFAULT_LISTENER
+from barnabas.storage.log import FlushJob
 from tests.oracles import needs_kafka
 from tests.oracles.kafka_server import free_ports
 from tests.raft.mixed import BUSY, FIRST_RECORDS, HOST, NO_OP, MixedQuorum, OurReplica, log_bytes
@@ -161,6 +164,38 @@ async def diverge(quorum: MixedQuorum) -> None:
         assert not log_bytes(leader.metadata_log).startswith(lost)
     shortest, longest = sorted((log_bytes(each.metadata_log) for each in (kafka, leader)), key=len)
     assert longest.startswith(shortest)
+    assert not quorum.complaints()
+
+
+@pytest.mark.slow
+def test_kafka_leads_on_while_our_disk_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on, run = threading.Event(), FlushJob.run
+    goes_on.set()
+
+    def run_in_time(job: FlushJob) -> None:
+        goes_on.wait(60)
+        run(job)
+
+    monkeypatch.setattr(FlushJob, "run", run_in_time)
+    play(wait_for_the_disk(MixedQuorum(tmp_path, kafkas=1, ours=1, settings=BUSY), goes_on))
+
+
+async def wait_for_the_disk(quorum: MixedQuorum, disk: threading.Event) -> None:
+    """One of two voters: a Kafka that does not hear from it gives up after 3 s, and it would after 2 s."""
+    ours = quorum.ours[2]
+    async with quorum:
+        await leave_it_to(quorum, ours, [1])
+        await quorum.until(lambda: ours.driver.high_watermark > 10, "Kafka commits")
+        epoch, committed = ours.epoch, ours.driver.high_watermark
+        disk.clear()
+        await asyncio.sleep(8)
+        assert (ours.epoch, ours.leader_id, ours.role) == (epoch, 1, Role.FOLLOWER)
+        assert ours.store is not None
+        assert ours.driver.log_end_offset > ours.store.synced_offset
+        assert ours.driver.high_watermark < committed + 10
+        disk.set()
+        await quorum.until(lambda: ours.driver.high_watermark > committed + 50, "what waited is committed")
+        assert (ours.epoch, ours.leader_id) == (epoch, 1)
     assert not quorum.complaints()
 
 

@@ -14,6 +14,14 @@ from barnabas.base.errors import BrokerError, RemoteProtocolError
 from barnabas.broker.context import RequestContext
 from barnabas.broker.controller.forwarding import FORWARDED
 from barnabas.broker.error_responses import error_response
+from barnabas.broker.handlers import (
+    create_acls,
+    create_delegation_token,
+    delete_acls,
+    expire_delegation_token,
+    list_partition_reassignments,
+    renew_delegation_token,
+)
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps, awaited
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
@@ -26,6 +34,19 @@ from barnabas.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 API_KEY = ApiKey.ENVELOPE
 ANSWER_BYTES_PER_ELEMENT: Final = 0
 
+#: What brokers of Kafka forward although it changes nothing here: it is answered as on the listener itself.
+_ANSWERED_HERE: Final = {
+    each.API_KEY: each
+    for each in (
+        create_acls,
+        create_delegation_token,
+        delete_acls,
+        expire_delegation_token,
+        list_partition_reassignments,
+        renew_delegation_token,
+    )
+}
+
 
 def handle(
     services: CommonServices, context: RequestContext, request: EnvelopeRequest
@@ -37,7 +58,7 @@ def handle(
         caller = _caller(context, header, request)
     except (RemoteProtocolError, ValueError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if ApiKey(header.request_api_key) not in FORWARDED:
+    if caller.api_key not in FORWARDED and caller.api_key not in _ANSWERED_HERE:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     return _answer(services, caller, header, inner)
 
@@ -75,10 +96,18 @@ def _answer(
 ) -> Steps[EnvelopeResponse]:
     response: Response
     try:
-        response = yield from awaited(services.controller.submit(inner, caller.version, caller))
+        if caller.api_key in _ANSWERED_HERE:
+            response = yield from _answer_here(services, caller, inner)
+        else:
+            response = yield from awaited(services.controller.submit(inner, caller.version, caller))
     except BrokerError as failure:
         if failure.code is ErrorCode.NOT_CONTROLLER:
             return EnvelopeResponse(error_code=failure.code)
         response = yield from error_response(caller, inner, failure.code, failure.message)
     parts = encode_response(response, caller.version, header.correlation_id)
     return EnvelopeResponse(response_data=b"".join(map(bytes, parts)))
+
+
+def _answer_here(services: CommonServices, caller: RequestContext, inner: Request) -> Steps[Response]:
+    answer: Response | Steps[Response] = _ANSWERED_HERE[caller.api_key].handle(services, caller, inner)
+    return answer if isinstance(answer, Response) else (yield from answer)
