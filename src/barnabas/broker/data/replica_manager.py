@@ -254,7 +254,7 @@ class ReplicaManager:
     def _note_room(self, name: TopicPartition, failure: LogError | None) -> None:
         if isinstance(failure, PassingError):
             if name not in self._without_room:
-                _log.error("%s cannot be used until that has passed: %s", name, failure)
+                _log.warning("%s has no log; it is made when there is room", name)
             self._without_room[name] = None
         elif name in self._without_room:
             del self._without_room[name]
