@@ -114,6 +114,43 @@ def test_a_log_that_cannot_be_made_is_told_by_the_partition() -> None:
     assert code_of(plane.append("t", b"x", number=1)) == "NONE"
 
 
+def test_a_log_that_a_full_disk_had_no_room_for_is_made_when_it_has(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    disk = SimulatedDisk(Random(1))
+    plane = DataPlane(disk)
+    disk.capacity_bytes = disk.used_bytes
+    plane.create_topic("t", 2)
+    names = TopicPartition("t", 0), TopicPartition("t", 1)
+
+    def apply_again() -> None:
+        delta = ClusterDelta(partitions_changed=plane.replica_manager.without_room)
+        plane.run(plane.replica_manager.prepare(plane.image, delta))
+        plane.replica_manager.apply(plane.image, delta)
+
+    assert code_of(plane.append("t", b"x")) == "KAFKA_STORAGE_ERROR"
+    for _ in range(3):
+        apply_again()
+        assert plane.replica_manager.without_room == names
+    disk.capacity_bytes = None
+    apply_again()
+    assert plane.replica_manager.without_room == ()
+    assert plane.append("t", b"x").base_offset == 0
+    assert [each for each in caplog.messages if "t-1" in each] == [
+        "t-1 has no log; it is made when there is room",
+        "t-1 has its log now",
+    ]
+
+
+def test_what_is_deleted_needs_no_room() -> None:
+    disk = SimulatedDisk(Random(1))
+    plane = DataPlane(disk)
+    disk.capacity_bytes = disk.used_bytes
+    plane.create_topic("t")
+    assert plane.replica_manager.without_room
+    plane.delete_topic("t")
+    assert not plane.replica_manager.without_room
+
+
 def test_a_log_without_an_id_is_adopted() -> None:
     disk = SimulatedDisk(Random(1))
     plane = DataPlane(disk)

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from barnabas.base.ids import TopicPartition
 from barnabas.metadata.delta import ClusterDelta, everything
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
@@ -25,8 +26,10 @@ class BrokerMetadataPublisher:
         self._loader = loader
         self._apply = apply
         self._on_failure = on_failure
-        self._to_apply: deque[MetadataUpdate] = deque()
+        self._to_apply: deque[tuple[ClusterImage, ClusterDelta]] = deque()
+        self._newest = ClusterImage()
         self._is_applying = False
+        self._is_starting = False
         self._task: asyncio.Task[None] | None = None
         self._applied_offset = -1
         self._is_over = False
@@ -35,11 +38,8 @@ class BrokerMetadataPublisher:
     # What the loader calls
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
-        if self._is_applying:
-            self._to_apply.append(update)
-            if self._task is None:
-                self._task = asyncio.get_running_loop().create_task(self._apply_all(), name="apply metadata")
-                self._task.add_done_callback(self._done)
+        self._newest = update.image
+        self._add(update.delta)
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         pass
@@ -54,18 +54,35 @@ class BrokerMetadataPublisher:
 
     # Applying
 
+    def apply_again(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Bring partitions once more to what the newest image says: something kept this node from it."""
+        self._add(ClusterDelta(partitions_changed=partitions))
+
+    def _add(self, delta: ClusterDelta) -> None:
+        if self._is_applying:
+            self._to_apply.append((self._newest, delta))
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._to_apply and self._task is None and not self._is_starting:
+            self._task = asyncio.get_running_loop().create_task(self._apply_all(), name="apply metadata")
+            self._task.add_done_callback(self._done)
+
     async def start(self) -> None:
         """Apply what was committed by now as a whole; from here on each change is applied as it comes."""
-        self._is_applying = True
-        image = self._loader.publish_to(self)
+        self._is_applying = self._is_starting = True
+        image = self._newest = self._loader.publish_to(self)
         await self._apply(image, everything(image))
         self._note_applied(image.offset)
+        # What was committed meanwhile had to wait: else the first image would have taken its place again.
+        self._is_starting = False
+        self._go_on()
 
     async def _apply_all(self) -> None:
         while self._to_apply:
-            update = self._to_apply.popleft()
-            await self._apply(update.image, update.delta)
-            self._note_applied(update.image.offset)
+            image, delta = self._to_apply.popleft()
+            await self._apply(image, delta)
+            self._note_applied(image.offset)
         # Here, not when the loop tells of the end: what is committed before that would wait for the next batch.
         self._task = None
 

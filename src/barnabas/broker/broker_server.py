@@ -62,6 +62,8 @@ from barnabas.wire.messages.delete_topics import DeleteTopicsResponse
 
 #: How often a broker that starts looks whether its registration is in the log that it reads.
 _LOOK_S: Final = 0.005
+#: How often a disk that was full is tried again.
+_ROOM_S: Final = 1.0
 
 
 class BrokerServer:
@@ -97,6 +99,7 @@ class BrokerServer:
         self._publisher = BrokerMetadataPublisher(loader, self._apply, on_failure)
         self._services: Services | None = None
         self._lifecycle: BrokerLifecycle | None = None
+        self._applying_again: asyncio.TimerHandle | None = None
         self._started = AsyncExitStack()
         self.logs = LogManager(
             files,
@@ -297,6 +300,16 @@ class BrokerServer:
         services.groups.apply(image, delta)
         services.transactions.apply(image, delta)
         tell_changes(before, image, delta)
+        self._apply_again_later()
+
+    def _apply_again_later(self) -> None:
+        """What the disk had no room for is tried again until it has."""
+        if self.services.replica_manager.without_room and self._applying_again is None:
+            self._applying_again = asyncio.get_running_loop().call_later(_ROOM_S, self._apply_again)
+
+    def _apply_again(self) -> None:
+        self._applying_again = None
+        self._publisher.apply_again(self.services.replica_manager.without_room)
 
     def _is_waited_for_by(self, broker: BrokerImage | None) -> bool:
         """Whether a broker stops: it ends when all others have said, with their next heartbeats, that they know who
@@ -339,6 +352,8 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Hand over; the logs stay open until `close`."""
+        if self._applying_again is not None:
+            self._applying_again.cancel()
         await self._started.aclose()
 
     async def close(self) -> None:

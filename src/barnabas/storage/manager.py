@@ -393,6 +393,8 @@ class LogManager:
         except LogDirectoryError as failure:
             self.directory_failed(directory, failure.reason)
             return
+        except PassingError:
+            return  # the directory tells of it
         except LogError as failure:
             _log.error("%s could not be created: %s", partition, failure)
             return

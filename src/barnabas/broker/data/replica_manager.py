@@ -30,7 +30,7 @@ from barnabas.replication.ports import LeaderPorts
 from barnabas.replication.purgatory import DelayedProduce, Purgatory
 from barnabas.replication.roles import PartitionError
 from barnabas.replication.verification import VerificationGuard
-from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError
+from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError, PassingError
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.manager import LogManager
 from barnabas.storage.segment import FileRange
@@ -68,6 +68,8 @@ class ReplicaManager:
         #: By (name, number) and by (id, number): requests know a topic by one or the other.
         self.index: dict[PartitionKey, Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
+        # An ordered set: those whose logs could not be made, or not opened, for a reason that passes.
+        self._without_room: dict[TopicPartition, None] = {}
         self.produce_purgatory: Purgatory[Produce] = Purgatory()
         self.fetch_purgatory: Purgatory[Fetch] = Purgatory()
         self.delete_records_purgatory: Purgatory[DeleteRecords] = Purgatory()
@@ -97,6 +99,12 @@ class ReplicaManager:
     @property
     def all(self) -> list[Partition]:
         return list(self._by_name.values())
+
+    @property
+    def without_room(self) -> tuple[TopicPartition, ...]:
+        """Partitions that have no log since the disk was full. They get one if an image is applied to them again, when
+        that has passed; nothing else would bring it about, since for the metadata log all is as it should be."""
+        return tuple(self._without_room)
 
     def why_missing(self, image: ClusterImage, key: PartitionKey) -> ErrorCode:
         """Why a partition is not in `index`: nobody has it, or others do."""
@@ -182,17 +190,19 @@ class ReplicaManager:
         if state is None or topic is None or self._node_id not in state.replicas:
             return
         partition = self._by_name.get(name)
+        role = None if partition is None else partition.role
         if partition is None:
             partition = Partition(name, topic.topic_id, self._node_id, self._leader_ports)
             self._by_name[name] = partition
             self.index[name] = self.index[topic.topic_id, name.partition] = partition
+            self._attach_log(image, partition)
+        elif name in self._without_room:
             self._attach_log(image, partition)
         if partition.log is None and self._may_fetch_again(name, state):
             self._logs.set_aside(
                 name, what=f"{name} is damaged here, node {state.leader} has it; it is fetched anew, and"
             )
             self._attach_log(image, partition)
-        role = partition.role
         partition.update(state)
         if partition.role is not role and isinstance(partition.role, LeaderState) and len(state.replicas) > 1:
             self._call_followers_soon()
@@ -233,11 +243,23 @@ class ReplicaManager:
         try:
             log = self._open_log(partition.name, partition.topic_id)
         except LogError as failure:
+            self._note_room(partition.name, failure)
             self.log_failed(partition, failure)
             partition.take_offline(failure)
             return
+        self._note_room(partition.name, None)
         self._set(log, image)
         partition.attach(log)
+
+    def _note_room(self, name: TopicPartition, failure: LogError | None) -> None:
+        if isinstance(failure, PassingError):
+            if name not in self._without_room:
+                _log.warning("%s has no log; it is made when there is room", name)
+            self._without_room[name] = None
+        elif name in self._without_room:
+            del self._without_room[name]
+            if failure is None:
+                _log.info("%s has its log now", name)
 
     def _open_log(self, name: TopicPartition, topic_id: Uuid) -> PartitionLog:
         log = None if self._logs.is_of_another(name, topic_id) else self._logs.get(name)
@@ -254,6 +276,7 @@ class ReplicaManager:
         del self._by_name[partition.name]
         del self.index[partition.name]
         del self.index[partition.topic_id, partition.name.partition]
+        self._without_room.pop(partition.name, None)
         if self.fetchers is not None:
             self.fetchers.remove(partition)
         partition.delete()
