@@ -20,10 +20,9 @@ from barnabas.broker.data.transaction_verification import Verification
 from barnabas.broker.transactions import marker_sender
 from barnabas.broker.transactions.marker_sender import MarkerSender, ShardMarkers
 from barnabas.client.core.producing.transaction_manager import TransactionManager
-from barnabas.coordinator.offsets import txn_commits
 from barnabas.coordinator.offsets.manager import OffsetMetadataManager
 from barnabas.coordinator.results import NO_RECORDS, Now, Records
-from barnabas.coordinator.transactions import end_txn, init_producer_id, requests, shard, timeouts
+from barnabas.coordinator.transactions import init_producer_id, shard, timeouts
 from barnabas.coordinator.transactions.metadata import NO_EPOCH, TransactionMetadata, begun, prepared
 from barnabas.coordinator.transactions.shard import TransactionCoordinatorShard
 from barnabas.coordinator.transactions.states import TransactionState
@@ -35,7 +34,6 @@ from barnabas.storage.aborted import AbortedTransactions
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.producer_state import ProducerStates
 from barnabas.testing.sim.transaction_setting import OUTPUT
-from barnabas.wire.messages.end_txn import EndTxnRequest
 from barnabas.wire.messages.init_producer_id import InitProducerIdResponse
 from tests.cluster.planting import PlantedBugs
 
@@ -90,21 +88,6 @@ def completes_before_the_markers_are_written() -> Iterator[None]:
         asyncio.get_running_loop().call_soon(self.on_written, transactional_id, metadata)
 
     with patch.object(ShardMarkers, "send", complete):
-        yield
-
-
-@planted("EndTxn does not look at the epoch")
-@contextmanager
-def ends_whatever_the_epoch() -> Iterator[None]:
-    end_txn_checked = end_txn.end_txn
-
-    def end(coordinator: TransactionCoordinatorShard, request: EndTxnRequest, client_version: int, now: Now) -> Any:
-        known = coordinator.stored.get(request.transactional_id)
-        if known is not None and known.state is TransactionState.ONGOING:
-            request.producer_epoch = known.producer_epoch
-        return end_txn_checked(coordinator, request, client_version, now)
-
-    with patch.object(requests, "end_txn", end):
         yield
 
 
@@ -185,13 +168,6 @@ def acknowledges_markers_at_once() -> Iterator[None]:
         yield
 
 
-@planted("a marker is taken whatever its epoch, and its coordinator's")
-@contextmanager
-def takes_late_markers() -> Iterator[None]:
-    with patch.object(ProducerStates, "_check_marker", lambda *_: None):
-        yield
-
-
 # Partitions
 
 
@@ -253,20 +229,6 @@ def shows_pending_offsets() -> Iterator[None]:
         replay(self, group_id, partition, stored, offset)
 
     with patch.object(OffsetMetadataManager, "replay", at_once):
-        yield
-
-
-@planted("who asks for stable offsets is told those before an open transaction")
-@contextmanager
-def does_not_wait_for_stable_offsets() -> Iterator[None]:
-    with patch.object(OffsetMetadataManager, "has_transaction", lambda *_: False):
-        yield
-
-
-@planted("a member of a former generation may commit offsets in its transaction")
-@contextmanager
-def takes_offsets_of_former_generations() -> Iterator[None]:
-    with patch.object(txn_commits, "commit_error", lambda *_: ErrorCode.NONE):
         yield
 
 
