@@ -271,7 +271,7 @@ def shows_pending_offsets() -> Iterator[None]:
 @planted("who asks for stable offsets is told those before an open transaction")
 @contextmanager
 def does_not_wait_for_stable_offsets() -> Iterator[None]:
-    with patch.object(OffsetMetadataManager, "has_transaction", lambda *_: False):
+    with patch.object(OffsetMetadataManager, "pending", lambda *_: frozenset()):
         yield
 
 
