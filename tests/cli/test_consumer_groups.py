@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from barnabas import OffsetAndMetadata, Producer
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.consumer_groups_reset import parse_datetime, parse_duration
 from barnabas.cli.consumer_groups_shown import Column, show
 from barnabas.cli.re2_syntax import problem_with
+from barnabas.client.core.consuming.membership_steps import GroupMetadata
+from barnabas.testing import EmbeddedBroker
 from tests.cli import story
 from tests.cli.tools import Tools
 
@@ -25,6 +28,7 @@ def test_groups_as_json(barnabas: Tools, our_node: str) -> None:
         "currentOffset": 3,
         "logEndOffset": 5,
         "lag": 2,
+        "pending": False,
         "consumerId": None,
     }
     (state,) = barnabas.json_at(our_node, "consumer-groups --describe --group readers --state")
@@ -50,6 +54,33 @@ def test_a_group_at_work(barnabas: Tools, our_node: str) -> None:
         deleted = barnabas.at(our_node, "consumer-groups --delete --group busy")
         assert deleted.code == 1
         assert "* Group 'busy' could not be deleted due to: " in deleted.out
+
+
+def test_offsets_that_are_pending_in_a_transaction(barnabas: Tools) -> None:
+    with EmbeddedBroker() as broker:
+        node = broker.bootstrap_servers
+        assert barnabas.at(node, "topics --create --topic clicks --partitions 3").code == 0
+        reset = "consumer-groups --reset-offsets --group g --topic clicks --to-latest --execute"
+        assert barnabas.at(node, reset).code == 0
+        plain = barnabas.at(node, "consumer-groups --describe --group g")
+        with Producer(bootstrap_servers=node, transactional_id="x") as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            offsets = {TopicPartition("clicks", number): OffsetAndMetadata(7) for number in (0, 2)}
+            producer.send_offsets_to_transaction(offsets, GroupMetadata("g"))
+            producer.flush()
+            told = barnabas.at(node, "consumer-groups --describe --group g")
+            assert (told.code, told.out) == (0, plain.out)
+            note = "\nConsumer group 'g' has offsets in transactions that have not ended: clicks:0,2\n"
+            assert told.err == plain.err + note
+            (described,) = barnabas.json_at(node, "consumer-groups --describe --group g")
+            assert [each["pending"] for each in described["offsets"]] == [True, False, True]
+            assert [each["currentOffset"] for each in described["offsets"]] == [0, 0, 0]
+            producer.commit_transaction()
+        (described,) = barnabas.json_at(node, "consumer-groups --describe --group g")
+        shown = [(each["currentOffset"], each["pending"]) for each in described["offsets"]]
+        assert shown == [(7, False), (0, False), (7, False)]
+        assert barnabas.at(node, "consumer-groups --describe --group g").err == plain.err
 
 
 def test_a_reset_is_only_shown_unless_it_is_to_be_executed(barnabas: Tools, our_node: str) -> None:

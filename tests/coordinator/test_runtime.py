@@ -20,6 +20,7 @@ from barnabas.coordinator.results import (
     CoordinatorResult,
     Now,
     Operation,
+    ProducerWrite,
     Record,
     Records,
     Reply,
@@ -321,6 +322,32 @@ def test_what_follows_a_write_is_answered_after_it() -> None:
     runtime.appended(0, NOW)
     runtime.committed(1, NOW)
     assert [reply.token for reply in runtime.take_replies()] == ["written", "waits"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_a_producer_is_refused_is_not_told_to_those_who_only_wait(is_first: bool) -> None:
+    def told(error: ErrorCode) -> Count:
+        return Count(count=error.name)
+
+    runtime = loaded_runtime()
+    if not is_first:
+        run(runtime, Operation("a", partial(runtime.shard.add, "a", 1, 1), "before"))
+        runtime.next_batch()
+        runtime.appended(0, NOW)
+    of_producer = runtime.shard.add("b", 1, 1, NOW)
+    of_producer.producer = ProducerWrite(7, 0)
+    run(runtime, Operation("b", lambda _: of_producer, "producer", told))
+    later = CoordinatorResult(response=Count(count="later"), after_writes=True)
+    run(runtime, Operation("c", lambda _: later, "waits", told))
+    assert len(runtime.next_batch()) == 1
+    runtime.append_failed(ErrorCode.INVALID_PRODUCER_EPOCH, NOW)
+    refused, answered = Reply("producer", Count(count="INVALID_PRODUCER_EPOCH")), Reply("waits", Count(count="later"))
+    if is_first:
+        assert runtime.take_replies() == [refused, answered]
+        return
+    assert runtime.take_replies() == [refused]
+    runtime.committed(1, NOW)
+    assert runtime.take_replies() == [Reply("before", Count(count="1")), answered]
 
 
 def test_unloading_answers_everyone_and_stops_the_timers() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
@@ -39,6 +39,8 @@ class Row(NamedTuple):
     offset: int | None
     end_offset: int | None
     member: MemberDescription | None
+    #: Whether a transaction that has not ended holds another offset.
+    is_pending: bool
 
     @property
     def lag(self) -> int | None:
@@ -106,6 +108,7 @@ async def _offsets(admin: Admin, group: GroupDescription, wanted: GroupsRequest)
     values = [
         {"topic": row.partition.topic, "partition": row.partition.partition, "leaderEpoch": row.leader_epoch}
         | {"currentOffset": row.offset, "logEndOffset": row.end_offset, "lag": row.lag}
+        | {"pending": row.is_pending}
         | (_member_values(row.member) if row.member is not None else {"consumerId": None})
         for row in rows
     ]
@@ -125,6 +128,10 @@ async def _offsets(admin: Admin, group: GroupDescription, wanted: GroupsRequest)
         cells.append([group.group_id, *row.partition, *epoch, row.offset, row.end_offset, row.lag, *who])
     if cells:
         show(columns, cells)
+    pending = [row.partition for row in rows if row.is_pending]
+    if pending:
+        about = f"Consumer group '{shown(group.group_id)}' has offsets in transactions that have not ended"
+        say(f"\n{about}: {shown(_assignment(pending))}", err=True)
     return {}
 
 
@@ -136,12 +143,24 @@ async def _rows(admin: Admin, group: GroupDescription) -> list[Row]:
         owners |= dict.fromkeys(sorted(member.assignment), member)
     owners |= dict.fromkeys(sorted(each for each in committed if each not in owners))
     ends = await end_offsets(admin, owners)
+    pending = await _pending(admin, group, owners)
     rows = []
     for partition, owner in owners.items():
         found = committed.get(partition)
         epoch, offset = (None, None) if found is None else (found.leader_epoch, found.offset)
-        rows.append(Row(partition, epoch, offset, ends.get(partition), owner))
+        rows.append(Row(partition, epoch, offset, ends.get(partition), owner, partition in pending))
     return rows
+
+
+async def _pending(
+    admin: Admin, group: GroupDescription, partitions: Collection[TopicPartition]
+) -> Collection[TopicPartition]:
+    from barnabas.net.errors import UnsupportedRequestError
+
+    try:
+        return await admin.pending_group_offsets(group.group_id, partitions) if partitions else ()
+    except UnsupportedRequestError:
+        return ()  # Brokers before Kafka 2.5 do not tell.
 
 
 async def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -77,7 +77,17 @@ class _Awaited(NamedTuple):
 class Write:
     """The records of one operation on their way."""
 
-    __slots__ = ("awaited", "callback", "is_blind", "producer", "records", "required_offset", "size_bytes", "subject")
+    __slots__ = (
+        "awaited",
+        "callback",
+        "followers",
+        "is_blind",
+        "producer",
+        "records",
+        "required_offset",
+        "size_bytes",
+        "subject",
+    )
 
     def __init__(
         self,
@@ -95,7 +105,10 @@ class Write:
         self.is_blind = is_blind
         self.records = records
         self.callback = callback
-        self.awaited: list[_Awaited] = []
+        #: What the operation itself is told, and then what others are, who only want all that was written before them
+        #: to be committed.
+        self.awaited: _Awaited | None = None
+        self.followers: list[_Awaited] = []
         self.size_bytes = sum([record.data.size_bytes for record in records])
         #: That the high watermark must reach: the end of its batch. Known once it is appended.
         self.required_offset = -1
@@ -104,6 +117,11 @@ class Write:
     def record_count(self) -> int:
         """How many offsets it takes."""
         return len(self.records) or 1
+
+    @property
+    def waiting(self) -> list[_Awaited]:
+        """Who waits for it, in the order in which they are told."""
+        return self.followers if self.awaited is None else [self.awaited, *self.followers]
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -170,14 +188,11 @@ class CoordinatorRuntime(Generic[S]):
                 operation.subject, result.records, result.callback, is_blind=operation.is_blind, producer=producer
             )
             if result.response is not None:
-                write.awaited.append(_awaited(operation, result.response))
+                write.awaited = _awaited(operation, result.response)
             self._stage(write, now)
         elif result.response is not None:
-            last = self._last_write() if result.after_writes else None
-            if last is None:
-                self._replies.append(Reply(operation.token, result.response))
-            else:
-                last.awaited.append(_awaited(operation, result.response))
+            awaited = _awaited(operation, result.response)
+            self._follow(self._last_write() if result.after_writes else None, [awaited])
         return result.then
 
     def due(self, now: Now) -> Iterator[Operation]:
@@ -207,6 +222,13 @@ class CoordinatorRuntime(Generic[S]):
                 return writes[-1]
         return None
 
+    def _follow(self, write: Write | None, followers: list[_Awaited]) -> None:
+        """Answer when the write is committed; now, if there is none."""
+        if write is not None:
+            write.followers += followers
+        else:
+            self._replies += [Reply(awaited.token, awaited.response) for awaited in followers]
+
     # Writing
 
     @property
@@ -222,7 +244,7 @@ class CoordinatorRuntime(Generic[S]):
     def waiting_tokens(self) -> list[Token]:
         """Of the requests that wait for a write."""
         writes = (*self._uncommitted, *self._appending, *self._unappended)
-        return [awaited.token for write in writes for awaited in write.awaited]
+        return [awaited.token for write in writes for awaited in write.waiting]
 
     def _stage(self, write: Write, now: Now) -> None:
         if write.size_bytes > self.max_write_bytes:
@@ -290,11 +312,14 @@ class CoordinatorRuntime(Generic[S]):
     def append_failed(self, error: ErrorCode, now: Now) -> None:
         """Nothing of the last batch is in the log; what waits for its append is not tried. `error` is for clients.
 
-        What was refused to a producer says nothing of the others, who go on.
+        What was refused to a producer says nothing of the others, who go on; and who only waited for it now waits for
+        what was written before.
         """
         if self._appending and self._appending[0].producer is not None:
             [refused], self._appending = self._appending, []
+            followers, refused.followers = refused.followers, []
             self._fail(refused, error, now)
+            self._follow(self._uncommitted[-1] if self._uncommitted else None, followers)
             return
         writes = [*self._appending, *self._unappended]
         self._appending = []
@@ -311,7 +336,7 @@ class CoordinatorRuntime(Generic[S]):
             if write.callback is not None:
                 self._stage_more(write.subject, write.callback.committed(now), now)
             self._take_parked_replies()
-            self._replies += [Reply(awaited.token, awaited.response) for awaited in write.awaited]
+            self._replies += [Reply(awaited.token, awaited.response) for awaited in write.waiting]
 
     def not_committed(self, required_offset: int, error: ErrorCode, now: Now) -> None:
         """The high watermark did not reach this offset in time. It still may."""
@@ -327,8 +352,8 @@ class CoordinatorRuntime(Generic[S]):
 
     def _answer_failed(self, write: Write, error: ErrorCode) -> None:
         self._take_parked_replies()
-        self._replies += [Reply(awaited.token, awaited.if_failed(error)) for awaited in write.awaited]
-        write.awaited = []
+        self._replies += [Reply(awaited.token, awaited.if_failed(error)) for awaited in write.waiting]
+        write.awaited, write.followers = None, []
 
 
 def _awaited(operation: Operation, response: Struct) -> _Awaited:

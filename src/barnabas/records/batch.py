@@ -20,6 +20,8 @@ NO_TIMESTAMP_MS: Final = -1
 FIRST_OFFSET: Final = -(2**63)  # below every offset, also those of messages that no broker has placed yet
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
+#: No producer of a transaction is ever given this one, so that there is always one left to fence with.
+MAX_PRODUCER_EPOCH: Final = 2**15 - 1
 NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 MAX_SEQUENCE: Final = 2**31 - 1

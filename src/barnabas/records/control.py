@@ -12,6 +12,10 @@ from barnabas.records._kernel.decode import Record
 from barnabas.records.batch import NO_SEQUENCE, BatchView
 from barnabas.records.builder import BatchBuilder
 
+#: From this level of transaction.version on the epoch goes up with each transaction: a marker has a newer one than the
+#: records that it ends.
+EPOCH_PER_TRANSACTION: Final = 2
+
 _KEY: Final = struct.Struct(">hh")  # version, type
 _MARKER_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
 _KEY_VERSION: Final = 0

@@ -15,8 +15,9 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import BatchView
+from barnabas.records.control import EPOCH_PER_TRANSACTION
 from barnabas.storage.errors import AppendRefusedError
-from barnabas.storage.producer_state import EPOCH_PER_TRANSACTION, ProducerStates
+from barnabas.storage.producer_state import ProducerStates
 
 #: Of one partition. Who asks and never appends is forgotten when so many others have asked after it.
 _MOST: Final = 10_000

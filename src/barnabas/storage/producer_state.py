@@ -13,6 +13,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import (
     CONTROL_BIT,
+    MAX_PRODUCER_EPOCH,
     MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -20,7 +21,7 @@ from barnabas.records.batch import (
     TRANSACTIONAL_BIT,
     BatchView,
 )
-from barnabas.records.control import TransactionMarker, read_marker
+from barnabas.records.control import EPOCH_PER_TRANSACTION, TransactionMarker, read_marker
 from barnabas.storage.errors import AppendRefusedError
 from barnabas.wire.stored.producer_snapshot import ProducerEntry
 
@@ -28,9 +29,6 @@ WINDOW_BATCHES: Final = 5
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 _UNCERTAIN: Final = -2
-MAX_PRODUCER_EPOCH: Final = 2**15 - 1
-#: From this version of transactions on every marker carries a newer epoch than the records that it ends.
-EPOCH_PER_TRANSACTION: Final = 2
 
 
 class DuplicateBatch(NamedTuple):

@@ -386,6 +386,20 @@ def test_offsets_that_a_transaction_changes_are_waited_for() -> None:
     assert found == {A0: OffsetAndMetadata(7)}
 
 
+def test_pending_offsets_are_told_and_not_waited_for() -> None:
+    def answer(broker_id: int, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+        assert request.require_stable
+        response = old_offsets(broker_id, request, version)
+        response.topics[0].partitions[0].error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        if len(nodes.asked) < 3:
+            response.topics[0].partitions[1].error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return response
+
+    nodes = FakeNodes({OffsetFetchRequest: answer}, versions={OffsetFetchRequest: 7})
+    assert run(nodes, lambda admin: admin.pending_group_offsets("a", [A0])) == {A0}
+    assert len(nodes.requests(OffsetFetchRequest)) > 1
+
+
 def test_brokers_that_cannot_tell_stable_offsets_are_not_taken_for_those_that_can() -> None:
     nodes = FakeNodes({OffsetFetchRequest: old_offsets}, versions={OffsetFetchRequest: 6})
     with pytest.raises(UnsupportedRequestError, match="require_stable"):

@@ -318,6 +318,32 @@ def test_ids_that_nobody_uses_are_forgotten_but_not_open_transactions() -> None:
     assert list(bench.shard.stored.latest()) == ["x"]
 
 
+def test_however_many_are_late_a_turn_aborts_some_hundreds() -> None:
+    bench = Bench(transaction_version=0)
+    for number in range(1_200):
+        _, producer_id, epoch = bench.init(str(number))
+        bench.add(str(number), producer_id, epoch, 0)
+    left = []
+    bench.advance(60_000)
+    while not left or left[-1]:
+        bench.advance(10_000 if not left else 1)
+        left.append(len(bench.shard.ongoing))
+    assert left == [700, 200, 0]
+    assert len(bench.markers.sent) == 1_200
+    bench.advance(10_000)
+
+
+def test_however_many_ids_nobody_uses_a_turn_forgets_some_hundreds() -> None:
+    bench = Bench(id_expiration_ms=3_600_000)
+    for number in range(1_200):
+        bench.init(str(number))
+    left = []
+    while not left or left[-1]:
+        bench.advance(3_600_000 if not left else 1)
+        left.append(len(bench.shard.stored))
+    assert left == [700, 200, 0]
+
+
 # Another coordinator
 
 

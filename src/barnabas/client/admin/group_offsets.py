@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
@@ -42,7 +42,10 @@ from barnabas.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+T = TypeVar("T")
+
 Offsets = dict[TopicPartition, OffsetAndMetadata]
+_Topics: TypeAlias = Iterable[OffsetFetchResponseTopic | OffsetFetchResponseTopics]
 
 #: The last versions in which topics go by name.
 _LAST_BY_NAME: Final = 9
@@ -54,6 +57,22 @@ _HAS_MEMBERS: Final = "the group has members that commit for themselves; stop th
 async def fetch_offsets(
     driver: AdminApiDriver, call: Call, wanted: Mapping[str, Iterable[TopicPartition] | None], require_stable: bool
 ) -> dict[str, Offsets]:
+    return await _fetch(driver, call, wanted, require_stable, _offsets)
+
+
+async def fetch_pending(
+    driver: AdminApiDriver, call: Call, group_id: str, partitions: Iterable[TopicPartition]
+) -> set[TopicPartition]:
+    return (await _fetch(driver, call, {group_id: partitions}, True, _pending))[group_id]
+
+
+async def _fetch(
+    driver: AdminApiDriver,
+    call: Call,
+    wanted: Mapping[str, Iterable[TopicPartition] | None],
+    require_stable: bool,
+    found: Callable[[_Topics], T],
+) -> dict[str, T]:
     partitions = {group: None if each is None else _normal(each) for group, each in wanted.items()}
 
     def build(spec: RequestSpec[str]) -> OffsetFetchRequest:
@@ -68,15 +87,15 @@ async def fetch_offsets(
             group_id=group_id, topics=_old_topics(partitions[group_id]), require_stable=require_stable
         )
 
-    def read(spec: RequestSpec[str], response: OffsetFetchResponse) -> Iterable[tuple[str, Offsets | Exception]]:
+    def read(spec: RequestSpec[str], response: OffsetFetchResponse) -> Iterable[tuple[str, T | Exception]]:
         if spec.version < _SEVERAL_GROUPS:
             raise_if_error(response.error_code)
-            yield spec.keys[0], _offsets(response.topics)
+            yield spec.keys[0], found(response.topics)
         for group in response.groups:
             if group.error_code:
                 yield group.group_id, broker_error(group.error_code)
             else:
-                yield group.group_id, _offsets(group.topics)
+                yield group.group_id, found(group.topics)
 
     return await driver.ask_each(
         call,
@@ -205,7 +224,7 @@ def _old_topics(partitions: list[TopicPartition] | None) -> list[OffsetFetchRequ
     ]
 
 
-def _offsets(topics: Iterable[OffsetFetchResponseTopic | OffsetFetchResponseTopics]) -> Offsets:
+def _offsets(topics: _Topics) -> Offsets:
     """What is committed, without the partitions that nothing is committed for."""
     results: Offsets = {}
     errors: dict[TopicPartition, Exception] = {}
@@ -220,3 +239,15 @@ def _offsets(topics: Iterable[OffsetFetchResponseTopic | OffsetFetchResponseTopi
                 epoch = each.committed_leader_epoch if each.committed_leader_epoch >= 0 else None
                 results[partition] = OffsetAndMetadata(each.committed_offset, each.metadata or "", epoch)
     return settled([*errors, *results], results, errors) if errors else dict(sorted(results.items()))
+
+
+def _pending(topics: _Topics) -> set[TopicPartition]:
+    """Those of which a transaction that has not ended holds offsets."""
+    found = set()
+    for topic in topics:
+        for each in topic.partitions:
+            if each.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                found.add(TopicPartition(topic.name, each.partition_index))
+            else:
+                raise_if_error(each.error_code)
+    return found

@@ -9,7 +9,7 @@ from typing import overload
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.driver import NOT_DONE, Part, RequestSpec, broker_error, raise_if_error, several
 from barnabas.client.admin.group_descriptions import GroupDescription, GroupState, GroupType, describe
-from barnabas.client.admin.group_offsets import delete_offsets, fetch_offsets, store_offsets
+from barnabas.client.admin.group_offsets import delete_offsets, fetch_offsets, fetch_pending, store_offsets
 from barnabas.client.admin.routes import each_broker, group_coordinator, group_coordinators
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -151,6 +151,13 @@ class GroupCalls(Part):
         if isinstance(groups, str):
             return (await fetch_offsets(self._driver, call, {groups: None}, require_stable))[groups]
         return await fetch_offsets(self._driver, call, groups, require_stable)
+
+    async def pending_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> set[TopicPartition]:
+        """Those of the partitions whose offsets an open transaction is about to change. From Kafka 2.5 on."""
+        call = await self._driver.begin("pending_group_offsets", timeout)
+        return await fetch_pending(self._driver, call, group_id, partitions)
 
     async def alter_group_offsets(
         self,

@@ -251,6 +251,12 @@ class Admin(ExplainsOtherMethods):
         """
         return self._thread.run(self._admin.list_group_offsets(groups, require_stable=require_stable, timeout=timeout))
 
+    def pending_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> set[TopicPartition]:
+        """Those of the partitions whose offsets an open transaction is about to change. From Kafka 2.5 on."""
+        return self._thread.run(self._admin.pending_group_offsets(group_id, partitions, timeout=timeout))
+
     def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], *, timeout: float | None = None
     ) -> None:

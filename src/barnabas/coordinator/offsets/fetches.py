@@ -70,7 +70,8 @@ def _answer(
     require_stable: bool,
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     asked = _all_of(offsets) if topics is None else ((each.name, each.partition_indexes) for each in topics)
-    check_transactions = require_stable and manager.has_transaction(group_id)
+    # Taken with the offsets: if such a transaction ends while this goes on, the offsets here are those before it.
+    pending = manager.pending(group_id) if require_stable else frozenset()
     answers = []
     for name, indexes in asked:
         partitions = []
@@ -81,7 +82,7 @@ def _answer(
                 continue
             told.add(index)
             partition = TopicPartition(name, index)
-            if check_transactions and manager.has_transaction(group_id, partition):
+            if partition in pending:
                 partitions.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 continue
             value = offsets.get(partition)

@@ -39,7 +39,11 @@ class OffsetMetadataManager:
     def __init__(self, snapshots: SnapshotRegistry) -> None:
         self._snapshots = snapshots
         self._groups: _Groups = TimelineDict(snapshots)
-        self._open_transactions: TimelineDict[int, _Groups] = TimelineDict(snapshots)
+        #: What open transactions hold, by group, partition and producer. As far as the log goes: nobody asks what of it
+        #: is committed, so it needs no timelines.
+        self._pending: dict[str, dict[TopicPartition, dict[int, CommittedOffset]]] = {}
+        #: The same by producer, in the order of the records.
+        self._open_transactions: dict[int, dict[tuple[str, TopicPartition], None]] = {}
 
     # Reading
 
@@ -55,27 +59,22 @@ class OffsetMetadataManager:
 
     def has_transaction(self, group_id: str, partition: TopicPartition | None = None) -> bool:
         """Whether a transaction that has not ended holds offsets of the group, or of one partition of it."""
-        for groups in self._open_transactions.latest().values():
-            offsets = groups.get(group_id)
-            if offsets is not None and (partition is None or partition in offsets):
-                return True
-        return False
+        pending = self._pending.get(group_id)
+        return pending is not None and (partition is None or partition in pending)
+
+    def pending(self, group_id: str) -> frozenset[TopicPartition]:
+        """The partitions of which transactions hold offsets now, whatever becomes of them later."""
+        return frozenset(self._pending.get(group_id, ()))
 
     def known_partitions(self, group_id: str) -> list[TopicPartition]:
         """All that a deletion of the group must delete, in order, each once."""
         found = dict.fromkeys(self.latest(group_id))
-        for groups in self._open_transactions.latest().values():
-            offsets = groups.get(group_id)
-            if offsets is not None:
-                found.update(dict.fromkeys(offsets.latest()))
+        found.update(dict.fromkeys(self._pending.get(group_id, ())))
         return list(found)
 
     def groups_with(self, topic: str) -> Iterator[tuple[str, list[TopicPartition]]]:
         """The groups that have offsets of a topic, and for which partitions."""
-        group_ids = dict.fromkeys(self._groups.latest())
-        for groups in self._open_transactions.latest().values():
-            group_ids.update(dict.fromkeys(groups.latest()))
-        for group_id in group_ids:
+        for group_id in dict.fromkeys((*self._groups.latest(), *self._pending)):
             partitions = [each for each in self.known_partitions(group_id) if each.topic == topic]
             if partitions:
                 yield group_id, partitions
@@ -92,17 +91,8 @@ class OffsetMetadataManager:
     ) -> None:
         """Take in one record of the log."""
         if stored is None:
-            _forget(self._groups, group_id, partition)
-            for groups in list(self._open_transactions.latest().values()):
-                _forget(groups, group_id, partition)
+            self._forget(group_id, partition)
             return
-        groups = self._groups
-        if producer_id != NO_PRODUCER_ID:
-            known = self._open_transactions.get(producer_id)
-            if known is None:
-                known = TimelineDict(self._snapshots)
-                self._open_transactions.set(producer_id, known)
-            groups = known
         value = CommittedOffset(
             stored.offset,
             stored.leader_epoch,
@@ -112,30 +102,47 @@ class OffsetMetadataManager:
             stored.topic_id,
             record_offset,
         )
-        self._offsets_of(groups, group_id).set(partition, value)
+        if producer_id == NO_PRODUCER_ID:
+            self._offsets_of(group_id).set(partition, value)
+        else:
+            self._pending.setdefault(group_id, {}).setdefault(partition, {})[producer_id] = value
+            self._open_transactions.setdefault(producer_id, {})[group_id, partition] = None
 
-    def _offsets_of(self, groups: _Groups, group_id: str) -> _GroupOffsets:
-        offsets = groups.get(group_id)
+    def _offsets_of(self, group_id: str) -> _GroupOffsets:
+        offsets = self._groups.get(group_id)
         if offsets is None:
             offsets = TimelineDict(self._snapshots)
-            groups.set(group_id, offsets)
+            self._groups.set(group_id, offsets)
         return offsets
+
+    def _forget(self, group_id: str, partition: TopicPartition) -> None:
+        offsets = self._groups.get(group_id)
+        if offsets is not None and offsets.delete(partition) is not None and not offsets:
+            self._groups.delete(group_id)
+        for producer_id in list(self._pending.get(group_id, {}).get(partition, ())):
+            self._take_pending(group_id, partition, producer_id)
+            held = self._open_transactions[producer_id]
+            del held[group_id, partition]
+            if not held:
+                del self._open_transactions[producer_id]
+
+    def _take_pending(self, group_id: str, partition: TopicPartition, producer_id: int) -> CommittedOffset:
+        partitions = self._pending[group_id]
+        producers = partitions[partition]
+        value = producers.pop(producer_id)
+        if not producers:
+            del partitions[partition]
+        if not partitions:
+            del self._pending[group_id]
+        return value
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Take in the marker with which a transaction ends."""
-        groups = self._open_transactions.delete(producer_id)
-        if groups is None or not committed:
-            return
-        for group_id, offsets in groups.latest().items():
-            current = self._offsets_of(self._groups, group_id)
-            for partition, value in offsets.latest().items():
+        for group_id, partition in self._open_transactions.pop(producer_id, ()):
+            value = self._take_pending(group_id, partition, producer_id)
+            if committed:
+                current = self._offsets_of(group_id)
                 known = current.get(partition)
                 # Compaction may have kept a plain commit that came after this one: the later record counts.
                 if known is None or known.record_offset < value.record_offset:
                     current.set(partition, value)
-
-
-def _forget(groups: _Groups, group_id: str, partition: TopicPartition) -> None:
-    offsets = groups.get(group_id)
-    if offsets is not None and offsets.delete(partition) is not None and not offsets:
-        groups.delete(group_id)

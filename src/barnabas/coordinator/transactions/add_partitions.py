@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.results import CoordinatorResult, Now
-from barnabas.coordinator.transactions.metadata import LAST_EPOCH, with_partitions
+from barnabas.coordinator.transactions.metadata import with_partitions
 from barnabas.coordinator.transactions.shard import TransactionCoordinatorShard
 from barnabas.coordinator.transactions.states import TransactionState
+from barnabas.records.batch import MAX_PRODUCER_EPOCH
 from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResult,
@@ -55,7 +56,7 @@ def _error(shard: TransactionCoordinatorShard, transactional_id: str, producer_i
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if metadata.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if metadata.producer_epoch != epoch or epoch == LAST_EPOCH:
+    if metadata.producer_epoch != epoch or epoch == MAX_PRODUCER_EPOCH:
         # No producer was given the last one, and a transaction in it could not be fenced.
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.NONE

@@ -18,8 +18,6 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.coordinator.results import CoordinatorResult, Now
 from barnabas.coordinator.transactions.fencing import NO_PRODUCER_ID_LEFT
 from barnabas.coordinator.transactions.metadata import (
-    EPOCH_PER_TRANSACTION,
-    LAST_EPOCH,
     NO_EPOCH,
     TransactionMetadata,
     completed,
@@ -27,7 +25,8 @@ from barnabas.coordinator.transactions.metadata import (
 )
 from barnabas.coordinator.transactions.shard import TransactionCoordinatorShard
 from barnabas.coordinator.transactions.states import TransactionState
-from barnabas.records.batch import NO_PRODUCER_ID
+from barnabas.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID
+from barnabas.records.control import EPOCH_PER_TRANSACTION
 from barnabas.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 
@@ -96,7 +95,7 @@ def _end_v2(
     is_again = metadata.producer_epoch == request.producer_epoch + 1 or is_overflow_again
     if is_complete and is_again:
         return _ended(metadata) if metadata.state is complete else ErrorCode.INVALID_TXN_STATE
-    if metadata.producer_epoch != request.producer_epoch or request.producer_epoch == LAST_EPOCH:
+    if metadata.producer_epoch != request.producer_epoch or request.producer_epoch == MAX_PRODUCER_EPOCH:
         return ErrorCode.PRODUCER_FENCED
     if metadata.state is not TransactionState.ONGOING and request.committed:
         return ErrorCode.INVALID_TXN_STATE
@@ -107,7 +106,7 @@ def _is_overflow_again(metadata: TransactionMetadata, request: EndTxnRequest) ->
     """Whether it was answered with a new producer id, since the epochs of the old one were used up."""
     return (
         metadata.previous_producer_id == request.producer_id
-        and request.producer_epoch == LAST_EPOCH - 1
+        and request.producer_epoch == MAX_PRODUCER_EPOCH - 1
         and metadata.producer_epoch == 0
     )
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from barnabas.base.error_codes import ErrorCode
 from barnabas.coordinator.results import CoordinatorResult, Now
 from barnabas.coordinator.transactions.metadata import (
-    EPOCH_PER_TRANSACTION,
-    LAST_EPOCH,
     NO_EPOCH,
     TransactionMetadata,
     prepared,
 )
 from barnabas.coordinator.transactions.states import TransactionState
-from barnabas.records.batch import NO_PRODUCER_ID
+from barnabas.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID
+from barnabas.records.control import EPOCH_PER_TRANSACTION
 from barnabas.wire.schema import Struct
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def abort_and_fence(
     now: Now,
 ) -> CoordinatorResult | ErrorCode:
     """Once: to fence and to abort does not take two epochs, or the last one would be passed (KAFKA-19367)."""
-    epoch = min(metadata.producer_epoch + 1, LAST_EPOCH)
+    epoch = min(metadata.producer_epoch + 1, MAX_PRODUCER_EPOCH)
     if shard.config.transaction_version < EPOCH_PER_TRANSACTION:
         aborted = prepared(metadata, TransactionState.PREPARE_ABORT, 0, now.wall_ms, epoch=epoch)
         return shard.written(transactional_id, aborted, response, NO_EPOCH)

@@ -11,16 +11,12 @@ from barnabas.base.errors import check
 from barnabas.base.ids import TopicPartition
 from barnabas.coordinator.results import CoordinatorRecord, Record
 from barnabas.coordinator.transactions.states import NEXT_STATES, TransactionState, state_of
-from barnabas.records.batch import NO_PRODUCER_ID
+from barnabas.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID
+from barnabas.records.control import EPOCH_PER_TRANSACTION
 from barnabas.wire.stored.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 NO_EPOCH: Final = -1
 NO_TIME_MS: Final = -1
-#: No producer is ever given this one, so that there is always one left to fence with.
-LAST_EPOCH: Final = 32_767
-
-#: From this level of transaction.version on, the epoch goes up with each transaction.
-EPOCH_PER_TRANSACTION: Final = 2
 #: From this level on, records are flexible and say more.
 _FLEXIBLE_RECORDS: Final = 1
 
@@ -52,7 +48,7 @@ class TransactionMetadata:
 
 def is_exhausted(epoch: int) -> bool:
     """Whether no producer can have the epoch after this one."""
-    return epoch >= LAST_EPOCH - 1
+    return epoch >= MAX_PRODUCER_EPOCH - 1
 
 
 def new_metadata(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:

@@ -19,8 +19,8 @@ from barnabas.coordinator.transactions.add_partitions import (
 )
 from barnabas.coordinator.transactions.config import TransactionCoordinatorConfig
 from barnabas.coordinator.transactions.end_txn import end_failed, end_txn
-from barnabas.coordinator.transactions.metadata import EPOCH_PER_TRANSACTION
 from barnabas.coordinator.transactions.shard import TransactionCoordinatorShard
+from barnabas.records.control import EPOCH_PER_TRANSACTION
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResult, AddPartitionsToTxnTransaction
 from barnabas.wire.messages.end_txn import EndTxnRequest, EndTxnResponse

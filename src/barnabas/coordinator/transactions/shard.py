@@ -238,18 +238,23 @@ class _Written(WriteCallback):
         return NO_RECORDS
 
 
-class _Completed(_Written):
+class _Completed(WriteCallback):
     """The same for the end of a transaction, which is tried until it is in the log."""
 
-    __slots__ = ()
+    __slots__ = ("_last_epoch", "_prepared", "_shard", "_transactional_id")
+
+    def __init__(
+        self, shard: TransactionCoordinatorShard, transactional_id: str, prepared: TransactionMetadata, last_epoch: int
+    ) -> None:
+        self._shard = shard
+        self._transactional_id = transactional_id
+        self._prepared = prepared
+        self._last_epoch = last_epoch
 
     def appended(self, now: Now) -> Records:
         self._shard.completed(self._transactional_id, self._last_epoch)
         return NO_RECORDS
 
-    def committed(self, now: Now) -> Records:
-        return NO_RECORDS
-
     def failed(self, error: ErrorCode, now: Now) -> Records:
-        self._shard.complete_again(self._transactional_id, self._metadata, now)
+        self._shard.complete_again(self._transactional_id, self._prepared, now)
         return NO_RECORDS

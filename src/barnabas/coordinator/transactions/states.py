@@ -38,12 +38,11 @@ class TransactionState(Enum):
     @property
     def may_expire(self) -> bool:
         """Whether nothing is lost if the id is forgotten."""
-        return self in _AT_REST
+        return TransactionState.DEAD in NEXT_STATES[self]
 
 
 _STATUS: Final[Mapping[TransactionState, int]] = MappingProxyType({each: n for n, each in enumerate(TransactionState)})
 _BY_STATUS: Final[Mapping[int, TransactionState]] = MappingProxyType({n: each for each, n in _STATUS.items()})
-_AT_REST: Final = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 #: All moves that there are. Out of a prepared transaction only one leads on, so it always completes.
 NEXT_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -10,13 +12,14 @@ from barnabas.coordinator.results import CoordinatorResult, Now, Operation
 from barnabas.coordinator.timer import Key
 from barnabas.coordinator.transactions.fencing import abort_and_fence
 from barnabas.coordinator.transactions.metadata import NO_EPOCH, TransactionMetadata, tombstone_of
-from barnabas.coordinator.transactions.states import NEXT_STATES, TransactionState
 
 if TYPE_CHECKING:
     from barnabas.coordinator.transactions.shard import TransactionCoordinatorShard
 
 _ABORT: Final[Key] = ("abort timed out",)
 _EXPIRE: Final[Key] = ("remove expired",)
+#: So many ids are worked on in one turn at most: whoever waits for the shard need not wait for all of them.
+_MOST_AT_ONCE: Final = 500
 
 
 def schedule(shard: TransactionCoordinatorShard, now: Now) -> None:
@@ -35,6 +38,22 @@ def _schedule_expiry(shard: TransactionCoordinatorShard, now: Now) -> None:
     shard.timer.schedule(_EXPIRE, deadline_ms, Operation(None, partial(_remove_expired, shard)))
 
 
+def _in_turns(
+    shard: TransactionCoordinatorShard,
+    key: Key,
+    ids: Iterator[str],
+    work: Callable[[TransactionCoordinatorShard, str, Now], CoordinatorResult],
+    now: Now,
+) -> CoordinatorResult:
+    """Work on the next ids, and in the next turn on those that are left."""
+    some = list(islice(ids, _MOST_AT_ONCE))
+    if len(some) == _MOST_AT_ONCE:
+        # Not for this very moment, or it would fire in this turn.
+        going_on = Operation(None, partial(_in_turns, shard, key, ids, work))
+        shard.timer.schedule((*key, "going on"), now.monotonic_ms + 1, going_on)
+    return CoordinatorResult(then=[Operation(each, partial(work, shard, each)) for each in some])
+
+
 # Time-outs
 
 
@@ -45,7 +64,7 @@ def _abort_timed_out(shard: TransactionCoordinatorShard, now: Now) -> Coordinato
         metadata = shard.stored.get(transactional_id)
         if metadata is not None and _is_late(metadata, now):
             late.append(transactional_id)
-    return CoordinatorResult(then=[Operation(each, partial(_abort, shard, each)) for each in late])
+    return _in_turns(shard, _ABORT, iter(late), _abort, now)
 
 
 def _is_late(metadata: TransactionMetadata, now: Now) -> bool:
@@ -71,12 +90,11 @@ def _remove_expired(shard: TransactionCoordinatorShard, now: Now) -> Coordinator
         for transactional_id, metadata in shard.stored.latest().items()
         if _is_expired(shard, metadata, now)
     ]
-    return CoordinatorResult(then=[Operation(each, partial(_remove, shard, each)) for each in expired])
+    return _in_turns(shard, _EXPIRE, iter(expired), _remove, now)
 
 
 def _is_expired(shard: TransactionCoordinatorShard, metadata: TransactionMetadata, now: Now) -> bool:
-    may_expire = TransactionState.DEAD in NEXT_STATES[metadata.state]
-    return may_expire and metadata.last_update_ms <= now.wall_ms - shard.config.id_expiration_ms
+    return metadata.state.may_expire and metadata.last_update_ms <= now.wall_ms - shard.config.id_expiration_ms
 
 
 def _remove(shard: TransactionCoordinatorShard, transactional_id: str, now: Now) -> CoordinatorResult:
