@@ -34,7 +34,7 @@ class Meter:
         if event == "call" or event == "c_call":
             self._calls += 1
 
-    def run(self, callback: Callable[[], None]) -> None:
+    def run(self, callback: Callable[[], object]) -> None:
         self._calls = 0
         sys.setprofile(self.note)
         try:
