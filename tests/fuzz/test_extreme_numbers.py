@@ -32,6 +32,8 @@ from barnabas.wire.types import BYTES, INT64, RECORDS, STRING, UUID, Primitive
 BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 TOPIC: Final = "target"
 #: Long enough for whatever answers at all; who waits longer than this was told to.
+#: Without a transactional id these are about no transaction.
+_MAY_HAVE_NO_TRANSACTION: Final = (ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID)
 PATIENCE_S: Final = 20
 START_MS: Final = 1_700_000_000_000
 
@@ -78,7 +80,7 @@ class Known:
             return self.member_id
         if name == "rack_id":
             return ""
-        if name in ("transactional_id", "group_instance_id"):
+        if name == "group_instance_id" or (name == "transactional_id" and key in _MAY_HAVE_NO_TRANSACTION):
             return None
         if key in (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS) and name in ("name", "topic_names"):
             return "another"

@@ -125,8 +125,8 @@ def test_offsets_records_disks_and_quorum() -> None:
 
 def test_what_the_node_does_not_offer_is_said() -> None:
     async def story(broker: AsyncEmbeddedBroker, admin: Admin) -> None:
-        with pytest.raises(UnsupportedRequestError, match="it does not offer ListTransactions"):
-            await admin.list_transactions()
+        with pytest.raises(UnsupportedRequestError, match="it does not offer AlterPartitionReassignments"):
+            await admin.alter_partition_reassignments({TopicPartition("t", 0): [1]})
         with pytest.raises(BrokerError, match="SECURITY_DISABLED"):
             await admin.describe_acls()
 

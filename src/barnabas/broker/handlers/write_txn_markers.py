@@ -95,6 +95,8 @@ def _write(services: Services, marker: WritableTxnMarker, name: TopicPartition) 
     partition = services.replica_manager.get(name)
     if partition is None or partition.log is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if marker.producer_id < 0:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING  # there is no such producer
     written = TransactionMarker(
         marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result
     )

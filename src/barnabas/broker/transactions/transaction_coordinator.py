@@ -18,7 +18,7 @@ from barnabas.coordinator.transactions import describe
 from barnabas.coordinator.transactions.config import TransactionCoordinatorConfig
 from barnabas.coordinator.transactions.describe import ListFilter
 from barnabas.coordinator.transactions.metadata import TransactionMetadata
-from barnabas.coordinator.transactions.requests import TransactionRequest
+from barnabas.coordinator.transactions.requests import TransactionCoordinatorRequest
 from barnabas.coordinator.transactions.shard import TransactionCoordinatorShard
 from barnabas.coordinator.writer import PartitionWriter
 from barnabas.metadata.delta import ClusterDelta
@@ -104,7 +104,7 @@ class TransactionCoordinatorService(CoordinatorService[TransactionCoordinatorSha
 
     # Requests
 
-    def submit(self, kind: TransactionRequest[Q, R], request: Q, version: int) -> Answer[R]:
+    def submit(self, kind: TransactionCoordinatorRequest[Q, R], request: Q, version: int) -> Answer[R]:
         """Ask the coordinator of a transactional id for something, in a version of its API."""
         error = kind.refusal(self._config, request)
         if error is not ErrorCode.NONE:

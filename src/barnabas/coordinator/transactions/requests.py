@@ -38,7 +38,7 @@ _FIRST_V2_END: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionRequest(Generic[Q, R]):
+class TransactionCoordinatorRequest(Generic[Q, R]):
     """A kind of request. Those for one transactional id are served in the order in which they come."""
 
     transactional_id: Callable[[Q], str]
@@ -123,26 +123,32 @@ def _end(shard: TransactionCoordinatorShard, request: EndTxnRequest, version: in
     return result
 
 
-INIT_PRODUCER_ID: Final[TransactionRequest[InitProducerIdRequest, InitProducerIdResponse]] = TransactionRequest(
-    lambda request: request.transactional_id or "",
-    _init,
-    lambda _, error: init.init_failed(error),
-    init.refusal,
+INIT_PRODUCER_ID: Final[TransactionCoordinatorRequest[InitProducerIdRequest, InitProducerIdResponse]] = (
+    TransactionCoordinatorRequest(
+        lambda request: request.transactional_id or "",
+        _init,
+        lambda _, error: init.init_failed(error),
+        init.refusal,
+    )
 )
 #: One transaction of an AddPartitionsToTxn request.
-ADD_PARTITIONS: Final[TransactionRequest[AddPartitionsToTxnTransaction, AddPartitionsToTxnResult]] = TransactionRequest(
-    lambda request: request.transactional_id,
-    _add,
-    add_failed,
-    lambda _, request: _without_id(request.transactional_id),
+ADD_PARTITIONS: Final[TransactionCoordinatorRequest[AddPartitionsToTxnTransaction, AddPartitionsToTxnResult]] = (
+    TransactionCoordinatorRequest(
+        lambda request: request.transactional_id,
+        _add,
+        add_failed,
+        lambda _, request: _without_id(request.transactional_id),
+    )
 )
-ADD_OFFSETS: Final[TransactionRequest[OffsetsToTxn, AddOffsetsToTxnResponse]] = TransactionRequest(
-    lambda asked: asked.request.transactional_id,
-    _add_offsets,
-    lambda _, error: AddOffsetsToTxnResponse(error_code=error),
-    lambda _, asked: _without_id(asked.request.transactional_id),
+ADD_OFFSETS: Final[TransactionCoordinatorRequest[OffsetsToTxn, AddOffsetsToTxnResponse]] = (
+    TransactionCoordinatorRequest(
+        lambda asked: asked.request.transactional_id,
+        _add_offsets,
+        lambda _, error: AddOffsetsToTxnResponse(error_code=error),
+        lambda _, asked: _without_id(asked.request.transactional_id),
+    )
 )
-END_TXN: Final[TransactionRequest[EndTxnRequest, EndTxnResponse]] = TransactionRequest(
+END_TXN: Final[TransactionCoordinatorRequest[EndTxnRequest, EndTxnResponse]] = TransactionCoordinatorRequest(
     lambda request: request.transactional_id,
     _end,
     lambda _, error: end_failed(error),
