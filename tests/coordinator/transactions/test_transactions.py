@@ -323,7 +323,7 @@ def test_however_many_are_late_a_turn_aborts_some_hundreds() -> None:
     for number in range(1_200):
         _, producer_id, epoch = bench.init(str(number))
         bench.add(str(number), producer_id, epoch, 0)
-    left = []
+    left: list[int] = []
     bench.advance(60_000)
     while not left or left[-1]:
         bench.advance(10_000 if not left else 1)
@@ -337,7 +337,7 @@ def test_however_many_ids_nobody_uses_a_turn_forgets_some_hundreds() -> None:
     bench = Bench(id_expiration_ms=3_600_000)
     for number in range(1_200):
         bench.init(str(number))
-    left = []
+    left: list[int] = []
     while not left or left[-1]:
         bench.advance(3_600_000 if not left else 1)
         left.append(len(bench.shard.stored))
