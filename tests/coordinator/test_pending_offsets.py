@@ -101,18 +101,22 @@ def crowded(transaction_count: int) -> OffsetMetadataManager:
     return manager
 
 
+def ask(manager: OffsetMetadataManager, question: str) -> None:
+    if question == "fetch":
+        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(range(20)))]
+        at_once(fetch_stable(manager, "a", topics))
+    elif question == "tombstone":
+        manager.replay("a", PLACES[0], None, 10_000)
+    else:
+        assert not manager.has_transaction("a", PLACES[1])
+
+
 @pytest.mark.parametrize("question", ["fetch", "tombstone", "expiry"])
 def test_many_open_transactions_cost_no_more_than_few(question: str) -> None:
     calls = []
     for transaction_count in (10, 1_000):
-        manager, meter = crowded(transaction_count), Meter()
-        if question == "fetch":
-            topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(range(20)))]
-            meter.run(partial(at_once, fetch_stable(manager, "a", topics)))
-        elif question == "tombstone":
-            meter.run(partial(manager.replay, "a", PLACES[0], None, 10_000))
-        else:
-            meter.run(partial(manager.has_transaction, "a", PLACES[1]))
+        meter = Meter()
+        meter.run(partial(ask, crowded(transaction_count), question))
         calls.append(meter.total_calls)
     assert calls[1] <= calls[0]  # the first of them may have loaded something
 
