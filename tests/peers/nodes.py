@@ -35,11 +35,12 @@ LEVELS: Final = ("--release-version", "4.0-IV3", "--feature", "group.version=0",
 
 _COMPLAINT: Final = re.compile(r" (WARN|WARNING|ERROR|FATAL|CRITICAL) ")
 #: Peers that are not there yet or any more, a slow machine, and what Kafka says of every node of its own. A partition
-#: that we deleted has no index any more while its folder still waits to be removed.
+#: that we deleted has no index any more while its folder still waits to be removed. A follower that hears of a new
+#: leader from that first, and then from the controller, calls its partition failed in between.
 _EXPECTED: Final = re.compile(
     "could not be established|Performing controller activation|Renouncing the leadership|already been closed|"
     "LogLoader partition=second-.*Could not find offset index file|Graceful shutdown|Fencing broker .* early|"
-    "partitions cannot be fetched from node|"
+    "partitions cannot be fetched from node|Partition .* marked as failed|"
     "Expected partition .* but it was missing|EventPerformanceMonitor|"
     "waits: (no controller leads|it reads the metadata log)|"
     "Unexpected error handling request .*apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION)|"
