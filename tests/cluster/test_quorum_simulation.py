@@ -21,7 +21,7 @@ QUICK = {
     "creates_again": 1,
     "unfences_too_early": 1,
     "fenced_brokers_stay_so": 1,
-    "standby_answers": 1,
+    "standby_answers": 3,
     "never_rolls_back": 2,
 }
 

@@ -17,7 +17,7 @@ from barnabas.coordinator.transactions.requests import (
     END_TXN,
     INIT_PRODUCER_ID,
     OffsetsToTxn,
-    TransactionRequest,
+    TransactionCoordinatorRequest,
 )
 from barnabas.coordinator.transactions.shard import TransactionCoordinatorShard
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -86,7 +86,7 @@ class Bench:
         for following in self.runtime.run(operation, self.now):
             self.run(following)
 
-    def submit(self, kind: TransactionRequest[Q, R], request: Q, version: int, token: object = None) -> None:
+    def submit(self, kind: TransactionCoordinatorRequest[Q, R], request: Q, version: int, token: object = None) -> None:
         error = kind.refusal(self.config, request)
         if error is ErrorCode.NONE:
             self.run(kind.operation(request, version, self.shard, token))
@@ -94,7 +94,7 @@ class Bench:
             refused = CoordinatorResult(response=kind.failed(request, error))
             self.run(Operation(None, lambda _: refused, token))
 
-    def ask(self, kind: TransactionRequest[Q, R], request: Q, version: int) -> R:
+    def ask(self, kind: TransactionCoordinatorRequest[Q, R], request: Q, version: int) -> R:
         """The answer, which must come at once."""
         token = object()
         self.submit(kind, request, version, token)
