@@ -76,7 +76,7 @@ def votes_twice() -> Iterator[None]:
         yield
 
 
-@planted("a replica forgets at a restart whom it voted for")
+@planted("a replica forgets at a restart whom it voted for", voters=5)
 @contextmanager
 def forgets_its_vote() -> Iterator[None]:
     begin = RaftMachine.__init__
