@@ -45,6 +45,9 @@ class Service(CoordinatorService[TransactionCoordinatorShard]):
     def _write_settings(self) -> WriteSettings:
         return WriteSettings(-1, 1000, 1000, Codec.NONE, 1_000_000)
 
+    def _reconfigure_shard(self, shard: TransactionCoordinatorShard) -> None:
+        """It has no settings."""
+
     def leads_in(self, leader_epoch: int) -> None:
         """The metadata says that this node leads in this epoch."""
         partition = SimpleNamespace(leader=NODE_ID, leader_epoch=leader_epoch)

@@ -57,9 +57,9 @@ class CoordinatorService(ABC, Generic[S]):
     def _write_settings(self) -> WriteSettings:
         """How it reads and writes its partitions."""
 
+    @abstractmethod
     def _reconfigure_shard(self, shard: S) -> None:
         """Settings of the node have changed."""
-        raise NotImplementedError
 
     def _topics_deleted(self, names: list[str]) -> None:
         """Others than the coordinator's own."""
