@@ -80,7 +80,8 @@ _SMALL_ANSWER_BYTES: Final = 64 * 1024
 
 
 def is_urgent(frame: Buffer) -> bool:
-    return int.from_bytes(frame[:2], "big", signed=True) in URGENT_KEYS
+    # The first byte of a key is 0, so far.
+    return len(frame) > 1 and frame[1] in URGENT_KEYS and not frame[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,11 +131,19 @@ cdef class OrdinaryProduce:
         if self.version >= FIRST_FLEXIBLE and self.read_uvarint():
             self.is_readable = False
 
+    cdef void skip_client_id(self) noexcept:
+        """Whether it is a text at all is only seen where it is plain."""
+        cdef Py_ssize_t start = self.at + 2
+        self.skip(max(self.read_i16(), 0))
+        while start < self.at and self.is_readable:
+            self.is_readable = <uint8_t>PyByteArray_AS_STRING(self.frame)[start] < 0x80
+            start += 1
+
     cdef bint read(self, dict index, may_write, int64_t now_ms) except -1:
         """Whether the request, and each batch in it, is ordinary, by all that is cheap to see."""
         cdef int64_t topic_count
         self.at = 8
-        self.skip(max(self.read_i16(), 0))  # the client's id
+        self.skip_client_id()
         self.skip_no_tags()
         if self.read_size(True) >= 0:
             return False  # a transaction
@@ -225,7 +233,13 @@ cdef class OrdinaryProduce:
             self.failure = failure
         # Whoever waits for them is told when all are in: what happens then must not come between check and append.
         for i in range(self.appended_count):
-            self.leaders[i].appended(self.entries[i].batch.size_bytes)
+            leader = self.leaders[i]
+            if leader.is_alone and not leader.delayed:
+                # What `appended` comes to then.
+                leader.appended_bytes = leader.appended_bytes + self.entries[i].batch.size_bytes
+                (<LogTail>leader.log).high_watermark = (<LogTail>leader.log).log_end_offset
+            else:
+                leader.appended(self.entries[i].batch.size_bytes)
         return 0
 
     # The answer

@@ -14,9 +14,11 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker._kernel.produce import OrdinaryProduce, append_ordinary
 from barnabas.broker.context import RequestContext
-from barnabas.broker.data.producing import OrdinaryAppend, Produce, why_not
+from barnabas.broker.data.producing import OrdinaryAppend, Produce
 from barnabas.broker.data.waiting_produce import WaitingProduce
 from barnabas.broker.services import Services
+from barnabas.metadata.authorizer import AclOperation, AllowEverything, Resource
+from barnabas.metadata.topic_names import is_internal
 from barnabas.net import Connection
 from barnabas.replication.leader_state import LeaderState
 from barnabas.storage.log import NO_TIMESTAMP_MS, Appended
@@ -37,18 +39,24 @@ def answer_ordinary(
     services: Services, connection: Connection, version: int, frame: bytearray
 ) -> bytes | Awaitable[bytes] | None:
     """The frame of the answer, or `NO_ANSWER`; None, and nothing has happened, if anything in it is not ordinary."""
-    context = _context(connection, version, frame)
-    if context is None:
-        return None
 
     def may_write(topic_key: str | Uuid) -> bool:
-        return why_not(services, context, topic_key) is None
+        name = topic_key
+        if isinstance(name, Uuid):
+            name = services.metadata.image.topic_names.get(name, "")
+        if is_internal(name) or not name:
+            return False
+        if type(services.authorizer) is AllowEverything:
+            return True
+        context = _context(connection, version, frame)
+        return services.authorizer.is_allowed(context, AclOperation.WRITE, Resource.TOPIC, name)
 
     now_ms = services.runtime.clock.now_ms()
     ordinary = append_ordinary(frame, version, services.replica_manager.index, may_write, now_ms)
     if ordinary is None:
         return None
     if ordinary.failure is not None:
+        context = _context(connection, version, frame)
         return _go_on(services, context, connection, frame, ordinary, ordinary.failure)
     if not ordinary.acks:
         return NO_ANSWER
@@ -60,17 +68,15 @@ def answer_ordinary(
             if not leader.is_alone
         ]
         if uncommitted:
+            context = _context(connection, version, frame)
             finish = partial(_committed, services, context, connection, answer, ordinary.leaders)
             return WaitingProduce(services, connection, finish).start(uncommitted, ordinary.timeout_ms)
     return answer
 
 
-def _context(connection: Connection, version: int, frame: bytearray) -> RequestContext | None:
+def _context(connection: Connection, version: int, frame: bytearray) -> RequestContext:
     size_bytes = int.from_bytes(frame[8:10], "big", signed=True)
-    try:
-        client_id = frame[10 : 10 + size_bytes].decode() if size_bytes >= 0 else None
-    except UnicodeDecodeError:
-        return None
+    client_id = frame[10 : 10 + size_bytes].decode() if size_bytes >= 0 else None
     correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
     principal, host = connection.principal, connection.peer_host
     return RequestContext(ApiKey.PRODUCE, version, correlation_id, client_id, connection.listener, principal, host)

@@ -107,21 +107,6 @@ class OrdinaryAppend(NamedTuple):
     outcome: Appended | OSError
 
 
-def why_not(services: Services, context: RequestContext, topic_key: str | Uuid) -> tuple[ErrorCode, str] | None:
-    """Why nobody, or not this client, may write to a topic."""
-    name = topic_key
-    if isinstance(name, Uuid):
-        known = services.metadata.image.topic_names.get(name)
-        if known is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {name}"
-        name = known
-    if not services.authorizer.is_allowed(context, AclOperation.WRITE, Resource.TOPIC, name):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.text
-    if is_internal(name) and context.client_id != _ADMIN_CLIENT:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the cluster itself"
-    return None
-
-
 class Produce:
     """One request on its way."""
 
@@ -212,7 +197,18 @@ class Produce:
                 yield _INLINE_LIMIT_BYTES // 4 if was_put_off else len(records or b"")
 
     def why_not(self, topic_key: str | Uuid) -> tuple[ErrorCode, str] | None:
-        return why_not(self.services, self.context, topic_key)
+        """Why nobody, or not this client, may write to a topic."""
+        name = topic_key
+        if isinstance(name, Uuid):
+            known = self.services.metadata.image.topic_names.get(name)
+            if known is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {name}"
+            name = known
+        if not self.services.authorizer.is_allowed(self.context, AclOperation.WRITE, Resource.TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.text
+        if is_internal(name) and self.context.client_id != _ADMIN_CLIENT:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the cluster itself"
+        return None
 
     # One partition
 
