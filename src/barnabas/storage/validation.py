@@ -84,9 +84,7 @@ def _summary_if_welcome(batch: BatchView, settings: TopicSettings, now_ms: int) 
     found = batch.summarise_if_usual()
     if found is None:
         return None
-    is_welcome = rules.admits(
-        size_bytes, found.first_null_key, found.min_timestamp_ms, found.max_timestamp_ms, now_ms
-    )
+    is_welcome = rules.admits(size_bytes, found.first_null_key, found.min_timestamp_ms, found.max_timestamp_ms, now_ms)
     return found if is_welcome else None
 
 

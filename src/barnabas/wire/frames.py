@@ -19,7 +19,6 @@ SIZE_BYTES = 4
 MAX_FRAME_BYTES = 0x7FFFFFFF
 
 
-
 class FrameSplitter:
     """Collects received bytes and gives out frames.
 
