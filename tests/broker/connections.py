@@ -55,6 +55,9 @@ class FakeConnection:
     def respond(self, parts: Sequence[Buffer]) -> None:
         self.answers.append(b"".join(bytes(part) for part in parts))
 
+    def respond_with_frame(self, frame: bytes) -> None:
+        self.answers.append(frame[4:])
+
     def finish_without_response(self) -> None:
         self.unanswered += 1
 

@@ -32,6 +32,11 @@ class RequestContext(NamedTuple):
 class Quotas(Protocol):
     """Decides who must slow down."""
 
+    @property
+    def limits_frames(self) -> bool:
+        """Whether requests must be decoded for it: those that are answered in their frames slow nobody down."""
+        ...
+
     def throttle_ms(self, context: RequestContext, request: Request, response: Response) -> int:
         """How long the connection stays unread after this answer; told to the client in the answer."""
         ...
@@ -39,6 +44,8 @@ class Quotas(Protocol):
 
 class NoQuotas:
     """The quotas of a node that has none."""
+
+    limits_frames = False
 
     def throttle_ms(self, context: RequestContext, request: Request, response: Response) -> int:
         return 0

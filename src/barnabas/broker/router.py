@@ -43,6 +43,8 @@ Answer = Response | None
 Handled = Answer | Awaitable[Answer] | Steps[Answer | Awaitable[Answer]]
 #: Of services, context, request and connection.
 Handler = Callable[[Any, RequestContext, Any, Connection], Handled]
+#: Answers a request in its frame: the frame of the answer, empty if there is none; None if it takes a handler.
+FrameHandler = Callable[[Any, Connection, int, bytearray], bytes | Awaitable[bytes] | None]
 #: Sees each request before its handler; what it returns, unless that is None, takes the handler's place.
 Interceptor = Callable[[RequestContext, Request], Answer | Awaitable[Answer]]
 
@@ -67,6 +69,8 @@ _SHORTEST_BYTES: Final = 8
 _NO_REQUEST: Final = (-1, -1)
 #: Frames up to this size are decoded at once: they hold a few thousand elements at most.
 _AT_ONCE_BYTES: Final = 8192
+#: Larger ones are not answered without being decoded: their bytes alone take long.
+_WHOLE_BYTES: Final = 1024 * 1024
 #: And those up to this size hold too few to count.
 _FEW_ELEMENTS_BYTES: Final = 2048
 #: What an answer says of an element, beside what it repeats of the request: mostly why it was refused.
@@ -76,7 +80,8 @@ _SMALL_ANSWER_BYTES: Final = 64 * 1024
 
 
 def is_urgent(frame: Buffer) -> bool:
-    return int.from_bytes(frame[:2], "big", signed=True) in URGENT_KEYS
+    # The first byte of a key is 0, so far.
+    return len(frame) > 1 and frame[1] in URGENT_KEYS and not frame[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,8 @@ class Route:
     #: How much room is asked for before the handler is called. Handlers that ask themselves, or whose answers do not
     #: grow with the request, have an `ANSWER_BYTES_PER_ELEMENT` of 0.
     answer_bytes_per_element: int
+    #: Asked first, where a handler has it: `handle_frame`.
+    handle_frame: FrameHandler | None = None
 
     @classmethod
     def of(cls, module: ModuleType) -> Route:
@@ -117,6 +124,7 @@ class Route:
             forms,
             getattr(module, "MAX_ELEMENTS", MAX_ELEMENTS),
             getattr(module, "ANSWER_BYTES_PER_ELEMENT", _ANSWER_BYTES_PER_ELEMENT),
+            getattr(module, "handle_frame", None),
         )
 
     @property
@@ -173,6 +181,8 @@ class Router:
         if form is None:
             self._refuse_version(connection, route, version, frame)
             return
+        if route.handle_frame is not None and self._is_answered(route.handle_frame, connection, version, frame):
+            return
         is_counted = len(frame) > _FEW_ELEMENTS_BYTES
         if is_counted and (len(frame) > _AT_ONCE_BYTES or not self.turns.has_place(CROWDS[0])):
             self._dispatch_large(route, form, version, connection, frame)
@@ -186,6 +196,34 @@ class Router:
             return
         context = _context(route, version, header, connection)
         self._handle(route, context, request, connection, is_long=False, is_counted=is_counted)
+
+    def _is_answered(self, handle: FrameHandler, connection: Connection, version: int, frame: bytearray) -> bool:
+        """Whether a request was answered, or will be, without being decoded."""
+        if len(frame) > _WHOLE_BYTES or self.interceptor is not None or self._quotas.limits_frames:
+            return False
+        answer = handle(self._services, connection, version, frame)
+        if answer is None:
+            return False
+        if isinstance(answer, bytes):
+            self._respond_with_frame(connection, answer)
+        else:
+            asyncio.ensure_future(answer).add_done_callback(lambda done: self._finish_frame(connection, done))
+        return True
+
+    def _finish_frame(self, connection: Connection, done: asyncio.Future[bytes]) -> None:
+        if done.cancelled():
+            connection.close("the request was given up")
+        elif (failure := done.exception()) is not None:
+            _log.error("a request from %s failed", connection.peer, exc_info=failure)
+            connection.close("its request failed")
+        else:
+            self._respond_with_frame(connection, done.result())
+
+    def _respond_with_frame(self, connection: Connection, answer: bytes) -> None:
+        if answer:
+            connection.respond_with_frame(answer)
+        else:
+            connection.finish_without_response()
 
     async def call(self, context: RequestContext, request: Request) -> Response:
         """The answer to a request of this node itself, as it would come over the wire."""

@@ -205,7 +205,15 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(frame_parts(parts))
             self._finish()
             return
-        self._answer = b"".join((size_bytes.to_bytes(SIZE_BYTES, "big"), *parts))
+        self.respond_with_frame(b"".join((size_bytes.to_bytes(SIZE_BYTES, "big"), *parts)))
+
+    def respond_with_frame(self, frame: bytes) -> None:
+        """Send a small response that has its size in front already."""
+        if self.phase is _CLOSED:
+            self._give_back()
+            return
+        check(self._mutes & _IN_PROCESS and self._answer is None, "a response without a request in process")
+        self._answer = frame
         if not self._request_channel.send_later(self):
             self.send_answer()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.metadata.image import PartitionImage
+from barnabas.records.batch import BatchView
 from barnabas.replication.high_watermark import advanced_high_watermark
 from barnabas.replication.isr import (
     RECOVERED,
@@ -358,14 +359,29 @@ class LeaderState(PartitionRole):
         except LogError as refusal:
             self._refused.note(prepared.batches[0], refusal, log.producers, self.partition.ports.monotonic_ms())
             raise
-        self.appended_bytes += len(prepared.data)
+        self.appended(len(prepared.data))
+        return appended
+
+    def takes_ordinary(self, acks_all: bool) -> bool:
+        """Whether nothing about this leader asks for a decision before an append."""
+        has_enough = not acks_all or self.is_alone or len(self.isr) >= self.effective_min_isr
+        return has_enough and not self._refused.must_check
+
+    def append_failed(self, records: bytes | bytearray | memoryview, failure: OSError) -> LogError:
+        """The disk has refused an ordinary batch: what that means, also for what its producer sends behind it."""
+        refusal = self.log.failed(failure)
+        self._refused.note(BatchView(records), refusal, self.log.producers, self.partition.ports.monotonic_ms())
+        return refusal
+
+    def appended(self, size_bytes: int) -> None:
+        """So much was appended to the log: more may be committed, and those who wait for it may go on."""
+        self.appended_bytes += size_bytes
         if self.is_alone:
-            log.commit_all()
+            self.log.commit_all()
             if self.delayed:
                 self._check_delayed()
         elif not self.advance_high_watermark() and self.delayed:
             self._check_delayed()  # for followers, who see the log to its end
-        return appended
 
     def maybe_start_verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool

@@ -62,6 +62,10 @@ class OffsetIndex:
         self._offsets, self._positions = array("i"), array("i")
         self._stored = -1
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._offsets is not None
+
     def load(self) -> None:
         """Read all entries, for those who need them soon."""
         self._entries()
@@ -213,6 +217,10 @@ class TimeIndex:
         """Begin anew, with no entries."""
         self._entries_or_none = array("q"), array("i")
         self._stored = -1
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._entries_or_none is not None
 
     def _entries(self) -> tuple[array[int], array[int]]:
         if self._entries_or_none is None:

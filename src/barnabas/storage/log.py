@@ -22,6 +22,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, check
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.records.batch import BatchView
+from barnabas.storage._kernel.appending import LogTail
 from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.checkpoints import Checkpoint
 from barnabas.storage.errors import PASSING, AppendRefusedError, LogDirectoryError, LogError, PassingError
@@ -103,7 +104,7 @@ def _reports_failures(
     return guarded
 
 
-class PartitionLog:
+class PartitionLog(LogTail):
     """An open log. `recovery.load_log` makes one from a directory."""
 
     def __init__(

@@ -17,18 +17,17 @@ from barnabas.records.batch import (
     MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
-    NO_TIMESTAMP_MS,
     TRANSACTIONAL_BIT,
     BatchView,
 )
 from barnabas.records.control import EPOCH_PER_TRANSACTION, TransactionMarker, read_marker
+from barnabas.storage._kernel.appending import ProducerStateEntry, ProducerTable
 from barnabas.storage.errors import AppendRefusedError
 from barnabas.wire.stored.producer_snapshot import ProducerEntry
 
 WINDOW_BATCHES: Final = 5
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
-_UNCERTAIN: Final = -2
 
 
 class DuplicateBatch(NamedTuple):
@@ -66,49 +65,19 @@ class RememberedBatch(NamedTuple):
     last_offset: int
 
 
-class _Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "timestamp_ms", "transaction_offset")
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        self.timestamp_ms = NO_TIMESTAMP_MS
-        self.transaction_offset = NO_OFFSET  # the first offset of the open transaction
-        # What a batch may have that is certainly in order and no duplicate; others are looked at closely.
-        self.next_sequence = 0
-        # (first sequence, last sequence, first offset, last offset, timestamp) of each, the newest last
-        self.batches: list[tuple[int, int, int, int, int]] = []
-
-    def start_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.next_sequence = 0
-        self.batches.clear()
-
-
-class ProducerStates:
+class ProducerStates(ProducerTable):
     """The producers of one partition.
 
     `first_unstable_offset` is the first one that a reader of committed data must not see yet: of the oldest transaction
     that is open, or whose marker is not replicated; None if there is no such transaction.
     """
 
-    __slots__ = (
-        "_first_unreplicated",
-        "_open",
-        "_partition",
-        "_producers",
-        "_unreplicated",
-        "first_unstable_offset",
-        "restored_at",
-    )
+    __slots__ = ("_first_unreplicated", "_open", "_partition", "first_unstable_offset", "restored_at")
 
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
-        self._producers: dict[int, _Producer] = {}
         # First offset to producer id, in the order of first offsets, which is that of arrival.
         self._open: dict[int, int] = {}
-        # First offset to the marker's offset, in the order of markers.
-        self._unreplicated: dict[int, int] = {}
         self._first_unreplicated: int | None = None
         self.first_unstable_offset: int | None = None
         #: The offset of the snapshot that it was restored from, as long as `recall` may have to add to that.
@@ -184,7 +153,7 @@ class ProducerStates:
         elif (marker := read_marker(batch)) is not None:
             self._check_marker(batch, producer, marker, transaction_version)
 
-    def _check_unexpected(self, batch: BatchView, producer: _Producer) -> DuplicateBatch | None:
+    def _check_unexpected(self, batch: BatchView, producer: ProducerStateEntry) -> DuplicateBatch | None:
         epoch = batch.producer_epoch
         first_sequence = batch.base_sequence
         if epoch == producer.epoch:
@@ -207,7 +176,7 @@ class ProducerStates:
         self._check_transaction(batch, producer)
         return None
 
-    def _check_transaction(self, batch: BatchView, producer: _Producer) -> None:
+    def _check_transaction(self, batch: BatchView, producer: ProducerStateEntry) -> None:
         if producer.transaction_offset >= 0 and not batch.attributes & TRANSACTIONAL_BIT:
             raise AppendRefusedError(
                 ErrorCode.INVALID_TXN_STATE,
@@ -216,7 +185,7 @@ class ProducerStates:
             )
 
     def _check_marker(
-        self, batch: BatchView, producer: _Producer, marker: TransactionMarker, transaction_version: int
+        self, batch: BatchView, producer: ProducerStateEntry, marker: TransactionMarker, transaction_version: int
     ) -> None:
         if batch.producer_epoch < producer.epoch:
             raise self._fenced(batch, producer)
@@ -240,7 +209,7 @@ class ProducerStates:
                 f"with epoch {marker.coordinator_epoch}, which one with epoch {producer.coordinator_epoch} replaced",
             )
 
-    def _fenced(self, batch: BatchView, producer: _Producer) -> AppendRefusedError:
+    def _fenced(self, batch: BatchView, producer: ProducerStateEntry) -> AppendRefusedError:
         return AppendRefusedError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"{self._partition}: producer {batch.producer_id} has epoch {producer.epoch} by now, "
@@ -263,7 +232,7 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         epoch = batch.producer_epoch
         if producer is None:
-            producer = self._producers[producer_id] = _Producer(epoch)
+            producer = self._producers[producer_id] = ProducerStateEntry(epoch)
         elif epoch != producer.epoch:
             producer.start_epoch(epoch)
         first_offset = batch.base_offset
@@ -271,15 +240,7 @@ class ProducerStates:
         timestamp_ms = batch.max_timestamp_ms
         first_sequence = batch.base_sequence
         last_sequence = NO_SEQUENCE if first_sequence < 0 else (first_sequence + delta) & MAX_SEQUENCE
-        batches = producer.batches
-        if batches and first_sequence != producer.next_sequence:
-            producer.next_sequence = _UNCERTAIN  # as after offset commits: the next one may be in the window already
-        else:
-            producer.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
-        if len(batches) == WINDOW_BATCHES:
-            del batches[0]
-        batches.append((first_sequence, last_sequence, first_offset, first_offset + delta, timestamp_ms))
-        producer.timestamp_ms = timestamp_ms
+        producer.remember(first_sequence, last_sequence, first_offset, first_offset + delta, timestamp_ms)
         if attributes & TRANSACTIONAL_BIT and producer.transaction_offset < 0:
             producer.transaction_offset = first_offset
             self._open[first_offset] = producer_id
@@ -293,7 +254,7 @@ class ProducerStates:
             return None  # emptied by compaction, and its transaction with it
         producer = self._producers.get(batch.producer_id)
         if producer is None:
-            producer = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
+            producer = self._producers[batch.producer_id] = ProducerStateEntry(batch.producer_epoch)
         elif batch.producer_epoch != producer.epoch:
             producer.start_epoch(batch.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -414,7 +375,7 @@ class ProducerStates:
         """Forget everything, then know what a snapshot kept."""
         self.clear()
         for entry in sorted(entries, key=lambda entry: entry.current_txn_first_offset):
-            producer = self._producers[entry.producer_id] = _Producer(entry.epoch)
+            producer = self._producers[entry.producer_id] = ProducerStateEntry(entry.epoch)
             producer.coordinator_epoch = entry.coordinator_epoch
             producer.timestamp_ms = entry.timestamp
             if entry.last_offset >= 0:
@@ -462,7 +423,7 @@ class ProducerStates:
         self.restored_at = None
 
 
-def _entry(producer_id: int, producer: _Producer) -> ProducerEntry:
+def _entry(producer_id: int, producer: ProducerStateEntry) -> ProducerEntry:
     _, sequence, first_offset, last_offset, _ = (
         producer.batches[-1] if producer.batches else (0, NO_SEQUENCE, NO_OFFSET, NO_OFFSET, 0)
     )

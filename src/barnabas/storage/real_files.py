@@ -10,7 +10,8 @@ by path when it is needed. Three things make that safe:
 Everything here may be called from any thread. Reads and writes take no lock: each call puts a mark on its file while
 it runs, and a descriptor is closed only after it was taken away from its file and then no mark was there. Whichever
 thread comes first, that holds: a call that marked before the look is seen by it, a call that marks after it finds the
-descriptor gone and asks for another, under the lock.
+descriptor gone and asks for another, under the lock. Compiled code that writes without letting other threads run needs
+no mark (`SegmentTail.write`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from barnabas.base._kernel.scratch import scratch
+from barnabas.storage._kernel.appending import DescriptorFile
 from barnabas.storage.files import Space
 from barnabas.storage.open_files import OpenFiles
 
@@ -44,18 +46,16 @@ _NONE = -1
 _NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
-class RealFile:
+class RealFile(DescriptorFile):
     """A `File` on the machine's disk."""
 
-    __slots__ = ("calls", "closed", "descriptor", "files", "identity", "path", "pinned", "used")
+    __slots__ = ("calls", "closed", "files", "identity", "path", "pinned")
 
     def __init__(self, files: RealFileSystem, path: str) -> None:
         self.files = files
         self.path = path
-        self.descriptor = _NONE
         self.identity: tuple[int, int] | None = None
         self.calls: list[None] = []  # one mark for each call that is running; a list because its methods are atomic
-        self.used = False  # since the last look for a descriptor to close, the call that asked for it apart
         self.pinned = False
         self.closed = False
 

@@ -20,6 +20,7 @@ from barnabas.records._kernel.scan import covers_offset, find_offset, find_times
 from barnabas.records.batch import HEADER, BatchView
 from barnabas.records.legacy import LegacyMessage
 from barnabas.records.reading import iter_entries
+from barnabas.storage._kernel.appending import SegmentTail
 from barnabas.storage.aborted import AbortedTransactions
 from barnabas.storage.errors import CorruptLogError
 from barnabas.storage.files import File, FileSystem, join
@@ -47,7 +48,6 @@ _HEADER_BYTES: Final = HEADER.size
 _MAGIC_AT: Final = 16
 _MAX_MAGIC: Final = 2
 _LOOK_BYTES: Final = 4096 + _HEADER_BYTES
-_RECENT_BATCHES: Final = 16
 # Looking through more records takes too long where others wait, and so may unpacking compressed ones.
 _FEW_RECORDS: Final = 1000
 # How much of a file is read at once when all of it must be read.
@@ -111,29 +111,10 @@ class BatchPlace(NamedTuple):
     leader_epoch: int
 
 
-class Segment:
+class Segment(SegmentTail):
     """A segment that is open. The last one of a log is appended to, the others only read."""
 
-    __slots__ = (
-        "_bytes_since_entry",
-        "_files",
-        "_first_timestamp_ms",
-        "_index_interval_bytes",
-        "_indexed_timestamp",
-        "_max_timestamp",
-        "_stem",
-        "_suffix",
-        "aborted",
-        "base_offset",
-        "cut_count",
-        "file",
-        "is_index_full",
-        "is_removed",
-        "offset_index",
-        "recent",
-        "size_bytes",
-        "time_index",
-    )
+    __slots__ = ("_files", "_stem", "_suffix", "aborted", "cut_count", "is_removed")
 
     def __init__(
         self,
@@ -160,17 +141,15 @@ class Segment:
             self.create_indexes()
         self._index_interval_bytes = index_interval_bytes
         self._bytes_since_entry = 0
-        #: Where the last few batches lie, by their first offsets: readers that keep up need not look for them.
-        self.recent: dict[int, tuple[int, int, int]] = {}
         #: How often a part was cut off: who has read the segment before must read it again.
         self.cut_count = 0
         #: Whether the indexes cannot take another entry; learned when one is added.
         self.is_index_full = False
         # The highest timestamp and the last offset of its batch; None until it is needed.
-        self._max_timestamp: tuple[int, int] | None = (_NO_TIMESTAMP_MS, base_offset) if not self.size_bytes else None
+        self._max_timestamp = (_NO_TIMESTAMP_MS, base_offset) if not self.size_bytes else None
         # The highest timestamp that the index by time was told of.
-        self._indexed_timestamp: tuple[int, int] | None = None
-        self._first_timestamp_ms: int | None = None
+        self._indexed_timestamp = None
+        self._first_timestamp_ms = None
 
     def path(self, suffix: str) -> str:
         return self._stem + suffix + self._suffix
@@ -202,14 +181,7 @@ class Segment:
             self.file.truncate(position)
             raise
         self.size_bytes = position + size_bytes
-        self._note_batch(position, size_bytes, last_offset, max_timestamp_ms)
-
-    def remember(self, first_offset: int, position: int, size_bytes: int, last_offset: int) -> None:
-        """Note where a batch lies that was just written, and forget the oldest of those that were."""
-        recent = self.recent
-        recent[first_offset] = (position, size_bytes, last_offset)
-        if len(recent) > _RECENT_BATCHES:
-            del recent[next(iter(recent))]
+        self.note_batch(position, size_bytes, last_offset, max_timestamp_ms)
 
     def append_batches(self, data: memoryview, batches: list[BatchView]) -> None:
         """Write several batches with one write."""
@@ -224,30 +196,14 @@ class Segment:
             self.index_entry(position, batch)
             position += batch.size_bytes
 
-    def _note_batch(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """Keep the indexes and the highest timestamp up to date with a batch."""
-        if self._first_timestamp_ms is None and not position:
-            self._first_timestamp_ms = max_timestamp_ms
-        highest = self._max_timestamp or self._learn_max_timestamp(position)
-        if max_timestamp_ms > highest[0]:
-            highest = self._max_timestamp = (max_timestamp_ms, last_offset)
-        if self._bytes_since_entry > self._index_interval_bytes:
-            is_full = self.offset_index.append(last_offset, position)
-            if highest is not self._indexed_timestamp:
-                self._indexed_timestamp = highest
-                is_full = self.time_index.append(*highest) or is_full
-            self.is_index_full = self.is_index_full or is_full
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += size_bytes
-
     # Timestamps
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
         """The highest timestamp, and the last offset of the batch that has it; -1 if there is none."""
-        return self._max_timestamp or self._learn_max_timestamp(self.size_bytes)
+        return self._max_timestamp or self.learn_max_timestamp(self.size_bytes)
 
-    def _learn_max_timestamp(self, end_position: int) -> tuple[int, int]:
+    def learn_max_timestamp(self, end_position: int) -> tuple[int, int]:
         """From the index, unless the batches before `end_position` say that it is wrong."""
         problem = self._time_index_problem(end_position)
         if problem:
@@ -585,7 +541,7 @@ class Segment:
 
     def index_entry(self, position: int, entry: Entry) -> None:
         """Take a batch that lies in the file already into the indexes."""
-        self._note_batch(position, entry.size_bytes, entry.last_offset, entry.max_timestamp_ms)
+        self.note_batch(position, entry.size_bytes, entry.last_offset, entry.max_timestamp_ms)
 
     def begin_rebuild(self) -> None:
         """Forget the indexes by offset and time, to make them anew from the batches."""

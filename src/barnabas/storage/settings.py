@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
 
 from barnabas.base.settings import (
     LIVE,
@@ -29,19 +28,9 @@ from barnabas.base.settings.allowed import (
     one_of,
 )
 from barnabas.base.settings.units import DAY_MS, GIB, HOUR_MS, KIB, LONG_MAX, MIB
+from barnabas.storage._kernel.appending import AppendRules
 
 THROTTLED_REPLICAS = items_like(r"[0-9]+:[0-9]+|\*", "each partition:broker, or *")
-
-
-class AppendRules(NamedTuple):
-    """What a topic asks of batches, put together once: it is looked at for every batch."""
-
-    max_batch_bytes: int
-    #: Whether batches stay as they were sent: with their producer's codec and timestamps.
-    keeps_form: bool
-    needs_keys: bool
-    timestamp_before_max_ms: int
-    timestamp_after_max_ms: int
 
 
 class TopicSettings(Settings, title="Topic", state=LIVE):
@@ -245,11 +234,14 @@ class TopicSettings(Settings, title="Topic", state=LIVE):
     def append_rules(self) -> AppendRules:
         """All that most batches of producers have to meet."""
         return AppendRules(
-            min(self.max_message_bytes, self.segment_limit_bytes),
-            self.compression_type == "producer" and self.message_timestamp_type == "CreateTime",
-            "compact" in self.cleanup_policy,
-            self.message_timestamp_before_max_ms,
-            self.message_timestamp_after_max_ms,
+            max_batch_bytes=min(self.max_message_bytes, self.segment_limit_bytes),
+            keeps_form=self.compression_type == "producer" and self.message_timestamp_type == "CreateTime",
+            needs_keys="compact" in self.cleanup_policy,
+            timestamp_before_max_ms=self.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=self.message_timestamp_after_max_ms,
+            segment_limit_bytes=self.segment_limit_bytes,
+            segment_ms=self.segment_ms,
+            flush_messages=self.flush_messages,
         )
 
     @rule("min_compaction_lag_ms", "max_compaction_lag_ms")

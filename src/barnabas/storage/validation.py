@@ -78,17 +78,14 @@ def prepare_from_client(
 
 def _summary_if_welcome(batch: BatchView, settings: TopicSettings, now_ms: int) -> RecordSummary | None:
     """What most batches need, in few steps: one that passes here would pass all that follows, and stay as it is."""
-    max_bytes, keeps_form, needs_keys, before_max_ms, after_max_ms = settings.append_rules
-    if (
-        keeps_form
-        and batch.size_bytes <= max_bytes
-        and (summary := batch.summarise_if_usual()) is not None
-        and (not needs_keys or summary.first_null_key < 0)
-        and now_ms - before_max_ms <= summary.min_timestamp_ms
-        and summary.max_timestamp_ms <= now_ms + after_max_ms
-    ):
-        return summary
-    return None
+    rules, size_bytes = settings.append_rules, batch.size_bytes
+    if not rules.keeps_form or size_bytes > rules.max_batch_bytes:
+        return None
+    found = batch.summarise_if_usual()
+    if found is None:
+        return None
+    is_welcome = rules.admits(size_bytes, found.first_null_key, found.min_timestamp_ms, found.max_timestamp_ms, now_ms)
+    return found if is_welcome else None
 
 
 def prepare_from_coordinator(records: Buffer, settings: TopicSettings, transaction_version: int = 0) -> PreparedAppend:

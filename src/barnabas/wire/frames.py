@@ -8,20 +8,15 @@ knows of sockets.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from struct import Struct
-from typing import Final
 
-from barnabas.base._kernel.scratch import scratch as uncleared
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError
+from barnabas.wire._kernel.frames import FrameReceiver
 from barnabas.wire.compiler import Buffer
+
+__all__ = ["MAX_FRAME_BYTES", "SIZE_BYTES", "FrameReceiver", "FrameSplitter", "frame_parts"]
 
 SIZE_BYTES = 4
 MAX_FRAME_BYTES = 0x7FFFFFFF
-
-_SIZE: Final = Struct(">i")
-#: A frame's buffer grows by at most this much ahead of the bytes that arrived.
-_GROWTH_BYTES: Final = 1_048_576
-_ZEROS: Final = memoryview(bytes(_GROWTH_BYTES))
 
 
 class FrameSplitter:
@@ -81,108 +76,6 @@ class FrameSplitter:
             self._broken = _complaint(size, self.max_frame_bytes)
             raise RemoteProtocolError(self._broken)
         self._missing = size
-
-
-class FrameReceiver:
-    """Says where the next bytes should be put, and gives out the frames that they complete.
-
-    Between frames bytes go to a scratch buffer, which many receivers may share as long as nothing else happens between
-    `get_buffer` and `received`. The rest of a frame that did not fit there goes straight to the frame's own buffer.
-
-    Guarantees: those of `FrameSplitter`, except that a size outside the limits shows as `broken`, after the frames
-    before it were given out; a frame's buffer is never more than 1 MiB larger than what arrived of it, except that
-    frames of up to `trusted_frame_bytes` get theirs whole when they are announced, which is faster.
-    """
-
-    __slots__ = (
-        "_filled",
-        "_frame",
-        "_held",
-        "_scratch",
-        "_scratch_view",
-        "_view",
-        "announced_bytes",
-        "broken",
-        "max_frame_bytes",
-        "trusted_frame_bytes",
-    )
-
-    def __init__(self, scratch: bytearray, max_frame_bytes: int = 104_857_600, *, trusted_frame_bytes: int = 0) -> None:
-        self.max_frame_bytes = max_frame_bytes
-        self.trusted_frame_bytes = trusted_frame_bytes
-        #: Why nothing more can be received, if so.
-        self.broken: str | None = None
-        self._scratch = scratch
-        self._scratch_view = memoryview(scratch)
-        #: The beginning of a size: at most three bytes.
-        self._held = b""
-        #: The size of the frame that has begun to arrive; 0 between frames.
-        self.announced_bytes = 0
-        self._frame = bytearray()
-        self._filled = 0
-        self._view: memoryview | None = None
-
-    @property
-    def buffered_bytes(self) -> int:
-        """What has been kept of a frame that is not whole yet."""
-        return self._filled or len(self._held)
-
-    def get_buffer(self) -> memoryview:
-        """Where to put what arrives next. Never empty."""
-        if not self.announced_bytes:
-            held = len(self._held)
-            if not held:
-                return self._scratch_view
-            self._scratch[:held] = self._held
-            return self._scratch_view[held:]
-        if self._view is not None:
-            # A buffer cannot grow while somebody may look at it.
-            self._view.release()
-        filled = self._filled
-        if filled == len(self._frame):
-            self._frame += _ZEROS[: self.announced_bytes - filled]
-        view = self._view = memoryview(self._frame)[filled:]
-        return view
-
-    def received(self, count: int) -> list[bytearray]:
-        """Take note that `count` bytes were put into the buffer; the frames that are whole now."""
-        if not self.announced_bytes:
-            return self._split(count)
-        self._filled += count
-        if self._filled < self.announced_bytes:
-            return []
-        frame, self._frame = self._frame, bytearray()
-        self.announced_bytes = self._filled = 0
-        self._view = None
-        return [frame]
-
-    def _split(self, count: int) -> list[bytearray]:
-        frames: list[bytearray] = []
-        if self.broken is not None:
-            return frames
-        scratch = self._scratch
-        start, end = 0, len(self._held) + count
-        while end - start >= SIZE_BYTES:
-            (size,) = _SIZE.unpack_from(scratch, start)
-            if not 0 < size <= self.max_frame_bytes:
-                self.broken = _complaint(size, self.max_frame_bytes)
-                return frames
-            start += SIZE_BYTES
-            stop = start + size
-            if stop > end:
-                self._held = b""
-                self.announced_bytes = size
-                self._filled = end - start
-                if size <= self.trusted_frame_bytes:
-                    self._frame = uncleared(size)
-                    self._frame[: self._filled] = memoryview(scratch)[start:end]
-                else:
-                    self._frame = scratch[start:end]
-                return frames
-            frames.append(scratch[start:stop])
-            start = stop
-        self._held = bytes(scratch[start:end]) if start < end else b""
-        return frames
 
 
 def _complaint(size: int, max_frame_bytes: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from barnabas.base.ids import Uuid
 from barnabas.broker.context import RequestContext
 from barnabas.broker.data.leader_hints import MISSED_LEADER, LeaderHint, hint_of, leader_hint
 from barnabas.broker.data.transaction_verification import Verification
+from barnabas.broker.data.waiting_produce import WaitingProduce
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, each_of, spent
 from barnabas.metadata.authorizer import AclOperation, Resource
@@ -28,7 +29,6 @@ from barnabas.records.compression import Codec, DecompressionLimitError
 from barnabas.replication.fetch_sessions import PartitionKey
 from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.partition import Partition
-from barnabas.replication.purgatory import DelayedProduce
 from barnabas.replication.roles import PartitionError
 from barnabas.storage.errors import AppendRefusedError, LogError
 from barnabas.storage.log import Appended
@@ -100,13 +100,17 @@ class _Uncommitted(NamedTuple):
     answer: PartitionProduceResponse
 
 
+class OrdinaryAppend(NamedTuple):
+    """A batch that was appended before the rules were asked, or that the disk refused."""
+
+    leader: LeaderState
+    outcome: Appended | OSError
+
+
 class Produce:
     """One request on its way."""
 
     __slots__ = (
-        "_delayed",
-        "_done",
-        "_response",
         "connection",
         "context",
         "costly",
@@ -138,10 +142,6 @@ class Produce:
         self.uncommitted: list[_Uncommitted] = []
         #: Of the partitions of a transaction; None outside of one.
         self.verification: Verification | None = None
-        # While it waits.
-        self._delayed: DelayedProduce
-        self._done: asyncio.Future[ProduceResponse | None]
-        self._response: ProduceResponse
 
     def run(self) -> ProduceAnswer | Steps[ProduceAnswer]:
         if not _is_small(self.request.topic_data):
@@ -159,8 +159,19 @@ class Produce:
                 yield from spent(size_bytes // _BYTES_PER_STEP)
         return self._finish_costly(response) if self.costly else self._settle(response)
 
-    def _append_all(self, response: ProduceResponse) -> Iterator[int]:
-        """Append the batches one after the other; yields how many bytes were looked at for each."""
+    def run_on(self, appended: list[OrdinaryAppend]) -> ProduceAnswer:
+        """Go on behind a batch that the disk refused: those before it are appended."""
+        response = ProduceResponse(responses=[])
+        for _ in self._append_all(response, appended):
+            pass
+        return self._finish_costly(response) if self.costly else self._settle(response)
+
+    def _append_all(self, response: ProduceResponse, appended: Sequence[OrdinaryAppend] = ()) -> Iterator[int]:
+        """Append the batches one after the other; yields how many bytes were looked at for each.
+
+        `appended`: the first of them, if they are in their logs already.
+        """
+        done = iter(appended)
         by_id = self.context.version >= FIRST_BY_ID
         for topic in self.request.topic_data:
             answers: list[PartitionProduceResponse] = []
@@ -172,6 +183,10 @@ class Produce:
             for data in topic.partition_data:
                 # The request is kept until it is answered. Its records are not, or it would hold the frame.
                 records, data.records = data.records, None
+                ordinary = next(done, None)
+                if ordinary is not None:
+                    answers.append(self._ordinary(data.index, records or b"", *ordinary))
+                    continue
                 if refusal is not None:
                     answers.append(self._error(data.index, *refusal))
                     yield 0
@@ -240,6 +255,9 @@ class Produce:
             appended = self._append_in_transaction(leader, prepared)
         else:
             appended = leader.append(prepared, acks_all=self.waits_for_all, now_ms=self.now_ms)
+        return self._appended(index, leader, appended)
+
+    def _appended(self, index: int, leader: LeaderState, appended: Appended) -> PartitionProduceResponse:
         answer = PartitionProduceResponse(
             index=index,
             base_offset=appended.first_offset,
@@ -249,6 +267,13 @@ class Produce:
         if self.waits_for_all and not leader.is_alone:
             self.uncommitted.append(_Uncommitted(leader, appended.last_offset + 1, answer))
         return answer
+
+    def _ordinary(
+        self, index: int, records: Buffer, leader: LeaderState, outcome: Appended | OSError
+    ) -> PartitionProduceResponse:
+        if isinstance(outcome, OSError):
+            return self._refused(leader.partition, index, leader.append_failed(records, outcome))
+        return self._appended(index, leader, outcome)
 
     def _append_in_transaction(self, leader: LeaderState, prepared: PreparedAppend) -> Appended:
         verification = self.verification
@@ -301,57 +326,23 @@ class Produce:
     def _settle(self, response: ProduceResponse) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
         if not self.uncommitted:
             return self._finish(response)
-        self._delayed = DelayedProduce(self._complete)
-        for leader, required_offset, _ in self.uncommitted:
-            self._delayed.add(leader, required_offset)
-        if self._delayed.is_over:
-            return self._committed(response)
-        if self.services.replica_manager.produce_purgatory.is_closed:
-            self._delayed.expire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return self._committed(response)
-        return self._park(response)
+        waiting = WaitingProduce(self.services, self.connection, partial(self._committed, response))
+        return waiting.start([each[:2] for each in self.uncommitted], self.request.timeout_ms)
 
-    # Waiting for followers
+    def told(
+        self, response: ProduceResponse, leaders: list[LeaderState], outcomes: dict[LeaderState, ErrorCode]
+    ) -> ProduceResponse | None:
+        """The answer to a request that was appended in its frame; `leaders` took its batches, in their order."""
+        answers = (answer for topic in response.responses for answer in topic.partition_responses)
+        for leader, answer in zip(leaders, answers, strict=True):
+            if leader in outcomes:
+                self.uncommitted.append(_Uncommitted(leader, _NONE, answer))
+        return self._committed(response, outcomes)
 
-    def _park(self, response: ProduceResponse) -> asyncio.Future[ProduceResponse | None]:
-        """Until all is committed, or has failed, or the time is up. From here on nobody holds the frame."""
-        loop = asyncio.get_running_loop()
-        purgatory, connection = self.services.replica_manager.produce_purgatory, self.connection
-        # It is for others now to go on: whoever has as many partitions must not wait for that.
-        self.services.turns.finished(connection)
-        self._response = response
-        done = self._done = loop.create_future()
-        timer = loop.call_later(max(self.request.timeout_ms, 0) / 1000, self._expire)
-        forget_client = connection.on_close(done.cancel)
-        purgatory.add(self)
-
-        def clean_up(_: object) -> None:
-            timer.cancel()
-            self._delayed.expire()
-            forget_client()
-            purgatory.discard(self)
-
-        done.add_done_callback(clean_up)
-        connection.release_frame()
-        return done
-
-    def _expire(self) -> None:
-        self._delayed.expire()
-        self._complete()
-
-    def complete_now(self) -> None:
-        """The node stops. Another one will lead, and knows what of it was committed."""
-        self._delayed.expire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._complete()
-
-    def _complete(self) -> None:
-        if not self._done.done():
-            self._done.set_result(self._committed(self._response))
-
-    def _committed(self, response: ProduceResponse) -> ProduceResponse | None:
+    def _committed(self, response: ProduceResponse, outcomes: dict[LeaderState, ErrorCode]) -> ProduceResponse | None:
         """The answer, now that the outcome of each partition is known."""
         for leader, _, answer in self.uncommitted:
-            outcome = self._delayed.outcomes[leader]
+            outcome = outcomes[leader]
             if outcome and not answer.error_code:
                 outcome = self._code_for(leader.partition, outcome)
                 self.error_count += 1

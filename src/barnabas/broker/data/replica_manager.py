@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, RemoteProtocolError, SettingsError
@@ -40,7 +40,7 @@ from barnabas.storage.validation import Buffer, prepare_from_coordinator
 if TYPE_CHECKING:
     from barnabas.broker.data.deleting import DeleteRecords
     from barnabas.broker.data.fetching import Fetch
-    from barnabas.broker.data.producing import Produce
+    from barnabas.broker.data.waiting_produce import WaitingProduce
 
 _log = logging.getLogger("barnabas.broker")
 
@@ -70,7 +70,7 @@ class ReplicaManager:
         self._by_name: dict[TopicPartition, Partition] = {}
         # An ordered set: those whose logs could not be made, or not opened, for a reason that passes.
         self._without_room: dict[TopicPartition, None] = {}
-        self.produce_purgatory: Purgatory[Produce] = Purgatory()
+        self.produce_purgatory: Purgatory[WaitingProduce[Any]] = Purgatory()
         self.fetch_purgatory: Purgatory[Fetch] = Purgatory()
         self.delete_records_purgatory: Purgatory[DeleteRecords] = Purgatory()
         #: Who fetches what other nodes lead; None where nothing is followed.

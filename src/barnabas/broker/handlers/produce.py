@@ -5,7 +5,8 @@ v10 hints at the leader after a miss; v11 understands TRANSACTION_ABORTABLE; fro
 transaction by their first batch; v13 names topics by id. With acks=0 there is no answer, so a failure closes the
 connection.
 
-With one replica everything is known at once. Otherwise acks=-1 waits until the records are committed.
+Most requests hold nothing but ordinary batches, and are answered without being decoded (`handle_frame`). With one
+replica everything is known at once. Otherwise acks=-1 waits until the records are committed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
+from barnabas.broker.data.ordinary_produce import answer_ordinary
 from barnabas.broker.data.producing import Produce, ProduceAnswer
 from barnabas.broker.data.transactional_produce import run_in_transaction
 from barnabas.broker.services import Services
@@ -23,6 +25,9 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.produce import ProduceRequest
 
 API_KEY = ApiKey.PRODUCE
+
+#: What the router asks before it decodes a request.
+handle_frame = answer_ordinary
 
 _ACKS: Final = (-1, 1, 0)
 

@@ -7,6 +7,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64
 from barnabas.records._kernel.bytes cimport (
     PyMemoryView_GET_BUFFER, data_of, load_i16, load_i32, load_i64, load_u32, plain_view, size_of, store_i32, store_i64,
 )
+from barnabas.records._kernel.crc cimport has_native_crc, native_crc
 from barnabas.records._kernel.cursor cimport (
     MIN_RECORD_BYTES, Cursor, RawRecord, cursor_over, end_record, fail, read_record, skip_headers,
 )
@@ -24,6 +25,7 @@ cdef enum:
     BATCH_HEADER_BYTES = 61
     ATTRIBUTES_AT = 21        # the CRC covers everything from here on
     TRANSACTIONAL_BIT = 0x10
+    SHORT_BATCH_BYTES = 1024  # up to here a loop without a call is faster than the library
 
 
 @cython.final
@@ -131,27 +133,14 @@ cdef class BatchHeader:
         the time to look closely can say what it is.
         """
         cdef memoryview view = plain_view(self.data)  # as in `read_header`
-        cdef Py_ssize_t payload_bytes = size_of(view) - BATCH_HEADER_BYTES
-        cdef Cursor cursor
-        cdef RecordSummary found
-        if (
-            self.base_offset
-            or self.attributes & ~TRANSACTIONAL_BIT
-            or self.record_count < 1
-            or self.record_count > payload_bytes // MIN_RECORD_BYTES
-            or self.last_offset_delta != self.record_count - 1
-            or (self.producer_id >= 0 and self.base_sequence < 0)
-            or PyMemoryView_GET_BUFFER(view).readonly
-            or <unsigned int>crc32c(view[ATTRIBUTES_AT:]) != self.crc
-        ):
+        cdef WalkedRecords walked
+        if PyMemoryView_GET_BUFFER(view).readonly:
             return None
-        cursor = cursor_over(data_of(view) + BATCH_HEADER_BYTES, payload_bytes)
-        found = RecordSummary.__new__(RecordSummary)
-        if not walk_records(&cursor, self.record_count, self.base_timestamp_ms, found):
+        if not is_usual_header(data_of(view), size_of(view)):
             return None
-        if found.first_gap >= 0 or found.max_timestamp_ms != self.max_timestamp_ms:
+        if not has_usual_records(data_of(view), size_of(view), crc_of(view, 0, size_of(view)), &walked):
             return None
-        return found
+        return summary_of(&walked)
 
     def read_header(self):
         """Read the fields from `data` again, for those who have just written there."""
@@ -205,8 +194,59 @@ cdef class RecordSummary:
         )
 
 
+cdef RecordSummary summary_of(const WalkedRecords* walked):
+    cdef RecordSummary found = RecordSummary.__new__(RecordSummary)
+    found.record_count = walked.record_count
+    found.last_offset_delta = walked.last_offset_delta
+    found.first_gap = walked.first_gap
+    found.first_disorder = walked.first_disorder
+    found.first_null_key = walked.first_null_key
+    found.min_timestamp_ms = walked.min_timestamp_ms
+    found.max_timestamp_ms = walked.max_timestamp_ms
+    found.max_timestamp_offset_delta = walked.max_timestamp_offset_delta
+    return found
+
+
+cdef bint is_usual_header(const uint8_t* at, Py_ssize_t size_bytes) noexcept nogil:
+    """Whether nothing is unusual about the header of a batch that a producer sent, but perhaps that it lies."""
+    cdef int32_t record_count
+    if size_bytes < BATCH_HEADER_BYTES or at[MAGIC_AT] != 2:
+        return False
+    if <int64_t>load_i32(at + 8) + FRAME_BYTES != size_bytes or load_i64(at):
+        return False
+    record_count = load_i32(at + 57)
+    return (
+        not load_i16(at + ATTRIBUTES_AT) & ~TRANSACTIONAL_BIT
+        and 1 <= record_count <= (size_bytes - BATCH_HEADER_BYTES) // MIN_RECORD_BYTES
+        and load_i32(at + 23) == record_count - 1
+        and (load_i64(at + 43) < 0 or load_i32(at + 53) >= 0)
+    )
+
+
+cdef bint has_usual_records(
+    const uint8_t* at, Py_ssize_t size_bytes, unsigned int crc, WalkedRecords* walked
+) noexcept nogil:
+    """Whether the records agree with a usual header, and with the CRC that was made of them."""
+    cdef Cursor cursor
+    if crc != load_u32(at + 17):
+        return False
+    cursor = cursor_over(at + BATCH_HEADER_BYTES, size_bytes - BATCH_HEADER_BYTES)
+    return (
+        walk_records(&cursor, load_i32(at + 57), load_i64(at + 27), walked)
+        and walked.first_gap < 0
+        and walked.max_timestamp_ms == load_i64(at + 35)
+    )
+
+
+cdef unsigned int crc_of(memoryview view, Py_ssize_t start, Py_ssize_t size_bytes) except? 0:
+    """Of the batch that begins at `start` of a view. The library is faster than a simple loop, once it is called."""
+    if size_bytes <= SHORT_BATCH_BYTES and has_native_crc():
+        return native_crc(data_of(view) + start + ATTRIBUTES_AT, size_bytes - ATTRIBUTES_AT)
+    return <unsigned int>crc32c(view[start + ATTRIBUTES_AT : start + size_bytes])
+
+
 cdef bint walk_records(
-    Cursor* cursor, int32_t count, int64_t base_timestamp_ms, RecordSummary found
+    Cursor* cursor, int32_t count, int64_t base_timestamp_ms, WalkedRecords* found
 ) noexcept nogil:
     cdef const uint8_t* payload_end = cursor.end
     cdef RawRecord record
@@ -251,12 +291,12 @@ def summarise_records(payload, int32_t record_count, int64_t base_timestamp_ms) 
     """Check the form of every record in `payload` (decompressed) and tell what a broker needs to know of them."""
     cdef memoryview view = plain_view(payload)
     cdef Cursor cursor = cursor_over(data_of(view), size_of(view))
-    cdef RecordSummary found = RecordSummary.__new__(RecordSummary)
+    cdef WalkedRecords walked
     cdef bint good
     if record_count > size_of(view) // MIN_RECORD_BYTES:
         raise RemoteProtocolError(f"{record_count} records cannot fit in {size_of(view)} bytes")
     with nogil:
-        good = walk_records(&cursor, record_count, base_timestamp_ms, found)
+        good = walk_records(&cursor, record_count, base_timestamp_ms, &walked)
     if not good:
         fail(&cursor)
-    return found
+    return summary_of(&walked)
