@@ -9,7 +9,17 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.raft.batches import build_batches
-from barnabas.raft.effects import Answer, Append, AppendControl, Effect, SaveElection, Send, SyncLog
+from barnabas.raft.effects import (
+    Answer,
+    Append,
+    AppendControl,
+    AppendFetched,
+    Commit,
+    Effect,
+    SaveElection,
+    Send,
+    SyncLog,
+)
 from barnabas.raft.machine import RaftMachine
 from barnabas.raft.messages import FetchLog, FetchResult, Vote, VoteResult
 from barnabas.raft.options import QuorumOptions
@@ -54,12 +64,14 @@ def test_nobody_speaks_of_an_epoch_before_it_is_on_disk() -> None:
     assert stories
 
 
-def machine_of(node_id: int, *, is_never_voter: bool = False) -> RaftMachine:
+def machine_of(
+    node_id: int, *, is_never_voter: bool = False, is_safe_when_written: bool = False, voters: Sequence[int] = (1, 2, 3)
+) -> RaftMachine:
     machine = RaftMachine(
         key_of(node_id),
-        FoundReplica(None, 0, 0, [], [], []),
+        FoundReplica(None, 0, 0, [], [], [], is_safe_when_written=is_safe_when_written),
         cluster_id=None,
-        static_voters=VoterSet.of({each: address_of(each) for each in (1, 2, 3)}),
+        static_voters=VoterSet.of({each: address_of(each) for each in voters}),
         listeners={"CONTROLLER": address_of(node_id)},
         options=QuorumOptions(),
         randomness=Random(1),
@@ -123,3 +135,62 @@ def test_only_an_observer_that_never_votes_may_claim_what_it_has_not_synced(
 
 def fetched_offsets(effects: Sequence[Effect]) -> list[int]:
     return [each.request.offset for each in effects if isinstance(each, Send) and isinstance(each.request, FetchLog)]
+
+
+def test_where_nothing_is_synced_a_follower_asks_for_more_as_soon_as_it_wrote_and_tells_its_owner_afterwards() -> None:
+    machine = machine_of(1, is_safe_when_written=True)
+    machine.become_follower(2, 1, address_of(2), 0)
+    (first,) = [each for each in machine.take_effects() if isinstance(each, Send)]
+    (batch,) = build_batches([b"value"], base_offset=0, epoch=1, timestamp_ms=0)
+    result = FetchResult(ErrorCode.NONE, machine.leader, high_watermark=1, records=batch)
+    machine.receive_result(first.request, result, 0)
+    effects = machine.take_effects()
+    # In this order: the fetch claims what was written before it, and the leader waits for it to commit.
+    assert [type(each) for each in effects] == [AppendFetched, Send, Commit]
+    assert fetched_offsets(effects) == [1]
+
+
+def leader_without_syncs(voters: Sequence[int]) -> RaftMachine:
+    """It has committed the record with which its epoch begins."""
+    machine = machine_of(1, is_safe_when_written=True, voters=voters)
+    if len(voters) > 1:
+        machine.become_prospective(0)
+        machine.become_candidate(0)
+        machine.become_leader(0, [])
+        machine.receive(FetchLog(None, 1, key_of(2), 1, 1, 0, 500, 1000), "first", 0)
+    machine.synced(1, 0)
+    assert machine.high_watermark == 1
+    machine.take_effects()
+    return machine
+
+
+def test_where_nothing_is_synced_a_leader_commits_what_one_of_two_others_has_fetched() -> None:
+    machine = leader_without_syncs([1, 2, 3])
+    machine.append([b"value"], 1)
+    assert [type(each) for each in machine.take_effects()] == [Append]
+    assert machine.high_watermark == 1
+    machine.receive(FetchLog(None, 1, key_of(2), 2, 1, 1, 500, 1000), "second", 0)
+    assert [each for each in machine.take_effects() if isinstance(each, Commit)] == [Commit(2)]
+
+
+def test_where_nothing_is_synced_a_sole_voter_commits_when_it_was_told_that_all_is_written() -> None:
+    """Else what its disk did not take would be committed already, and could not be taken back."""
+    machine = leader_without_syncs([1])
+    machine.append([b"value"], 1)
+    assert [type(each) for each in machine.take_effects()] == [Append, SyncLog]
+    assert machine.take_back(1, 2)
+    assert (machine.high_watermark, machine.log.end_offset) == (1, 1)
+    machine.append([b"value"], 1)
+    machine.synced(2, 0)
+    assert machine.high_watermark == 2
+
+
+@pytest.mark.parametrize("voters", [[1, 2, 3], [1, 2]])
+def test_where_nothing_is_synced_a_leader_takes_back_what_its_disk_did_not_take(voters: list[int]) -> None:
+    machine = leader_without_syncs(voters)
+    machine.append([b"value"], 1)
+    assert machine.take_back(1, 2)
+    assert (machine.log.synced_offset, machine.log.end_offset, machine.high_watermark) == (1, 1, 1)
+    machine.append([b"another"], 1)
+    machine.receive(FetchLog(None, 1, key_of(2), 2, 1, 1, 500, 1000), "second", 0)
+    assert machine.high_watermark == 2

@@ -82,6 +82,13 @@ def test_an_answer_is_sent_as_kafkas(result: FetchResult, name: LogName, version
     assert ReplicaFetchAnswer(result, name).encode(version) == expected
 
 
+@given(results, st.lists(st.sampled_from([13, 17, VERSION]), min_size=2, max_size=4))
+def test_an_answer_may_go_to_several_also_in_several_versions(result: FetchResult, versions: list[int]) -> None:
+    answer = ReplicaFetchAnswer(result, NAME)
+    for version in versions:
+        assert answer.encode(version) == ReplicaFetchAnswer(result, NAME).encode(version)
+
+
 @given(results, st.binary(max_size=9))
 def test_an_answer_is_read_as_kafkas(result: FetchResult, before: bytes) -> None:
     data = ReplicaFetchAnswer(result, NAME).encode(VERSION)

@@ -136,13 +136,13 @@ def read_batch(batch: BatchView, *, is_checked: bool = False) -> LogBatch:
         batch.check_crc()
     values: tuple[bytes, ...] = ()
     controls: tuple[ControlRecord, ...] = ()
-    try:
-        if batch.is_control:
+    if batch.is_control:
+        try:
             controls = tuple(_decode_control(record) for record in batch)
-        else:
-            values = tuple(record.value or b"" for record in batch)
-    except RemoteProtocolError as problem:
-        raise RemoteProtocolError(f"the log at offset {batch.base_offset}: {problem}") from None
+        except RemoteProtocolError as problem:
+            raise _unreadable(batch, problem) from None
+    else:
+        values = values_of(batch)
     return LogBatch(
         batch.base_offset,
         batch.last_offset,
@@ -152,6 +152,18 @@ def read_batch(batch: BatchView, *, is_checked: bool = False) -> LogBatch:
         values,
         controls,
     )
+
+
+def values_of(batch: BatchView) -> tuple[bytes, ...]:
+    """What the owner of the log wrote into a batch whose checksum was looked at."""
+    try:
+        return tuple([record.value or b"" for record in batch])
+    except RemoteProtocolError as problem:
+        raise _unreadable(batch, problem) from None
+
+
+def _unreadable(batch: BatchView, problem: RemoteProtocolError) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the log at offset {batch.base_offset}: {problem}")
 
 
 def _decode_control(record: Record) -> ControlRecord:

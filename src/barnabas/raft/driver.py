@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError, RemoteProtocolError, known
 from barnabas.base.runtime import Runtime
-from barnabas.raft.batches import read_batch
+from barnabas.raft.batches import values_of
 from barnabas.raft.effects import (
     AbandonSnapshot,
     Answer,
@@ -307,19 +307,19 @@ class RaftDriver:
     def _receive(self, request: Request, version: int, reply: Reply) -> None:
         if self._is_over:
             return
-        try:
-            asked = self._understood(request)
-        except BrokerError as problem:
-            reply(refusal(request, problem.code))
-            return
-        self._tell_machine(self.machine.receive, asked, _Asked(request, version, reply))
-
-    def _understood(self, request: Request) -> RaftRequest:
+        asked: RaftRequest
         if isinstance(request, ReplicaFetch):
+            asked = request.fetch
             if request.name != self._name:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, f"the message is not about {self._name.topic}")
-            return request.fetch
-        return request_from_wire(request, self._name)
+                reply(refusal(request, ErrorCode.INVALID_REQUEST))
+                return
+        else:
+            try:
+                asked = request_from_wire(request, self._name)
+            except BrokerError as problem:
+                reply(refusal(request, problem.code))
+                return
+        self._tell_machine(self.machine.receive, asked, _Asked(request, version, reply))
 
     def _responded(self, request: RaftRequest, response: Response | None) -> None:
         if self._is_over:
@@ -359,7 +359,7 @@ class RaftDriver:
         """Do what the machine asks for. Who is told something may ask for more; that joins the queue."""
         machine = self.machine
         try:
-            self._effects.extend(machine.take_effects())
+            self._effects += machine.take_effects()
             if self._is_working:
                 return
             self._is_working = True
@@ -474,11 +474,11 @@ class RaftDriver:
             known(self._loop, "started").call_later(_FULL_DISK_WAIT_S, self._go_on)
             return
         for batch in effect.batches:
-            found = read_batch(batch, is_checked=True)
+            values = () if batch.is_control else values_of(batch)
             self._uncommitted.append(
                 CommittedBatch(
-                    found.base_offset, found.last_offset, found.epoch, found.append_time_ms, found.size_bytes,
-                    found.values,
+                    batch.base_offset, batch.last_offset, batch.leader_epoch, batch.max_timestamp_ms, batch.size_bytes,
+                    values,
                 )
             )  # fmt: skip
 
@@ -560,18 +560,29 @@ class RaftDriver:
 
     def _answer_with_records(self, effect: AnswerFetch) -> None:
         records = self._store.read(effect.offset, effect.max_bytes)
-        self._answer(Answer(effect.reply_to, FetchResult(*effect.result[:-1], records)))
+        self._answer(Answer(effect.reply_to, effect.result.with_records(records)))
 
     def _answer_unhurried(self) -> None:
         if not self._unhurried:
             return
         unhurried, self._unhurried = self._unhurried, []
+        leader, end_offset = self.machine.leader, self._store.end_offset
+        # Followers who keep up ask for the same, and nothing but the correlation ids of their answers differs.
+        said: tuple[FetchResult, int, int] | None = None
+        answer: ReplicaFetchAnswer | None = None
         for each in unhurried:
+            reply_to, result, offset, max_bytes = each
             # What another leader wrote since must not go out under the name of the one who was asked.
-            if each.result.leader == self.machine.leader and each.offset < self._store.end_offset:
+            if result.leader != leader or offset >= end_offset:
+                self._answer(Answer(reply_to, result))
+            elif not isinstance(reply_to, _Asked) or not isinstance(reply_to.request, ReplicaFetch):
                 self._answer_with_records(each)
             else:
-                self._answer(Answer(each.reply_to, each.result))
+                if answer is None or said != each[1:]:
+                    records = self._store.read(offset, max_bytes)
+                    answer = ReplicaFetchAnswer(result.with_records(records), self._name)
+                    said = each[1:]
+                reply_to.reply(answer)
 
     def _answer_fetch_snapshot(self, effect: AnswerFetchSnapshot) -> None:
         result = effect.result

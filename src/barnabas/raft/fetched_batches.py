@@ -21,8 +21,10 @@ def check_fetched(
     if not batches:
         raise RemoteProtocolError(f"the leader sent {len(view)} bytes for offset {end_offset}, but no whole batch")
     for batch in batches:
-        check_follows(batch, end_offset, last_epoch)
-        _check_kind(batch)
+        if batch.base_offset != end_offset or batch.leader_epoch < last_epoch or last_epoch < 0:
+            check_follows(batch, end_offset, last_epoch)
+        if batch.record_count != batch.last_offset - end_offset + 1 or batch.producer_id >= 0:
+            _check_kind(batch)
         batch.check_crc()
         if batch.is_control:
             # They count at once: one that cannot be read must not be in the log.

@@ -101,6 +101,8 @@ class RaftMachine:
         self.listeners = listeners
         self.options = options
         self._is_never_voter = is_never_voter
+        #: Effects are done in their order: whatever is said after an append is said when that was written.
+        self.is_safe_when_written = found.is_safe_when_written
         self._bootstrap = tuple(bootstrap)
         self._randomness = randomness
         self._effects: list[Effect] = []
@@ -484,10 +486,9 @@ class RaftMachine:
         return addresses[self._searches % len(addresses)]
 
     def replay_controls(self, batch: BatchView) -> None:
-        """Take in what a batch of the leader's says of the voters."""
-        if batch.is_control:
-            for place, record in enumerate(read_batch(batch).controls):
-                self.history.replay(batch.base_offset + place, record)
+        """Take in what a control batch of the leader's says of the voters."""
+        for place, record in enumerate(read_batch(batch).controls):
+            self.history.replay(batch.base_offset + place, record)
 
     def advance_high_watermark(self, offset: int) -> None:
         if self.raise_high_watermark(offset):
@@ -533,6 +534,8 @@ class RaftMachine:
         if leader.epoch < self.epoch:
             return
         is_newer = leader.epoch > self.epoch
+        if not is_newer and leader.leader_id == self.state.leader_id >= 0:
+            return  # as nearly always
         if leader.leader_id < 0 or leader.leader_id == self.key.node_id:
             # Of an epoch in which we led before a restart nothing is left but its number.
             if is_newer:

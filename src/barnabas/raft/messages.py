@@ -122,6 +122,9 @@ class FetchResult(NamedTuple):
     snapshot_id: SnapshotId | None = None
     records: bytes | bytearray | memoryview = b""
 
+    def with_records(self, records: bytes | bytearray | memoryview) -> FetchResult:
+        return FetchResult(*self[:-1], records)
+
     @property
     def is_same_history(self) -> bool:
         """Whether the fetcher's log is the leader's up to where it fetched."""

@@ -77,6 +77,8 @@ class FoundReplica:
     controls: Sequence[tuple[int, ControlRecord]]
     #: All before it is committed for certain. More may be.
     committed_offset: int = 0
+    #: Nothing is ever synced: what was written counts as safe.
+    is_safe_when_written: bool = False
 
 
 class SyncJob(Protocol):

@@ -130,6 +130,7 @@ class RaftLog:
             tuple(snapshots.ids),
             tuple(self._voter_records(log, snapshots)),
             committed,
+            is_safe_when_written=not options.sync,
         )
 
     def _take_lock(self) -> None:
@@ -223,8 +224,8 @@ class RaftLog:
     @property
     def _last_epoch(self) -> int:
         """That of the last record, wherever it is."""
-        latest = self._snapshots.latest
-        return max(self._partition_log.epochs.latest_epoch, -1 if latest is None else latest.epoch)
+        epoch, latest = self._partition_log.epochs.latest_epoch, self._snapshots.latest
+        return epoch if latest is None or latest.epoch < epoch else latest.epoch
 
     def _now_ms(self) -> int:
         return self._runtime.clock.now_ms()
@@ -377,7 +378,8 @@ class RaftLog:
     def set_high_watermark(self, offset: int) -> None:
         """All before `offset` is committed. What of it is synced is noted, so that damage is recognised later."""
         log = self._partition_log
-        log.set_high_watermark(max(offset, log.high_watermark))
+        if offset > log.high_watermark:
+            log.set_high_watermark(offset)
         self._note_committed()
 
     def _note_committed(self) -> None:

@@ -131,11 +131,13 @@ class _SameInAnswers(NamedTuple):
 class ReplicaFetchAnswer(Response, api_key=FetchResponse.API_KEY, versions="0-18", flexible="12+"):
     """The answer to a `ReplicaFetch`, sent as a `FetchResponse` is. What is no such thing is read as that."""
 
-    __slots__ = ("name", "result")
+    __slots__ = ("_parts", "name", "result")
 
     def __init__(self, result: FetchResult, name: LogName) -> None:
         self.result = result
         self.name = name
+        # As it was sent in the everyday version: the same answer may go to several followers.
+        self._parts: list[Buffer] | None = None
 
     @staticmethod
     def fits(result: FetchResult, version: int) -> bool:
@@ -148,6 +150,8 @@ class ReplicaFetchAnswer(Response, api_key=FetchResponse.API_KEY, versions="0-18
         )
 
     def encode_parts(self, version: int) -> list[Buffer]:
+        if self._parts is not None and version == VERSION:
+            return self._parts
         result = self.result
         records = result.records
         same = _same_in_answers(result.leader, result.leader_address, self.name) if version == VERSION else None
@@ -158,7 +162,8 @@ class ReplicaFetchAnswer(Response, api_key=FetchResponse.API_KEY, versions="0-18
             packed = _ANSWER.pack(same.first, result.high_watermark, same.second, result.log_start_offset, same.third)
         except error as problem:
             raise LocalProtocolError(f"FetchResponse v{version}: {problem}") from None
-        return [packed + encode_uvarint(len(records) + 1), records, same.after]
+        self._parts = [packed + encode_uvarint(len(records) + 1), records, same.after]
+        return self._parts
 
     @classmethod
     def decode_prefix(cls, data: Buffer, version: int, start: int = 0) -> tuple[Any, int]:

@@ -121,7 +121,8 @@ class OpenedConnection(asyncio.Protocol):
         asked.format = form
         asked.correlation_id = self._next_id = (self._next_id + 1) & _MAX_CORRELATION_ID
         self.in_flight.append(asked)
-        self._writer.put((_HEAD.pack(size_bytes, request.API_KEY, version, self._next_id) + form.tail, *parts))
+        head = _HEAD.pack(size_bytes, request.API_KEY, version, self._next_id)
+        self._writer.put((head, form.tail, *parts), SIZE_BYTES + size_bytes)
 
     def ask(self, request: Request, version: int) -> asyncio.Future[Response | None]:
         """The answer to a request, or None when the connection was lost."""

@@ -121,7 +121,12 @@ class FrameWriter:
         self._parts: list[Buffer] = []
         self._is_held = False
 
-    def put(self, parts: Sequence[Buffer]) -> None:
+    def put(self, parts: Sequence[Buffer], size_bytes: int) -> None:
+        """The parts of one frame, which has so many bytes in all."""
+        if not self._is_held and size_bytes <= _JOINED_BYTES and not self._parts:
+            if not self._transport.is_closing():
+                self._transport.write(b"".join(parts))
+            return
         self._parts += parts
         if not self._is_held:
             self.flush()

@@ -88,12 +88,13 @@ def refuse_versions() -> ApiVersionsResponse:
 class _Unanswered:
     """A request that was handed over, and its answer while that waits for those before it."""
 
-    __slots__ = ("correlation_id", "parts", "route")
+    __slots__ = ("correlation_id", "parts", "route", "size_bytes")
 
     def __init__(self, correlation_id: int, route: _Route) -> None:
         self.correlation_id = correlation_id
         self.route = route
         self.parts: list[Buffer] | None = None
+        self.size_bytes = 0
 
 
 class AcceptedConnection(asyncio.Protocol):
@@ -109,6 +110,7 @@ class AcceptedConnection(asyncio.Protocol):
         "_is_paused",
         "_is_writing_paused",
         "_receive",
+        "_routes",
         "_splitter",
         "_transport",
         "_unanswered",
@@ -120,6 +122,7 @@ class AcceptedConnection(asyncio.Protocol):
         self._around = around
         self._receive = receive
         self._splitter = FrameSplitter(around.options.max_request_bytes)
+        self._routes = routes()
         self._transport = cast(asyncio.Transport, None)
         self._writer = cast(FrameWriter, None)
         self._unanswered: deque[_Unanswered] = deque()
@@ -183,12 +186,12 @@ class AcceptedConnection(asyncio.Protocol):
         if len(frame) < _REQUEST_HEAD.size:
             raise RemoteProtocolError(f"a frame of {len(frame)} bytes is no request")
         key, version, correlation_id, client_id_bytes = _REQUEST_HEAD.unpack_from(frame)
-        route = routes().get((key, version))
+        route = self._routes.get((key, version))
         if route is None:
             if key != ApiKey.API_VERSIONS:
                 raise RemoteProtocolError(f"a request has the api key {key} and version {version}, which is not served")
             # What follows the correlation id is of an unknown form.
-            self._answer(self._add(correlation_id, routes()[key, 0]), refuse_versions())
+            self._answer(self._add(correlation_id, self._routes[key, 0]), refuse_versions())
             return
         start = _REQUEST_HEAD.size + max(client_id_bytes, 0)
         if route.has_tagged_header:
@@ -232,12 +235,12 @@ class AcceptedConnection(asyncio.Protocol):
             self.close()
             return
         tags = _NO_TAGS if route.has_tagged_answer else b""
-        size_bytes = _RESPONSE_HEAD.size - SIZE_BYTES + len(tags) + sum(map(len, parts))
-        asked.parts = [_RESPONSE_HEAD.pack(size_bytes, asked.correlation_id) + tags, *parts]
+        asked.size_bytes = _RESPONSE_HEAD.size + len(tags) + sum(map(len, parts))
+        asked.parts = [_RESPONSE_HEAD.pack(asked.size_bytes - SIZE_BYTES, asked.correlation_id), tags, *parts]
         unanswered = self._unanswered
-        while unanswered and (first := unanswered[0].parts) is not None:
+        while unanswered and (first := unanswered[0]).parts is not None:
             unanswered.popleft()
-            self._writer.put(first)
+            self._writer.put(first.parts, first.size_bytes)
         if self._is_paused:
             self._read_if_allowed()
 

@@ -87,8 +87,7 @@ class WrittenBatch(NamedTuple):
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedBatch:
+class CommittedBatch(NamedTuple):
     """Records that will not be lost any more. Offsets count every record of the log: a batch without values is one
     that the quorum wrote for itself."""
 

@@ -239,8 +239,11 @@ class Follower(RaftState):
                 raise RemoteProtocolError(f"a batch of epoch {batches[-1].leader_epoch} came in epoch {machine.epoch}")
             for batch in batches:
                 log.append(batch.base_offset, batch.last_offset, batch.leader_epoch)
-                machine.replay_controls(batch)
+                if batch.is_control:
+                    machine.replay_controls(batch)
             machine.emit(AppendFetched(batches[0].base_offset, data, batches))
+            if machine.is_safe_when_written:
+                log.synced_offset = log.end_offset
         return self._learn_committed(result, log.end_offset)
 
     def _learn_committed(self, result: FetchResult, same_up_to: int) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.raft.batches import ControlRecord
-from barnabas.raft.effects import Answer, AnswerFetch, Append, AppendControl, Effect, ReplyTo, SyncLog, VotersChanged
+from barnabas.raft.effects import Answer, AnswerFetch, Append, AppendControl, ReplyTo, SyncLog, VotersChanged
 from barnabas.raft.log_view import Divergence, SnapshotNeeded
 from barnabas.raft.messages import (
     BeginQuorumEpoch,
@@ -98,6 +98,8 @@ class Leader(RaftState):
         self._being_told: set[int] = set()
         #: Told that it leads, once all before its epoch is committed here.
         self.is_ready = False
+        self._as_leader = LeaderAndEpoch(machine.key.node_id, machine.epoch)
+        self._usual_result = self._result()
 
     def enter(self, now_ms: int) -> None:
         machine = self.machine
@@ -204,11 +206,18 @@ class Leader(RaftState):
     # Appending
 
     def append(self, values: Sequence[bytes]) -> int:
-        log, epoch = self.machine.log, self.machine.epoch
+        machine = self.machine
+        log, epoch = machine.log, machine.epoch
         base_offset = log.end_offset
         last_offset = base_offset + len(values) - 1
         log.append(base_offset, last_offset, epoch)
-        self._appended(Append(base_offset, values, epoch))
+        machine.emit(Append(base_offset, values, epoch))
+        if machine.is_safe_when_written and machine.voters.majority > 1:
+            # Nothing can be committed by that alone: somebody else must have fetched it, and so it must be written.
+            log.synced_offset = log.end_offset
+        else:
+            machine.emit(SyncLog())
+        self._answer_parked()
         return last_offset
 
     def append_control(self, records: Sequence[ControlRecord]) -> int:
@@ -219,12 +228,12 @@ class Leader(RaftState):
         for place, record in enumerate(records):
             machine.history.replay(base_offset + place, record)
         self._check_at_ms = self._quorum_deadline_ms()
-        self._appended(AppendControl(base_offset, records, machine.epoch))
+        machine.emit(AppendControl(base_offset, records, machine.epoch))
+        machine.emit(SyncLog())
+        self._answer_parked()
         return last_offset
 
-    def _appended(self, effect: Effect) -> None:
-        self.machine.emit(effect)
-        self.machine.emit(SyncLog())
+    def _answer_parked(self) -> None:
         if self._parked:
             parked, self._parked = self._parked, {}
             for each in parked.values():
@@ -289,16 +298,20 @@ class Leader(RaftState):
         return frozenset(each.snapshot_id for each in self._loads.values())
 
     def _answer(self, reply_to: ReplyTo, fetch: FetchLog) -> None:
-        if fetch.is_sign_of_life:
-            self.machine.emit(Answer(reply_to, self._result()))
+        machine, result, max_bytes = self.machine, self._usual_result, fetch.max_bytes
+        if result.high_watermark != machine.high_watermark or result.log_start_offset != machine.log.start_offset:
+            # Followers who keep up are all told the same.
+            result = self._usual_result = self._result()
+        if max_bytes <= 0:
+            machine.emit(Answer(reply_to, result))
         else:
-            self.machine.emit(AnswerFetch(reply_to, self._result(), fetch.offset, fetch.max_bytes))
+            machine.emit(AnswerFetch(reply_to, result, fetch.offset, max_bytes))
 
     def _result(self, diverging: Divergence | None = None, snapshot: SnapshotNeeded | None = None) -> FetchResult:
         machine = self.machine
         return FetchResult(
             ErrorCode.NONE,
-            LeaderAndEpoch(machine.key.node_id, machine.epoch),
+            self._as_leader,
             self.leader_address,
             machine.high_watermark,
             machine.log.start_offset,
@@ -314,24 +327,29 @@ class Leader(RaftState):
     def advance(self, now_ms: int) -> None:
         """Commit what a majority of the newest voter set has synced, as soon as a record of this epoch is in it."""
         machine = self.machine
-        offset = self._majority_offset(machine.voters)
+        voters = machine.voters
+        offset = self._majority_offset(voters)
         if offset <= self.epoch_start_offset or offset <= machine.high_watermark:
             return
         machine.advance_high_watermark(offset)
         if not self.is_ready:
             self.is_ready = True
             machine.tell_leader()
-        self._answer_who_knows_less(offset)
-        self._finish_change(now_ms)
+        if self._parked:
+            self._answer_who_knows_less(offset)
+        if self.pending_change is not None or not voters.is_voter(machine.key):
+            self._finish_change(now_ms)
 
     def _majority_offset(self, voters: VoterSet) -> int:
         own = self.machine.key
+        own_id = own.node_id if voters.is_voter(own) else -1
         ends = []
         for voter in voters:
-            if voter.key.node_id == own.node_id and voters.is_voter(own):
+            key = voter.key
+            if key.node_id == own_id:
                 ends.append(self.machine.log.synced_offset)
             else:
-                progress = self.progress_of(voter.key)
+                progress = self.progress_of(key)
                 ends.append(-1 if progress is None else progress.end_offset)
         ends.sort(reverse=True)
         return ends[voters.majority - 1] if ends else -1
