@@ -43,6 +43,7 @@ _QUEUES: Final = {
 #: Files whose tests share nothing and take long: each test is shared out by itself, and they begin early.
 _APART: Final = (
     "tests/cluster/test_cluster_simulation.py",
+    "tests/cluster/test_transaction_simulation.py",
     "tests/bounds/test_bounded_work.py",
 )
 
