@@ -15,6 +15,8 @@ STEP    := python3 scripts/step
 SPARK   := PYSPARK_PYTHON=$(CURDIR)/$(PYTHON) SPARK_LOCAL_IP=127.0.0.1
 TESTS   := $(SPARK) $(PYTHON) -m pytest
 KERNEL  := $(wildcard src/barnabas/*/_kernel/*.pyx src/barnabas/*/_kernel/*.pxd)
+# Where Python may keep no bytecode, each of the hundreds of processes that tests start compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-slow bench bench-quick install wheel checks lint types layers pytest oracles docs clean
 
@@ -81,11 +83,14 @@ types: $(VENV)/installed-for-tests $(VENV)/kernel
 layers: $(VENV)/installed-for-tests $(VENV)/kernel
 	$(VENV)/bin/lint-imports
 
+# Once, one process writes the bytecode of all tests, which else each worker would make for itself at the same time.
+#
 # A failure is a failure, but a test that waits for a program which is not ours may wait in vain beside all the rest: it
 # runs once more, alone, and is named at the end.
 pytest: $(VENV)/installed-for-tests $(VENV)/kernel
-	@$(PYTHON) -m tests.oracles.class_archive
-	$(SPARK) $(PYTHON) -m tests.second_run -n 3 --dist loadscope --no-loadscope-reorder -- -m "not slow"
+	@[ -e $(VENV)/bytecode ] || { $(TESTS) --collect-only -qq >/dev/null 2>&1; touch $(VENV)/bytecode; } & \
+	$(PYTHON) -m tests.oracles.class_archive; wait
+	$(SPARK) $(PYTHON) -m tests.second_run -n 4 --dist loadscope --no-loadscope-reorder -- -m "not slow"
 
 # What `make test` has no time for: further comparisons and faults on Spark, and drivers and executors killed by 20 seeds.
 test-slow: $(VENV)/installed-for-tests $(VENV)/kernel oracles

@@ -25,11 +25,13 @@ _QUEUES: Final = {
         "tests/spark/decoding/test_decoding_in_a_query.py",
         "tests/spark/decoding/test_json_against_from_json.py",
         "tests/spark/decoding/test_schema_language.py",
+        "tests/spark/demo/test_example_project.py",
         "tests/spark/jvm/",
         "tests/spark/lag/test_lag_of_running_queries.py",
         "tests/spark/pipelines/test_quality_rules.py",
         "tests/spark/sink/test_sink_in_spark.py",
         "tests/spark/source/test_in_spark.py",
+        "tests/spark/source/test_registering.py",
         "tests/spark/test_example.py",
         "tests/spark/test_guide.py",
     ),
@@ -41,6 +43,7 @@ _QUEUES: Final = {
 #: Files whose tests share nothing and take long: each test is shared out by itself, and they begin early.
 _APART: Final = (
     "tests/cluster/test_cluster_simulation.py",
+    "tests/cluster/test_transaction_simulation.py",
     "tests/bounds/test_bounded_work.py",
 )
 
@@ -82,12 +85,20 @@ def _mark_other_processes(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.other_process(missing=None))
 
 
+def _would_start_another_spark(item: pytest.Item) -> bool:
+    """A worker that has no session yet would start one, which takes longer than most tests that use it."""
+    uses_spark = item.nodeid.startswith("tests/spark/") and "spark" in getattr(item, "fixturenames", ())
+    return uses_spark and _queue_of(item.nodeid) != "spark session"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest must not begin last, and what waits for other programs begins first."""
     for item in items:
         _mark_other_processes(item)
         if item.get_closest_marker("slow") is not None:
             item.add_marker(pytest.mark.timeout(_LONGEST_SLOW_S))
+        elif _would_start_another_spark(item):
+            raise pytest.UsageError(f"{item.nodeid} uses the session of Spark: name its file in _QUEUES")
     order = [*_QUEUES]
 
     def place(item: pytest.Item) -> int:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.cli.tools import Told
-from tests.oracles import SOURCES, java
+from tests.oracles import java_program
 
 _TIMEOUT_S: Final = 60
 _CLASSES: Final = {
@@ -37,7 +37,7 @@ class KafkaTools:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [*java(), str(SOURCES / "KafkaTools.java")],
+            java_program("KafkaTools.java"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -44,9 +44,9 @@ class Tools:
         return json.loads(told.out)
 
 
-def run_kafka(main_class: str, arguments: Sequence[str]) -> Told:
+def run_kafka(main_class: str, arguments: Sequence[str], timeout_s: float = 120) -> Told:
     command = [*java(), main_class, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
     # Its logger has no backend here, and says so each time.
     err = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("SLF4J"))
     return Told(done.returncode, done.stdout, err)

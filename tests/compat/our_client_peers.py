@@ -25,7 +25,7 @@ from tests.compat.confluent_client import Confluent, ck
 from tests.compat.kafka_python_client import KafkaPython, kp
 from tests.compat.our_client import Ours, as_table, rows_of
 from tests.compat.samples import TIMEOUT_S, Sample
-from tests.oracles import CURRENT, ROOT, SOURCES, java
+from tests.oracles import CURRENT, ROOT, java_program
 
 KAFKAJS_SCRIPT: Final = Path(__file__).parent / "kafkajs" / "keys.js"
 KAFKAJS_MODULES: Final = Path(os.environ.get("BARNABAS_ORACLES", ROOT / ".oracles")) / "kafkajs" / "node_modules"
@@ -40,7 +40,7 @@ class JavaPeer:
 
     def __init__(self, release: str = CURRENT) -> None:
         self._process = subprocess.Popen(
-            [*java(release=release), str(SOURCES / "JavaPeer.java")],
+            java_program("JavaPeer.java", release),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

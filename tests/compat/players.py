@@ -27,7 +27,7 @@ from barnabas.storage.recovery import load_log
 from barnabas.storage.segment import DELETED_SUFFIX
 from barnabas.storage.settings import TopicSettings
 from barnabas.storage.validation import prepare_from_client, prepare_from_coordinator, prepare_from_leader
-from tests.oracles import SOURCES, java
+from tests.oracles import java_program
 
 Command = dict[str, Any]
 Record = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -167,7 +167,7 @@ class KafkaPlayer:
     def __init__(self) -> None:
         self._complaints = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            [*java(), str(SOURCES / "KafkaLog.java")],
+            java_program("KafkaLog.java"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.compat.brokers import unique
-from tests.oracles import SOURCES, java, needs_kafka, run_java
+from tests.oracles import java_program, needs_kafka, run_java
 
 pytestmark = needs_kafka()
 
@@ -217,7 +217,7 @@ class Tools:
     def __init__(self, node: str) -> None:
         self.node = node
         self._process = subprocess.Popen(
-            [*java(), str(SOURCES / "KafkaTools.java")],
+            java_program("KafkaTools.java"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,25 @@ def java(*options: str, release: str = CURRENT, logs: bool = False) -> list[str]
     return ["java", *QUICK_JVM, *shared, *options, "-cp", class_path]
 
 
+@cache
+def compiled_programs(release: str = CURRENT) -> Path:
+    """Where the Java programs beside this file are as classes, if `class_archive.py` compiled what they are now."""
+    found = sha256()
+    for each in sorted(SOURCES.glob("*.java")):
+        found.update(each.read_bytes())
+    return Path(f"{kafka_jars(release)}.programs-{found.hexdigest()[:16]}")
+
+
+def java_program(source: str, release: str = CURRENT) -> list[str]:
+    """The command that runs one of those programs, or one elsewhere by its path; its arguments are added to it."""
+    *command, class_path = java(release=release)
+    compiled, name = compiled_programs(release), source.removesuffix(".java")
+    if (compiled / f"{name}.class").exists():
+        return [*command, f"{class_path}{os.pathsep}{compiled}", name]
+    # Java compiles it each time, which takes longer than what most of them do.
+    return [*command, class_path, str(SOURCES / source)]
+
+
 def end_process(process: subprocess.Popen[bytes] | None, how: signal.Signals) -> None:
     """One that does not stop in time is killed; one that was stopped goes on so that it can end."""
     if process is None:
@@ -81,7 +102,7 @@ def end_process(process: subprocess.Popen[bytes] | None, how: signal.Signals) ->
 def run_java(source: str, text: str, release: str = CURRENT, arguments: tuple[str, ...] = ()) -> str:
     """Run one of the Java programs beside this file with Kafka on its class path; give it `text`, return its output."""
     done = subprocess.run(
-        [*java(release=release), str(SOURCES / source), *arguments],
+        [*java_program(source, release), *arguments],
         input=text,
         capture_output=True,
         text=True,
