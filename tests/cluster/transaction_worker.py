@@ -10,10 +10,11 @@ started it starts it again.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -39,6 +40,17 @@ def persistently(call: Callable[[], object]) -> None:
                 raise
         else:
             return
+
+
+@contextlib.contextmanager
+def _patience_of_librdkafka() -> Iterator[None]:
+    """Sending offsets may never come back, whatever time it is given, when the group's coordinator was gone for a while
+    (librdkafka's issues 5511 and 5456), on a cluster of Kafka alone, too. Then this process tells where, and ends."""
+    faulthandler.dump_traceback_later(2 * _CALL_S, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 class Worker:
@@ -88,7 +100,8 @@ class Worker:
             positions = self._consumer.position(self._consumer.assignment())
             member = self._consumer.consumer_group_metadata()
             known = [each for each in positions if each.offset >= 0]
-            persistently(lambda: self._producer.send_offsets_to_transaction(known, member, _CALL_S))
+            with _patience_of_librdkafka():
+                persistently(lambda: self._producer.send_offsets_to_transaction(known, member, _CALL_S))
             if is_aborted:
                 self._abort(messages)
             else:

@@ -213,7 +213,16 @@ def fencing(tell: Teller) -> None:
     tell.add("f", producer_id, epoch, 0)
     tell.init("f", producer_id, epoch)
     tell.settle("f")
-    tell.init("f", producer_id, epoch)
+    older = tell.init("f", producer_id, epoch)
+    producer_id, epoch = tell.init("f")
+    # At rest an older epoch is fenced; an open transaction is aborted whatever the epoch.
+    tell.init("f", *older)
+    tell.init("f", producer_id, older[1] - 1)
+    tell.batched("f", producer_id, epoch, 0)
+    tell.init("f", producer_id, older[1] - 1)
+    tell.settle("f")
+    tell.init("f", producer_id, older[1] - 1)
+    tell.describe("f")
 
 
 STORIES: dict[str, Callable[[Teller], None]] = {

@@ -17,6 +17,7 @@ from barnabas.client.core.consuming.membership import Membership
 from barnabas.client.core.consuming.membership_policy import MembershipPolicy
 from barnabas.client.core.consuming.membership_steps import (
     GiveUp,
+    GroupMetadata,
     Idle,
     Join,
     Lead,
@@ -190,6 +191,23 @@ def test_who_is_out_of_the_group_has_lost_everything(
     assert joining.request.member_id == member_id
     told = decode_subscription(joining.request.protocols[0].metadata)
     assert (told.owned, told.generation) == ((), -1 if expected or assignor != "range" else told.generation)
+
+
+@pytest.mark.parametrize("how", ["unknown", "late", "rebalance"])
+def test_who_has_fallen_out_still_says_who_it_was(how: str) -> None:
+    # Or offsets that it sends to a transaction would count as those of nobody in particular, and be taken.
+    stage = Stage()
+    assert stage.member.metadata == GroupMetadata("g")
+    stage.become_stable(T0)
+    assert stage.member.metadata == GroupMetadata("g", 1, "me")
+    if how == "unknown":
+        stage.beat(ErrorCode.UNKNOWN_MEMBER_ID)
+    elif how == "late":
+        assert stage.member.overdue(300_001) is not None
+    else:
+        stage.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+        stage.join(stage.join_step(), generation=2)
+    assert stage.member.metadata == GroupMetadata("g", 1, "me")
 
 
 def news(caplog: pytest.LogCaptureFixture) -> list[str]:

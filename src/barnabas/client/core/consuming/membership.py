@@ -88,6 +88,9 @@ class Membership:
         self.state = MemberState.UNJOINED
         self.member_id = NO_MEMBER_ID
         self.generation = NO_GENERATION
+        #: As of the last generation that it was in, also when it has fallen out since: so a coordinator can tell that
+        #: offsets of a transaction are those of a former member. From nobody in particular it would take them.
+        self.metadata = GroupMetadata(policy.group_id, instance_id=policy.instance_id)
         #: What the program has been told that it has.
         self.owned: tuple[TopicPartition, ...] = ()
         #: Raised at every poll: nothing can be done about it.
@@ -141,13 +144,6 @@ class Membership:
     def may_commit(self) -> bool:
         """Whether the coordinator takes commits of this member."""
         return self.state in (MemberState.STABLE, MemberState.TAKING) and self.generation >= 0
-
-    @property
-    def metadata(self) -> GroupMetadata:
-        policy = self.policy
-        if self.state in (MemberState.STABLE, MemberState.TAKING):
-            return GroupMetadata(policy.group_id, self.generation, self.member_id, policy.instance_id)
-        return GroupMetadata(policy.group_id, instance_id=policy.instance_id)
 
     @property
     def is_polled_late(self) -> bool:
@@ -396,6 +392,8 @@ class Membership:
         self._sync = None
         self._failure_count = 0
         self.state = MemberState.TAKING
+        policy = self.policy
+        self.metadata = GroupMetadata(policy.group_id, self.generation, self.member_id, policy.instance_id)
 
     def exchange_failed(self, step: Join | Lead | Sync, why: str, now_ms: int) -> None:
         """The coordinator could not be asked, or did not answer, or the metadata could not be had."""
