@@ -95,11 +95,20 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return (key for key in places if key is not _NOBODY)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, PersistentMap) and self._entries is other._entries:
-            return True
+        if isinstance(other, PersistentMap):
+            return self._entries is other._entries or self._equals(other._entries)
         if not isinstance(other, Mapping) or len(self) != len(other):
             return NotImplemented if not isinstance(other, Mapping) else False
         return all(key in other and other[key] == value for key, (_, value) in self._entries.items())
+
+    def _equals(self, others: Map[K, tuple[int, V]]) -> bool:
+        if len(self._entries) != len(others):
+            return False
+        for key, (_, value) in self._entries.items():
+            other = others.get(key)
+            if other is None or not (other[1] is value or other[1] == value):
+                return False
+        return True
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -17,8 +17,8 @@ from barnabas.broker.broker_channels import BrokerChannels
 from barnabas.broker.broker_publisher import BrokerMetadataPublisher
 from barnabas.broker.change_lines import tell_changes
 from barnabas.broker.configs.config_resources import (
+    TopicSettingsCache,
     effective_settings,
-    effective_topic_settings,
     tell_unused_min_isr,
 )
 from barnabas.broker.configs.part_options import channel_limits, cleaner_options, log_options
@@ -98,6 +98,7 @@ class BrokerServer:
         self._alter_partition: AlterPartitionManager | None = None
         self._publisher = BrokerMetadataPublisher(loader, self._apply, on_failure)
         self._services: Services | None = None
+        self._topic_settings_cache = TopicSettingsCache()
         self._lifecycle: BrokerLifecycle | None = None
         self._applying_again: asyncio.TimerHandle | None = None
         self._started = AsyncExitStack()
@@ -277,7 +278,7 @@ class BrokerServer:
 
     def _topic_settings(self, image: ClusterImage, topic: str) -> TopicSettings:
         settings = self._static_settings if self._services is None else self._services.settings
-        return effective_topic_settings(settings, image, topic)
+        return self._topic_settings_cache.find(settings, image, topic)
 
     # While it runs
 

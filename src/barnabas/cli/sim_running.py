@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
-from typing import Final
 
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport, load
-
-_COLLECT_EVERY: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +24,19 @@ class SeedRun:
 
 
 def run_seeds(name: str, options: ScenarioOptions, seeds: Sequence[int]) -> SeedRun:
-    """Run seeds one after the other. The collector rests meanwhile: a world is garbage only once it is over, and what
-    was there before the first never is."""
+    """Run seeds one after the other."""
     scenario = load(name, options)
     failures: list[SeedReport] = []
     virtual_s, event_count = 0.0, 0
     counts: dict[str, int] = {}
-    gc.disable()
-    gc.freeze()
-    try:
-        for number, seed in enumerate(seeds, 1):
-            report = scenario.run(seed)
-            virtual_s += report.virtual_s
-            event_count += report.event_count
-            for what, count in report.counts.items():
-                counts[what] = counts.get(what, 0) + count
-            if not report.is_clean:
-                failures.append(report)
-            if number % _COLLECT_EVERY == 0:
-                gc.collect()
-    finally:
-        gc.unfreeze()
-        gc.enable()
-        gc.collect()  # or the last worlds of each call would be kept as what was there before the next
+    for seed in seeds:
+        report = scenario.run(seed)
+        virtual_s += report.virtual_s
+        event_count += report.event_count
+        for what, count in report.counts.items():
+            counts[what] = counts.get(what, 0) + count
+        if not report.is_clean:
+            failures.append(report)
     return SeedRun(seeds, failures, virtual_s, event_count, counts)
 
 

@@ -126,7 +126,14 @@ class Settings:
         return getattr(self, self._declared[name].attribute)
 
     def with_live_changes(self, changes: Mapping[str, object]) -> Self:
-        """The settings after a change at run time; `None` takes a value back. Only live settings may change."""
+        """The settings after a change at run time; `None` takes a value back. Only live settings may change.
+
+        Several parts of a node ask for the same in turn, so the last answer is kept, unless something was to be told.
+        """
+        wanted = {name: (type(value), value) for name, value in changes.items()}
+        last: tuple[object, Self] | None = self.__dict__.get("_last_changed")
+        if last is not None and last[0] == wanted:
+            return last[1]
         problems = [
             Problem((name,), f"{name} is {found.state.value}: it cannot change while the program runs")
             for name in changes
@@ -139,6 +146,8 @@ class Settings:
         changed = type(self).__new__(type(self))
         changed._fill(given, [], [], told=self.warnings)
         changed.__dict__["_as_loaded"] = self.as_loaded
+        if all(warning in self.warnings for warning in changed.warnings):
+            self.__dict__["_last_changed"] = wanted, changed
         return changed
 
     @property

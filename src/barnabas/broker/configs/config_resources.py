@@ -73,6 +73,7 @@ _SAME_THING: Final = {name: names for names in (_ROLL, _ROLL_JITTER, _RETENTION)
 }
 _SHOWN_CHARS: Final = 60
 _SHOWN_NAMES: Final = 10
+_KEPT_TOPIC_SETTINGS: Final = 100
 _CORDONED: Final = "cordoned.log.dirs"
 _CORDONED_METADATA_VERSION: Final = 30
 
@@ -105,6 +106,26 @@ def is_secret(name: str) -> bool:
 def effective_topic_settings(settings: BrokerSettings, image: ClusterImage, topic: str) -> TopicSettings:
     """What holds for a topic: the node's defaults, and over them what the topic says for itself."""
     return TopicSettings.load(topic_defaults(settings), dict(image.config(ConfigResourceType.TOPIC, topic)))
+
+
+class TopicSettingsCache:
+    """`effective_topic_settings` for a node that asks for many topics, of which most say the same for themselves."""
+
+    def __init__(self) -> None:
+        self._settings: BrokerSettings | None = None
+        self._known: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
+
+    def find(self, settings: BrokerSettings, image: ClusterImage, topic: str) -> TopicSettings:
+        if settings is not self._settings or len(self._known) > _KEPT_TOPIC_SETTINGS:
+            self._settings = settings
+            self._known.clear()
+        own = tuple(image.config(ConfigResourceType.TOPIC, topic).items())
+        found = self._known.get(own)
+        if found is None:
+            found = effective_topic_settings(settings, image, topic)
+            if not found.warnings:  # which are told whenever they are read
+                self._known[own] = found
+        return found
 
 
 def effective_settings(static: BrokerSettings, image: ClusterImage, node_id: int) -> BrokerSettings:

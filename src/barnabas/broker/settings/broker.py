@@ -106,6 +106,7 @@ class BrokerSettings(
         """The settings as they hold for one listener: `listener.name.<name>.x` stands in for `x`."""
         own = type(self).__new__(type(self))
         own.__dict__.update(self.__dict__)
+        own.__dict__.pop("_last_changed", None)  # not of these
         prefix = f"listener.name.{listener.lower()}."
         for name, value in self.__dict__["_prefixed"].items():
             plain = self._declared.get(name.removeprefix(prefix))

@@ -24,6 +24,7 @@ from barnabas.testing.sim.cluster_clients import (
     SimulatedReader,
 )
 from barnabas.testing.sim.cluster_setting import MIN_ISR, ClusterSetting, Profile
+from barnabas.testing.sim.collector import resting_collector
 from barnabas.testing.sim.quorum_clients import AdminPlan, Histories, SimulatedAdmin
 from barnabas.testing.sim.replicated_run import FIRST_CLIENT, OFFSETS, ReplicatedRun
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport
@@ -38,7 +39,8 @@ class ClusterScenario:
         self.options = options
 
     def run(self, seed: int, *, fault_limit: int | None = None, keep_story: bool = False) -> SeedReport:
-        return DataRun(seed, fault_limit=fault_limit, keep_story=keep_story).run()
+        with resting_collector():
+            return DataRun(seed, fault_limit=fault_limit, keep_story=keep_story).run()
 
 
 class DataRun(ReplicatedRun):

@@ -23,7 +23,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from asyncio import AbstractEventLoop, Future, Handle, Task, TimerHandle
+from asyncio import AbstractEventLoop, Future, Handle, Task, TimerHandle, format_helpers
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
@@ -201,9 +201,8 @@ class VirtualTimeLoop(AbstractEventLoop):
         main: Future[T] = asyncio.ensure_future(awaitable, loop=self)
         self._enter()
         try:
-            while not main.done():
-                if not self._turn(end_s):
-                    raise DeadlockError(f"nothing is left to happen at {self._now_s:.3f} s, but {main!r} is not done")
+            if not self._play(main.done, end_s):
+                raise DeadlockError(f"nothing is left to happen at {self._now_s:.3f} s, but {main!r} is not done")
             self._raise_failure()
         except BaseException:
             if is_new and main.done() and not main.cancelled():
@@ -217,8 +216,7 @@ class VirtualTimeLoop(AbstractEventLoop):
         """Run until `stop`, or until nothing is left to happen."""
         self._enter()
         try:
-            while not self._stopping and self._turn(None):
-                pass
+            self._play(lambda: self._stopping, None)
         finally:
             self._stopping = False
             self._leave()
@@ -236,46 +234,56 @@ class VirtualTimeLoop(AbstractEventLoop):
         self._thread_id = None
         asyncio._set_running_loop(None)
 
-    def _turn(self, end_s: float | None) -> bool:
-        """Run what is ready, or first let time jump to where something is. False if nothing is left."""
-        ready = self._ready
-        if not ready:
-            when_s = self._next_timer_s()
-            if when_s is None:
-                return False
-            if end_s is not None and when_s > end_s:
-                raise LivelockError(f"the run was not over at its limit, {end_s:.3f} s")
-            if when_s > self._now_s:
-                self._now_s = when_s
-                self._turns_at_this_instant = 0
-        if self._timers and self._timers[0][0] <= self._now_s:
-            self._take_due_timers()
-        self._turns_at_this_instant += 1
-        if self._turns_at_this_instant > self._max_idle_turns:
-            raise LivelockError(f"{self._max_idle_turns} turns at {self._now_s:.6f} s; next is {ready[0]!r}")
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            process = handle.process
-            if process is not None and process.state is not _RUNNING:
-                if process.state is _PAUSED:
-                    process.held.append(handle)
-                continue
-            handle._run()
-            self.event_count += 1
-            if process is not None and self.after_event is not None:
-                self.after_event(process)
-        if self._failures:
-            self._raise_failure()
+    def _play(self, is_over: Callable[[], bool], end_s: float | None) -> bool:
+        """In turns, run what is ready, or first let time jump to where something is. False if nothing is left."""
+        ready, timers = self._ready, self._timers
+        handle: _Handle | _TimerHandle | None
+        while not is_over():
+            if not ready:
+                while timers and timers[0][2]._cancelled:
+                    heappop(timers)
+                    self._cancelled_timers -= 1
+                if not timers:
+                    return False
+                when_s = timers[0][0]
+                if end_s is not None and when_s > end_s:
+                    raise LivelockError(f"the run was not over at its limit, {end_s:.3f} s")
+                if when_s > self._now_s:
+                    self._now_s = when_s
+                    self._turns_at_this_instant = 0
+            if timers and timers[0][0] <= self._now_s:
+                self._take_due_timers()
+            self._turns_at_this_instant += 1
+            if self._turns_at_this_instant > self._max_idle_turns:
+                raise LivelockError(f"{self._max_idle_turns} turns at {self._now_s:.6f} s; next is {ready[0]!r}")
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                process = handle.process
+                if process is not None and process.state is not _RUNNING:
+                    if process.state is _PAUSED:
+                        process.held.append(handle)
+                    continue
+                # As `Handle._run` does, which would be a call more for each event.
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self._callback_failed(handle, error)
+                self.event_count += 1
+                if process is not None and self.after_event is not None:
+                    self.after_event(process)
+            handle = None  # what nobody else holds ends with its turn
+            if self._failures:
+                self._raise_failure()
         return True
 
-    def _next_timer_s(self) -> float | None:
-        timers = self._timers
-        while timers and timers[0][2]._cancelled:
-            heappop(timers)
-            self._cancelled_timers -= 1
-        return timers[0][0] if timers else None
+    def _callback_failed(self, handle: _Handle | _TimerHandle, error: BaseException) -> None:
+        what = format_helpers._format_callback_source(handle._callback, handle._args)
+        context = {"message": f"Exception in callback {what}", "exception": error, "handle": handle}
+        self.call_exception_handler(context)
 
     def _take_due_timers(self) -> None:
         timers, now_s = self._timers, self._now_s
@@ -316,7 +324,8 @@ class VirtualTimeLoop(AbstractEventLoop):
         process = current_process.get()
         if process is None or process.clock is None:
             return self._now_s
-        return process.clock.local_s(self._now_s)
+        clock = process.clock
+        return clock._local_s + (self._now_s - clock._world_s) * clock.rate  # `local_s`, without a call
 
     def world_time(self) -> float:
         """The time that no clock shows."""
@@ -372,7 +381,7 @@ class VirtualTimeLoop(AbstractEventLoop):
         """Called by `_TimerHandle.cancel`. Most timeouts are cancelled; they must not pile up until they are due."""
         self._cancelled_timers += 1
         if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(self._timers):
-            self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
+            self._timers[:] = [entry for entry in self._timers if not entry[2]._cancelled]
             heapify(self._timers)
             self._cancelled_timers = 0
 

@@ -170,7 +170,8 @@ class Network:
     # Conditions
 
     def link(self, source: str, target: str) -> Link:
-        return self._links.get((source, target)) or self._usual.get((source, target), self.default_link)
+        key = source, target
+        return self._links.get(key) or self._usual.get(key, self.default_link)
 
     def set_usual_link(self, source: str, target: str, link: Link) -> None:
         """What one direction is like as long as nothing changes it."""
@@ -229,7 +230,8 @@ class Network:
             self._fail_soon(end)
 
     def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cut or source in self._down or target in self._down
+        cut, down = self._cut, self._down
+        return bool(cut and (source, target) in cut) or bool(down and (source in down or target in down))
 
     def _wake_all(self) -> None:
         for pair in self._connection_pairs():
@@ -298,7 +300,9 @@ class Network:
     # What transports and pipes ask
 
     def draw_delay_s(self, source: str, target: str, size_bytes: int) -> float:
-        link = self.link(source, target)
+        return self.draw_delay_over_s(self.link(source, target), size_bytes)
+
+    def draw_delay_over_s(self, link: Link, size_bytes: int) -> float:
         delay_s = self._random.uniform(link.min_delay_s, link.max_delay_s)
         if link.loss:
             delay_s += self._draw_retransmissions_s(link.loss)
@@ -312,10 +316,9 @@ class Network:
             pause_s *= 2
         return total_s
 
-    def is_reset_drawn(self, source: str, target: str) -> bool:
+    def is_reset_drawn(self, link: Link) -> bool:
         """Whether what is being sent breaks its connection."""
-        chance = self.link(source, target).reset_chance
-        return chance > 0 and self._random.random() < chance
+        return link.reset_chance > 0 and self._random.random() < link.reset_chance
 
     def draw_segment_bytes(self) -> int:
         """Sizes of all orders of magnitude are equally likely, so that every boundary is hit and streams still flow."""
@@ -323,10 +326,10 @@ class Network:
 
     def _draw_below(self, limit: int) -> int:
         """As `randrange`, without its detours: this is drawn for each piece that arrives."""
-        bits = limit.bit_length()
-        drawn = self._random.getrandbits(bits)
+        bits, draw = limit.bit_length(), self._random.getrandbits
+        drawn = draw(bits)
         while drawn >= limit:
-            drawn = self._random.getrandbits(bits)
+            drawn = draw(bits)
         return drawn
 
     def forget(self, end: SimulatedTransport, *, is_reset: bool) -> None:

@@ -70,6 +70,8 @@ class ClusterChecker:
     def __init__(self, own_offset: Callable[[int], int]) -> None:
         self._own_offset = own_offset
         self._images: dict[int, tuple[int, ClusterImage]] = {}
+        #: Parts of images that were found equal, by node and part: from one image to the next most stay as they are.
+        self._equal: dict[tuple[int, str], tuple[object, object]] = {}
         self._controllers: dict[int, int] = {}
         self._broker_epochs: dict[int, int] = {}
         self._read: dict[int, int] = {}
@@ -120,7 +122,14 @@ class ClusterChecker:
     def _compare(self, node_id: int, image: ClusterImage, first_id: int, first: ClusterImage) -> None:
         for part in _PARTS:
             here, there = getattr(image, part), getattr(first, part)
-            if here is not there and here != there:
+            if here is there:
+                continue
+            known_here, known_there = self._equal.get((node_id, part), (None, None))
+            if here is known_here and there is known_there:
+                continue
+            if here == there:
+                self._equal[node_id, part] = here, there
+            else:
                 self.break_(
                     ClusterInvariant.SAME_IMAGES,
                     f"at offset {image.offset} the {part} of node {node_id} are {here!r}, of node {first_id} {there!r}",

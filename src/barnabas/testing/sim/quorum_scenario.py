@@ -17,6 +17,7 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.cluster import ClusterPlan
 from barnabas.testing.sim.cluster_run import ClusterRun
+from barnabas.testing.sim.collector import resting_collector
 from barnabas.testing.sim.fault_plans import draw_plan
 from barnabas.testing.sim.network import Link
 from barnabas.testing.sim.quorum_checker import ClusterInvariant
@@ -73,7 +74,8 @@ class QuorumScenario:
         self.options = options
 
     def run(self, seed: int, *, fault_limit: int | None = None, keep_story: bool = False) -> SeedReport:
-        return QuorumRun(seed, fault_limit=fault_limit, keep_story=keep_story).run()
+        with resting_collector():
+            return QuorumRun(seed, fault_limit=fault_limit, keep_story=keep_story).run()
 
 
 class QuorumRun(ClusterRun):

@@ -21,6 +21,7 @@ from barnabas.raft.transitions import Role
 from barnabas.raft.types import Address, CommittedBatch
 from barnabas.raft.voters import VoterSet
 from barnabas.storage.errors import PassingError
+from barnabas.testing.sim.collector import resting_collector
 from barnabas.testing.sim.fault_plans import WEIGHTS, Fault, FaultKind, draw_plan
 from barnabas.testing.sim.loop import START_S, SimulationError
 from barnabas.testing.sim.nemesis import Nemesis
@@ -102,7 +103,8 @@ class RaftScenario:
         self.options = options
 
     def run(self, seed: int, *, fault_limit: int | None = None, keep_story: bool = False) -> SeedReport:
-        return RaftRun(seed, self.options, fault_limit=fault_limit, keep_story=keep_story).run()
+        with resting_collector():
+            return RaftRun(seed, self.options, fault_limit=fault_limit, keep_story=keep_story).run()
 
 
 class RaftRun:

@@ -22,14 +22,14 @@ class SimulatedClock:
     any time; the monotonic reading does not care."""
 
     def __init__(self, loop: VirtualTimeLoop, skew_ms: int = 0) -> None:
-        self._loop = loop
+        self._time = loop.time
         self.skew_ms = skew_ms
 
     def now_ms(self) -> int:
-        return EPOCH_MS + self.skew_ms + round((self._loop.time() - START_S) * 1000)
+        return EPOCH_MS + self.skew_ms + round((self._time() - START_S) * 1000)
 
     def monotonic_ms(self) -> int:
-        return int(self._loop.time() * 1000)
+        return int(self._time() * 1000)
 
 
 class SimulatedRuntime:

@@ -17,6 +17,8 @@ class Trace:
 
     def __init__(self, time: Callable[[], float], *, keep_all: bool = False, tail_lines: int = 40) -> None:
         self._time = time
+        self._told_s = -1.0
+        self._time_text = ""
         self._hash = blake2b(digest_size=16)
         #: What is not hashed yet. Some hundred lines at once cost a fraction of one by one.
         self._unhashed: list[str] = []
@@ -25,11 +27,15 @@ class Trace:
 
     def record(self, kind: str, *details: object) -> None:
         """An event: what it was, and numbers or texts that are the same in every run of the seed."""
-        line = f"{self._time():.9f} {kind} {' '.join(map(str, details))}"
+        now_s = self._time()
+        if now_s != self._told_s:  # much happens at the same instant
+            self._told_s, self._time_text = now_s, f"{now_s:.9f}"
+        line = f"{self._time_text} {kind} {' '.join(map(str, details))}"
         self.event_count += 1
         self.tail.append(line)
-        self._unhashed.append(line)
-        if len(self._unhashed) >= _HASHED_TOGETHER:
+        unhashed = self._unhashed
+        unhashed.append(line)
+        if len(unhashed) >= _HASHED_TOGETHER:
             self._catch_up()
 
     def _catch_up(self) -> None:

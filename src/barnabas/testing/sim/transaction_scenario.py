@@ -19,6 +19,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.testing.sim.cluster_clients import Operator, SimulatedProducer
 from barnabas.testing.sim.cluster_setting import MIN_ISR, Profile
+from barnabas.testing.sim.collector import resting_collector
 from barnabas.testing.sim.fault_plans import Fault
 from barnabas.testing.sim.replicated_run import FIRST_CLIENT, OFFSETS, ReplicatedRun
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport
@@ -46,7 +47,8 @@ class TransactionScenario:
         self.options = options
 
     def run(self, seed: int, *, fault_limit: int | None = None, keep_story: bool = False) -> SeedReport:
-        return TransactionRun(seed, fault_limit=fault_limit, keep_story=keep_story).run()
+        with resting_collector():
+            return TransactionRun(seed, fault_limit=fault_limit, keep_story=keep_story).run()
 
 
 class TransactionRun(ReplicatedRun):

@@ -18,7 +18,7 @@ from barnabas.testing.sim.process import Process, current_process
 from barnabas.testing.sim.trace import digest
 
 if TYPE_CHECKING:
-    from barnabas.testing.sim.network import Network
+    from barnabas.testing.sim.network import Link, Network
 
 __all__ = ["Pipe", "SimulatedTransport"]
 
@@ -51,22 +51,25 @@ class Pipe:
 
     def push(self, data: bytes | bytearray | memoryview) -> int:
         """Take in what there is room for; how much that was."""
-        link = self.network.link(self.source, self.target)
-        taken = bytes(memoryview(data)[: max(link.window_bytes - self.size_bytes, 0)])
-        if taken:
+        network = self.network
+        link = network.link(self.source, self.target)
+        room_bytes = link.window_bytes - self.size_bytes
+        taken = bytes(data if len(data) <= room_bytes else memoryview(data)[: max(room_bytes, 0)])
+        size_bytes = len(taken)
+        if size_bytes:
             name = digest(taken)
-            self._segments.append((self._arrival_s(len(taken)), taken, name))
-            self.size_bytes += len(taken)
-            self.network.trace("send", self.name, len(taken), name)
+            self._segments.append((self._arrival_s(link, size_bytes), taken, name))
+            self.size_bytes += size_bytes
+            network.trace("send", self.name, size_bytes, name)
             self._schedule()
-            if self.network.is_reset_drawn(self.source, self.target):
-                self.network.break_connection(self)
-        return len(taken)
+            if network.is_reset_drawn(link):
+                network.break_connection(self)
+        return size_bytes
 
     def finish(self) -> None:
         """Nothing follows."""
         if self._end_s is None:
-            self._end_s = self._arrival_s(0)
+            self._end_s = self._arrival_s(self.network.link(self.source, self.target), 0)
             self._schedule()
 
     @property
@@ -79,9 +82,11 @@ class Pipe:
             self.size_bytes -= len(self._segments.pop()[1])
         self._end_s = None
 
-    def _arrival_s(self, size_bytes: int) -> float:
-        delay_s = self.network.draw_delay_s(self.source, self.target, size_bytes)
-        self._last_arrival_s = max(self._last_arrival_s, self.network.loop.world_time() + delay_s)
+    def _arrival_s(self, link: Link, size_bytes: int) -> float:
+        network = self.network
+        arrival_s = network.loop.world_time() + network.draw_delay_over_s(link, size_bytes)
+        if arrival_s > self._last_arrival_s:  # what is sent later never overtakes
+            self._last_arrival_s = arrival_s
         return self._last_arrival_s
 
     @property
@@ -115,9 +120,10 @@ class Pipe:
             return
         if not self.is_detached and not self.receiver.wants_data:
             return
-        now_s = self.network.loop.world_time()
+        loop = self.network.loop
+        soonest_s = loop.world_time() + STEP_S
         context = None if self.is_detached else self.receiver.context
-        self._timer = self.network.loop.call_in_world(max(when_s, now_s + STEP_S), self._step, context=context)
+        self._timer = loop.call_in_world(when_s if when_s > soonest_s else soonest_s, self._step, context=context)
 
     def detach(self) -> None:
         """The receiving socket is gone. Its timer ran in a process that may be dead, so another takes its place."""
@@ -171,18 +177,20 @@ class Pipe:
         now_s = self.network.loop.world_time()
         pieces: list[bytes] = []
         name = ""
-        while self._segments and self._segments[0][0] <= now_s and limit_bytes:
-            arrival_s, piece, name = self._segments.popleft()
+        segments = self._segments
+        while segments and segments[0][0] <= now_s and limit_bytes:
+            arrival_s, piece, name = segments.popleft()
             if len(piece) > limit_bytes:
-                self._segments.appendleft((arrival_s, piece[limit_bytes:], ""))
+                segments.appendleft((arrival_s, piece[limit_bytes:], ""))
                 piece, name = piece[:limit_bytes], ""
             pieces.append(piece)
             limit_bytes -= len(piece)
-        data = b"".join(pieces)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if len(pieces) != 1 or not name:  # else it is what was sent, which has its name
             name = digest(data)
-        self.size_bytes -= len(data)
-        self.network.trace("receive", self.name, len(data), name)
+        size_bytes = len(data)
+        self.size_bytes -= size_bytes
+        self.network.trace("receive", self.name, size_bytes, name)
         return data
 
 
@@ -251,12 +259,14 @@ class SimulatedTransport(asyncio.Transport):
         limit_bytes = self.network.draw_segment_bytes()
         if self._is_protocol_buffered:
             room = memoryview(self._protocol.get_buffer(-1))
-            if not len(room):
+            room_bytes = len(room)
+            if not room_bytes:
                 raise RuntimeError("get_buffer() returned an empty buffer")
-            data = pipe.take(min(limit_bytes, len(room)))
-            room[: len(data)] = data
+            data = pipe.take(limit_bytes if limit_bytes < room_bytes else room_bytes)
+            size_bytes = len(data)
+            room[:size_bytes] = data
             room.release()
-            self._protocol.buffer_updated(len(data))
+            self._protocol.buffer_updated(size_bytes)
         else:
             self._protocol.data_received(pipe.take(limit_bytes))
 
