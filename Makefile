@@ -90,7 +90,7 @@ layers: $(VENV)/installed-for-tests $(VENV)/kernel
 pytest: $(VENV)/installed-for-tests $(VENV)/kernel
 	@[ -e $(VENV)/bytecode ] || { $(TESTS) --collect-only -qq >/dev/null 2>&1; touch $(VENV)/bytecode; } & \
 	$(PYTHON) -m tests.oracles.class_archive; wait
-	$(SPARK) $(PYTHON) -m tests.second_run -n 3 --dist loadscope --no-loadscope-reorder -- -m "not slow"
+	$(SPARK) $(PYTHON) -m tests.second_run -n 4 --dist loadscope --no-loadscope-reorder -- -m "not slow"
 
 # What `make test` has no time for: further comparisons and faults on Spark, and drivers and executors killed by 20 seeds.
 test-slow: $(VENV)/installed-for-tests $(VENV)/kernel oracles

@@ -1,6 +1,6 @@
 """Runs all tests, and once more, alone, those that failed beside the others and wait for programs which are not ours.
 
-    python -m tests.second_run -n 3 --dist loadscope -- -m "not slow"
+    python -m tests.second_run -n 4 --dist loadscope -- -m "not slow"
 
 What stands before `--` is said to pytest in the first run only, what follows in both. A test may run again if it is
 marked `other_process`; if any other failed, or if anything went wrong beside tests, that is the end. Tests that needed
