@@ -34,7 +34,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def our_node() -> Iterator[str]:
     """The address of a node of ours on which the story was played."""
     with EmbeddedBroker() as broker:
@@ -42,7 +42,7 @@ def our_node() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an Apache Kafka that all tests here share, as its start takes longer than they do."""
     with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:

@@ -8,7 +8,7 @@ from tests.cluster.asking import active, all_unfenced
 from tests.cluster.nodes import Cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("three")) as cluster:
         yield cluster

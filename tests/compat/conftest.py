@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.compat.our_client_peers import JavaPeer, Peers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka() -> Iterator[KafkaPlayer]:
     """Kafka's own code, started once for all tests."""
     reason = missing()
@@ -31,7 +31,7 @@ def kafka() -> Iterator[KafkaPlayer]:
 _BROKER_FOLDER = pytest.StashKey[Path]()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def node(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[str]:
     """The address of the broker that the clients' tests talk to; `brokers` tells which one that is."""
     folder = pytestconfig.stash[_BROKER_FOLDER] = tmp_path_factory.mktemp("broker")
@@ -42,7 +42,7 @@ def _node_is_kafka() -> bool:
     return os.environ.get("BARNABAS_COMPAT_BROKER") == "kafka"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def apache_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an Apache Kafka, for what our node does not do yet and for what must hold on both."""
     if _node_is_kafka():
@@ -57,7 +57,7 @@ def apache_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         yield it.bootstrap
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def java_peer() -> Iterator[JavaPeer]:
     """Java's clients, in one process for all tests."""
     from tests.compat.our_client_peers import JavaPeer
@@ -78,19 +78,19 @@ def _peers(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Peers]:
     found.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def peers(request: pytest.FixtureRequest, node: str) -> Iterator[Peers]:
     """All clients, ours and others', of the broker that tests talk to."""
     yield from _peers(node, request)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka_peers(request: pytest.FixtureRequest, apache_kafka: str) -> Iterator[Peers]:
     """The same for Apache Kafka."""
     yield from _peers(apache_kafka, request)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def transacting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The broker that tests talk to, if it has transactions. A Kafka is one with all that is new in them (v2)."""
     if _node_is_kafka():
@@ -101,13 +101,13 @@ def transacting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         yield require_transactions(request.getfixturevalue("node"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def transacting_peers(request: pytest.FixtureRequest, transacting: str) -> Iterator[Peers]:
     """All clients of that broker."""
     yield from _peers(transacting, request)
 
 
-@pytest.fixture(scope="session", params=["node", "kafka"])
+@pytest.fixture(scope="package", params=["node", "kafka"])
 def both_peers(request: pytest.FixtureRequest) -> Peers:
     """First those of the one broker, then those of the other."""
     if request.param == "kafka" and _node_is_kafka():
@@ -123,7 +123,7 @@ _TRANSACTION_LEVELS = {
 }
 
 
-@pytest.fixture(scope="session", params=list(_TRANSACTION_LEVELS))
+@pytest.fixture(scope="package", params=list(_TRANSACTION_LEVELS))
 def both_transaction_versions(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Peers, int]]:

@@ -77,11 +77,11 @@ def compiled_programs(release: str = CURRENT) -> Path:
 
 
 def java_program(source: str, release: str = CURRENT) -> list[str]:
-    """The command that runs one of those programs, to which its arguments are added."""
+    """The command that runs one of those programs, or one elsewhere by its path; its arguments are added to it."""
     *command, class_path = java(release=release)
-    compiled = compiled_programs(release)
-    if compiled.exists():
-        return [*command, f"{class_path}{os.pathsep}{compiled}", source.removesuffix(".java")]
+    compiled, name = compiled_programs(release), source.removesuffix(".java")
+    if (compiled / f"{name}.class").exists():
+        return [*command, f"{class_path}{os.pathsep}{compiled}", name]
     # Java compiles it each time, which takes longer than what most of them do.
     return [*command, class_path, str(SOURCES / source)]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on local[2] that knows `format("barnabas")`, and `format("kafka")` where its jars could be fetched."""
     reason = sessions.missing()
@@ -36,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker() -> Iterator[EmbeddedBroker]:
     """A broker for all tests that do it no harm; those that do start their own."""
     with EmbeddedBroker() as running:

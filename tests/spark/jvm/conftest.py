@@ -9,7 +9,7 @@ from tests.oracles.kafka_server import KafkaServer
 from tests.spark.rig import sessions
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _connector() -> None:
     """All tests here need the JVM connector."""
     reason = sessions.connector_missing()
@@ -17,7 +17,7 @@ def _connector() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an Apache Kafka: for transactions, and because readers must not care whose broker it is."""
     reason = missing()
