@@ -89,7 +89,7 @@ layers: $(VENV)/installed-for-tests $(VENV)/kernel
 # runs once more, alone, and is named at the end.
 pytest: $(VENV)/installed-for-tests $(VENV)/kernel
 	@[ -e $(VENV)/bytecode ] || { $(TESTS) --collect-only -qq >/dev/null 2>&1; touch $(VENV)/bytecode; } & \
-	$(PYTHON) -m tests.oracles.class_archive; wait
+	$(PYTHON) -m tests.oracles.class_archive; made=$$?; wait; exit $$made
 	$(SPARK) $(PYTHON) -m tests.second_run -n 4 --dist loadscope --no-loadscope-reorder -- -m "not slow"
 
 # What `make test` has no time for: further comparisons and faults on Spark, and drivers and executors killed by 20 seeds.

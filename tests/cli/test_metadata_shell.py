@@ -204,7 +204,7 @@ def test_kafkas_shell_finds_the_same_in_our_files(barnabas: Tools, data: Path, p
     for call in (("find", "/image"), ("cat", "/image/topics/byName/clicks/id"), ("ls", "/image/configs/BROKER")):
         ours = barnabas("metadata-shell", "-s", str(path), *call)
         assert ours.code == 0
-        # Kafka's does not always wait until it has loaded the file, and about once in ten times it waits for ever.
+        # Kafka's does not always wait until it has loaded the file, and now and then it waits for ever.
         command, kafkas = ["--snapshot", str(path), *call], None
         for _ in range(5):
             with suppress(subprocess.TimeoutExpired):

@@ -173,7 +173,7 @@ def test_who_asks_is_told_once_of_each_directory_that_fails_and_of_the_last_one(
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    # Clients that other tests left behind may have something to say too.
+    # Others in this process may have something to say too.
     of_ours = [record for record in caplog.records if record.name.startswith("barnabas.storage")]
     lines = [record.getMessage() for record in of_ours if record.levelno >= logging.INFO]
     caplog.clear()
