@@ -99,7 +99,7 @@ def test_records_without_a_key_stick_to_a_partition_until_two_batches_worth() ->
 
 
 def test_the_sticky_partition_changes_in_any_case_after_twice_a_batch() -> None:
-    path = SyncPath(accumulator(batch_bytes=1000, rows_batch_bytes=1), SIX)
+    path = SyncPath(accumulator(batch_bytes=1000), SIX)
     lane = path.target.lane(TOPIC, SIX)
     assert lane is not None
     path.send(TOPIC, b"x")

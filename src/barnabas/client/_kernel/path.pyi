@@ -35,6 +35,8 @@ class BatchRoom:
     def is_closed(self) -> bool: ...
     def close(self) -> None:
         """No record gets in from now on. What threads do at the same moment comes before it or not at all."""
+    def widen(self, limit_bytes: int) -> None:
+        """Make room for more records, up to a new limit. Hold whatever keeps others from closing it meanwhile."""
     def append(
         self,
         value: bytes | None,

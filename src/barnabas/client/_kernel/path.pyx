@@ -145,6 +145,13 @@ cdef class BatchRoom:
     def close(self):
         self.is_closed = True
 
+    def widen(self, int64_t limit_bytes):
+        self.records.check_open()
+        if not self.records.limit_bytes <= limit_bytes <= INT32_MAX:
+            raise ValueError(f"a batch of {self.records.limit_bytes} bytes cannot be made one of {limit_bytes}")
+        self.records.resize(limit_bytes)
+        self.records.limit_bytes = limit_bytes
+
     def append(self, bytes value, bytes key, int64_t timestamp_ms, headers=None, on_delivery=None):
         cdef int64_t headers_size = 0
         cdef list flat = flat_headers(headers, &headers_size) if headers else None

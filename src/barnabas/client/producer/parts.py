@@ -18,6 +18,7 @@ from barnabas.client.core.cluster_view import ClusterView
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.metrics import PRODUCER, MetricsRegistry, NetworkMetrics, ProducerMetrics, Windows
 from barnabas.client.core.producing.accumulator import Accumulator
+from barnabas.client.core.producing.batch_sizes import LARGEST_BYTES, LARGEST_COMPRESSED_BYTES
 from barnabas.client.core.producing.buffer_pool import BufferPool
 from barnabas.client.core.producing.filling import ANY_PARTITION, AccumulatorSettings
 from barnabas.client.core.producing.partitioners import as_partitioner, checked_partition, partition_for_key
@@ -364,8 +365,10 @@ def _accumulator_settings(settings: ProducerSettings) -> AccumulatorSettings:
         Codec.LZ4: settings.compression_lz4_level,
         Codec.ZSTD: settings.compression_zstd_level,
     }
+    largest_bytes = LARGEST_BYTES if codec is Codec.NONE else LARGEST_COMPRESSED_BYTES
     return AccumulatorSettings(
         batch_bytes=settings.batch_size,
+        largest_batch_bytes=0 if settings.is_given("batch.size") else largest_bytes,
         linger_ms=settings.linger_ms,
         delivery_timeout_ms=settings.delivery_timeout_ms,
         max_request_bytes=settings.max_request_size,

@@ -69,7 +69,11 @@ class ProducerSettings(ClientSettings, title="Producer", importance=LOW):
         "How long a batch waits for more records.", default=5, allowed=at_least(0), importance=MEDIUM
     )
     batch_size: Int = setting(
-        "How large a batch may grow before it is sent.", default=16 * KIB, allowed=at_least(0), importance=MEDIUM
+        "How large a batch may grow before it is sent. Where it is not given, one that has not left yet grows on, "
+        "up to 1 MiB (256 KiB with compression).",
+        default=16 * KIB,
+        allowed=at_least(0),
+        importance=MEDIUM,
     )
     buffer_memory: Long = setting(
         "How much memory holds records that are not sent yet.", default=32 * MIB, allowed=at_least(0), importance=HIGH

@@ -150,6 +150,7 @@ class World:
         delivery_timeout_ms: int = 5000,
         request_timeout_ms: int = 600,
         batch_bytes: int = 160,
+        largest_batch_bytes: int = 0,
         produce_version: int = 13,
         faults: Faults | None = None,
         sequences: Sequences | None = None,
@@ -179,6 +180,7 @@ class World:
         self.accumulator = accumulator_class(
             AccumulatorSettings(
                 batch_bytes=batch_bytes,
+                largest_batch_bytes=largest_batch_bytes,
                 linger_ms=5,
                 delivery_timeout_ms=delivery_timeout_ms,
                 retry_backoff_ms=20,

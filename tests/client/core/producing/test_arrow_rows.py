@@ -68,7 +68,7 @@ def test_a_header_without_a_key_is_refused_before_anything_is_sent() -> None:
 
 
 def test_a_request_s_limit_is_one_of_batches_too() -> None:
-    target = accumulator(rows_batch_bytes=50_000, max_request_bytes=5000)
+    target = accumulator(largest_batch_bytes=50_000, max_request_bytes=5000)
     rows = rows_into(target, table([b"x" * 100] * 400), ONE, partition=0)
     assert rows.advance(0) is None
     sizes = [batch.size_bytes for batch in drained(target, ONE)]
@@ -105,7 +105,7 @@ def test_who_gives_up_waiting_for_a_table_is_told_its_topic() -> None:
 
 
 def test_rows_without_a_key_go_out_in_whole_batches() -> None:
-    target = accumulator(rows_batch_bytes=1000)
+    target = accumulator()
     values = [b"%03d" % number * 20 for number in range(100)]
     rows = rows_into(target, table(values))
     assert rows.advance(0) is None
@@ -126,7 +126,7 @@ def test_rows_without_a_key_go_out_in_whole_batches() -> None:
 )
 @settings(deadline=None, max_examples=60)
 def test_rows_go_where_their_partition_or_key_says_in_order(records: list[Any], chunk: int, named: bool) -> None:
-    target = accumulator(batch_bytes=300, rows_batch_bytes=600)
+    target = accumulator(batch_bytes=300, largest_batch_bytes=600)
     values, keys, partitions = ([record[i] for record in records] for i in range(3))
     columns = {"key": pa.array(keys, pa.binary())}
     if named:
@@ -194,7 +194,7 @@ def test_headers_and_timestamps_come_from_their_columns() -> None:
 
 
 def test_when_memory_is_short_it_goes_on_where_it_was() -> None:
-    target = accumulator(memory_bytes=2500, rows_batch_bytes=1000)
+    target = accumulator(memory_bytes=2500)
     values = [b"%03d" % number * 30 for number in range(60)]
     rows = rows_into(target, table(values), ONE)
     received: list[bytes | None] = []
@@ -221,7 +221,7 @@ def test_when_memory_is_short_it_goes_on_where_it_was() -> None:
 
 
 def test_it_can_be_done_a_few_batches_at_a_time() -> None:
-    target = accumulator(rows_batch_bytes=1000)
+    target = accumulator()
     rows = rows_into(target, table([b"x" * 100] * 50), ONE)
     steps = 0
     while not rows.is_done:
@@ -286,7 +286,7 @@ def test_rows_of_a_batch_that_is_split_are_told_part_by_part() -> None:
 
 
 def test_a_table_that_is_abandoned_fails_though_its_first_rows_are_sent() -> None:
-    target = accumulator(memory_bytes=1200, rows_batch_bytes=1000)
+    target = accumulator(memory_bytes=1200)
     rows = rows_into(target, table([b"x" * 100] * 50), ONE)
     waiter = rows.advance(0)
     assert waiter is not None
@@ -300,7 +300,7 @@ def test_a_table_that_is_abandoned_fails_though_its_first_rows_are_sent() -> Non
 
 
 def test_a_stream_is_read_as_memory_allows() -> None:
-    target = accumulator(memory_bytes=1500, rows_batch_bytes=1000)
+    target = accumulator(memory_bytes=1500)
     whole = table([b"x" * 100] * 40)
     read = []
 

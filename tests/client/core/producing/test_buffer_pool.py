@@ -151,6 +151,16 @@ class PoolMachine(RuleBasedStateMachine):
         self.line.append([waiter, size])
         self.serve()
 
+    @rule(size=sizes)
+    def take_at_once(self, size: int) -> None:
+        waiter = MemoryWaiter(size)
+        expected = not self.is_closed and not self.line and size <= self.free_bytes
+        assert self.pool.take_at_once(waiter) is expected
+        if expected:
+            waiter.is_spent = True
+            self.free_bytes -= size
+            self.out.append(size)
+
     @precondition(lambda self: self.out)
     @rule(data=st.data())
     def free(self, data: st.DataObject) -> None:

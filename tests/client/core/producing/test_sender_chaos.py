@@ -59,6 +59,13 @@ def test_an_idempotent_producer_writes_each_record_once_and_in_order(seed: int) 
     check_world(world, is_idempotent=True, keeps_order=True)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_batches_that_grow_are_written_once_and_in_order_too(seed: int) -> None:
+    world = world_of(seed, batch_bytes=90, largest_batch_bytes=900)
+    chaos(world, 40)
+    check_world(world, is_idempotent=True, keeps_order=True)
+
+
 @pytest.mark.parametrize("seed", SEEDS[:20])
 @pytest.mark.parametrize("refuses_unknown", [False, True])
 def test_brokers_that_forget_producers_cost_neither_records_nor_order(seed: int, refuses_unknown: bool) -> None:
@@ -237,6 +244,18 @@ def test_a_fault_planted_in_the_numbers_is_found(planted: type[Sequences], optio
 )
 def test_a_planted_fault_is_found(options: dict[str, Any]) -> None:
     assert any(is_found(seed, max_in_flight=5, **options) for seed in PLANTED_SEEDS), "the checks would not see it"
+
+
+def test_the_sweep_has_seen_batches_that_grew_and_such_that_were_split() -> None:
+    record_counts: set[int] = set()
+    split_count = 0
+    for seed in SEEDS[:30]:
+        world = world_of(seed, batch_bytes=90, largest_batch_bytes=900)
+        chaos(world, 40)
+        record_counts |= {int(line.split("+")[1].split()[0]) for line in world.trace}
+        split_count += world.metrics.counts["batch_split"]
+    assert max(record_counts) > 10, "no more than two or three go into a batch that does not grow"
+    assert split_count > 10
 
 
 def test_the_sweep_has_seen_every_kind_of_answer() -> None:

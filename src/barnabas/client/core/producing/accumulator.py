@@ -14,6 +14,8 @@ Non-obvious things that must hold:
 4. The lock lets its own thread in again: a signal handler, or a `__del__` that runs in a collection of garbage, may
    `send` while queues are walked through. So walks are over copies, and what is half done adds up at any moment.
 5. A batch counts as `batch.size` what its records take before compression. (Java guesses how well they will compress.)
+6. What a batch holds of the memory is what it may grow to without asking again (`limit_bytes`): it is asked for first,
+   and never waited for.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from barnabas.net.backoff import grown
 from barnabas.records.batch import MAX_SEQUENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
     from contextlib import AbstractContextManager
     from random import Random
 
@@ -75,12 +77,13 @@ class Accumulator(AppendSide):
         #: A transaction is to end, and nothing shall linger.
         self.is_completing = False
 
-    def ready(self, view: ClusterView, now_ms: int) -> Ready:
+    def ready(self, view: ClusterView, now_ms: int, asked_nodes: Container[int] = ()) -> Ready:
         """Which nodes lead a partition whose first batch is to be sent now.
 
         A batch is to be sent when it is full or has another behind it, when it has waited for linger.ms, or at once
         while memory is short, somebody flushes, a transaction is to end, or the producer closes; but not while its
-        partition is muted, nor before its `retry_at_ms`.
+        partition is muted, nor before its `retry_at_ms`. One that has grown past batch.size counts as full, unless its
+        node is among the `asked_nodes`, who have yet to answer: it gets larger until they do, or linger.ms is over.
         """
         nodes: dict[int, None] = {}
         unknown: dict[str, None] = {}
@@ -100,7 +103,8 @@ class Accumulator(AppendSide):
                     next_check_ms = min(next_check_ms, batch.retry_at_ms - now_ms)
                     continue
                 left_ms = batch.queued_ms + self.settings.linger_ms - now_ms
-                if all_sendable or left_ms <= 0 or len(queue.batches) > 1 or batch.is_full:
+                is_full = batch.is_full or (batch.is_grown and leader.node_id not in asked_nodes)
+                if all_sendable or left_ms <= 0 or len(queue.batches) > 1 or is_full:
                     nodes[leader.node_id] = None
                 else:
                     next_check_ms = min(next_check_ms, left_ms)
@@ -201,6 +205,7 @@ class Accumulator(AppendSide):
         They hold no memory of the pool, and are sent without a wait. The large batch still has to be released.
         """
         with self.lock:
+            self._sizes.refused(batch.partition, batch.uncompressed_bytes)
             limit_bytes = self._batch_bytes()
             if batch.is_split or batch.uncompressed_bytes <= limit_bytes:
                 # Less than batch.size is too large already, so no setting tells how small is small enough.
@@ -251,6 +256,16 @@ class Accumulator(AppendSide):
                 batch.is_released = True
                 self._incomplete.pop(batch, None)
                 self.pool.free(batch.reserved_bytes)
+
+    def answered(self, batch: ProducerBatch, took_ms: int) -> None:
+        """A broker answered for a batch, whatever it said."""
+        with self.lock:
+            self._sizes.answered(batch.partition, batch.uncompressed_bytes, took_ms)
+
+    def unanswered(self, batch: ProducerBatch) -> None:
+        """A batch was sent, and no answer came."""
+        with self.lock:
+            self._sizes.unanswered(batch.partition)
 
     def mute(self, partition: TopicPartition) -> None:
         """Send nothing of this partition until `unmute`: something of it is on its way, and order matters."""

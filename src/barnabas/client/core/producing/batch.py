@@ -36,6 +36,7 @@ class ProducerBatch(BatchRoom):
         "builder",
         "created_ms",
         "drained_ms",
+        "is_grown",
         "is_released",
         "is_split",
         "is_transactional",
@@ -72,6 +73,8 @@ class ProducerBatch(BatchRoom):
         #: Not to be sent again before this, unless the partition gets another leader.
         self.retry_at_ms = 0
         self.reserved_bytes = reserved_bytes
+        #: It has what a batch begins with, and was given room for more: it is to be sent.
+        self.is_grown = False
         self.is_released = False
         self.is_split = is_split
         self.is_transactional = False

@@ -100,6 +100,12 @@ class BufferPool:
         waiter.is_ready = True
         return True
 
+    def take_at_once(self, waiter: MemoryWaiter) -> bool:
+        """Whether a new waiter got its memory; it does not stand in line for it. The rest is as with `ask`."""
+        if self.is_closed or self._waiters or self.available_bytes < waiter.size_bytes:
+            return False
+        return self.ask(waiter)
+
     def free(self, size_bytes: int) -> None:
         """Give back what was taken in one piece of this size."""
         if size_bytes == self.batch_bytes:

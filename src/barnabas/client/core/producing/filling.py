@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.base.errors import InvariantError, check
 from barnabas.client._kernel.sending import record_bound_bytes
 from barnabas.client.core.producing.batch import BATCH_HEAD_BYTES, ProducerBatch
+from barnabas.client.core.producing.batch_sizes import BatchSizes
 from barnabas.client.core.producing.buffer_pool import MemoryWaiter
 from barnabas.client.core.producing.lanes import PartitionQueue, TopicLane
 from barnabas.client.core.producing.partitioners import NodeDelays, next_sticky_partition
@@ -33,6 +34,9 @@ class AccumulatorSettings:
     """What of the producer's settings matters here."""
 
     batch_bytes: int = 16_384
+    #: How far batches may grow that have not left yet, and how large those of tables are from the start; 0 if
+    #: batch.size was given, and is obeyed.
+    largest_batch_bytes: int = 0
     linger_ms: int = 5
     delivery_timeout_ms: int = 120_000
     max_request_bytes: int = 1_048_576
@@ -42,8 +46,6 @@ class AccumulatorSettings:
     level: int | None = None
     is_adaptive: bool = True
     availability_timeout_ms: int = 0
-    #: How large batches of rows of a table may get: there is nothing to wait for, so small ones would only cost.
-    rows_batch_bytes: int = 262_144
 
 
 class AppendSide:
@@ -67,6 +69,9 @@ class AppendSide:
         self.on_work = on_work
         #: What the compiled `send` looks topics up in.
         self.lanes: dict[str, TopicLane] = {}
+        # No batch may have so much of the memory that others wait for it to be acknowledged.
+        largest_bytes = min(settings.largest_batch_bytes, settings.max_request_bytes, pool.total_bytes // 4)
+        self._sizes = BatchSizes(settings.batch_bytes, largest_bytes)
         self._randomness = randomness
         self._view: ClusterView | None = None
         #: The queues that are not empty, in the order in which they became so.
@@ -144,12 +149,14 @@ class AppendSide:
             with self.lock:
                 self.check_open()
                 queue = self._queue_for(lane, partition)
+                is_work = self._widen(queue, needed_bytes, now_ms)
                 future = self._append_to_last(queue, partition, value, key, headers, timestamp_ms, on_delivery)
                 if future is None and partition == ANY_PARTITION:
                     # Its last batch is full now: perhaps it is another partition's turn, where one is open.
                     before, queue = queue, self._queue_for(lane, partition)
                     if queue is not before:
                         is_work = True  # a batch is full: the sender should not wait until it has lingered
+                        self._widen(queue, needed_bytes, now_ms)
                         future = self._append_to_last(queue, partition, value, key, headers, timestamp_ms, on_delivery)
                 if future is not None:
                     return future
@@ -198,6 +205,7 @@ class AppendSide:
             with self.lock:
                 self.check_open()
                 queue = self._queue_for(lane, partition)
+                is_work = self._widen(queue, groups.left_bytes(group, done), now_ms)
                 sent = self._rows_to_last(queue, partition, rows, groups, group, done, delivery)
                 if sent == done and partition == ANY_PARTITION:
                     before, queue = queue, self._queue_for(lane, partition)
@@ -207,7 +215,7 @@ class AppendSide:
                 if sent > done:
                     return sent
                 if memory is None:
-                    memory = MemoryWaiter(self._rows_bytes(groups, group, done))
+                    memory = MemoryWaiter(self._rows_bytes(queue.partition, groups, group, done))
                     is_work = True
                     if not self.pool.ask(memory):
                         is_waiting = True
@@ -269,6 +277,33 @@ class AppendSide:
         lane.sticky_partition = number
         lane.sticky_bytes = 0
         return lane.queues[number]
+
+    def _widen(self, queue: PartitionQueue, needed_bytes: int, now_ms: int) -> bool:
+        """Make room in the last batch of a queue for what would take `needed_bytes` alone in a batch, if it has none
+        and may grow. Whether the sender has to know: the batch is to be sent from now on."""
+        if not self._sizes.can_grow or not queue.batches or queue.batches[-1].is_closed:
+            return False
+        batch = queue.batches[-1]
+        size_bytes = batch.builder.limit_bytes
+        needed_bytes += batch.uncompressed_bytes - BATCH_HEAD_BYTES
+        if needed_bytes <= size_bytes:
+            return False
+        grown_bytes = self._sizes.grown_bytes(queue.partition, size_bytes, needed_bytes, now_ms - batch.created_ms)
+        if grown_bytes == size_bytes:
+            return False
+        memory = MemoryWaiter(grown_bytes - size_bytes)
+        is_first = not batch.is_grown
+        try:
+            if not self.pool.take_at_once(memory):
+                return False
+            # There is no call among these: not even Ctrl-C can part them.
+            batch.reserved_bytes += memory.size_bytes
+            memory.is_spent = True
+            batch.is_grown = True
+        finally:
+            self.pool.give_up(memory)
+        batch.widen(grown_bytes)
+        return is_first
 
     def _append_to_last(
         self,
@@ -346,8 +381,8 @@ class AppendSide:
     def _batch_bytes(self) -> int:
         return max(BATCH_HEAD_BYTES, min(self.settings.batch_bytes, self.pool.total_bytes))
 
-    def _rows_bytes(self, groups: RowGroups, group: int, done: int) -> int:
-        wanted_bytes = min(groups.left_bytes(group, done), self.settings.rows_batch_bytes, self.pool.total_bytes // 4)
+    def _rows_bytes(self, partition: TopicPartition, groups: RowGroups, group: int, done: int) -> int:
+        wanted_bytes = min(groups.left_bytes(group, done), self._sizes.largest_bytes(partition))
         allowed_bytes = max(BATCH_HEAD_BYTES, self.settings.max_request_bytes)
         return max(groups.row_bytes(group, done), min(max(wanted_bytes, self._batch_bytes()), allowed_bytes))
 

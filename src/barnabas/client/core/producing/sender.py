@@ -155,7 +155,8 @@ class Sender:
                 wants_id = id_wait_ms <= 0
                 wait_ms = min(wait_ms, id_wait_ms or math.inf)
         view = self._metadata.view
-        ready = self._accumulator.ready(view, now_ms)
+        asked_nodes = {request.node_id for request in self._in_network}
+        ready = self._accumulator.ready(view, now_ms, asked_nodes)
         if ready.next_check_ms < NEVER_MS:
             wait_ms = min(wait_ms, ready.next_check_ms)
         if ready.unknown_leader_topics:
@@ -303,6 +304,7 @@ class Sender:
         answers = list(matched(request, response))
         self._take_leader_hints(answers, response)
         for batch, answer in answers:
+            self._accumulator.answered(batch, now_ms - request.sent_at_ms)
             self._returned(batch)
             if answer is None:
                 missing = ChannelError(self._address(request.node_id), f"its answer says nothing of {batch.partition}")
@@ -316,6 +318,7 @@ class Sender:
         del self._in_network[request]
         self._metadata.request_update()
         for batch in request.batches:
+            self._accumulator.unanswered(batch)
             # Also a version that is not offered any more: the broker may have been replaced since we looked.
             self._came_back(batch, error, True, now_ms)
 
