@@ -309,7 +309,7 @@ def test_many_large_requests_share_little_memory(run: Run) -> None:
 
 def kept_bytes(server: Server) -> int:
     """What connections really keep of requests that are not in process."""
-    return sum(len(each._receiver._frame) + sum(map(len, each._ahead)) for each in server.connections)
+    return sum(each._receiver.kept_bytes + sum(map(len, each._ahead)) for each in server.connections)
 
 
 def test_announcements_take_no_memory_and_small_requests_pass(run: Run) -> None:

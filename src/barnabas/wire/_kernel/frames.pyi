@@ -26,6 +26,10 @@ class FrameReceiver:
     def buffered_bytes(self) -> int:
         """What has been kept of a frame that is not whole yet."""
 
+    @property
+    def kept_bytes(self) -> int:
+        """The memory that a frame takes which is not whole yet."""
+
     def get_buffer(self) -> memoryview:
         """Where to put what arrives next. Never empty."""
 

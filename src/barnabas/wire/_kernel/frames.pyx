@@ -54,6 +54,11 @@ cdef class FrameReceiver:
         """What has been kept of a frame that is not whole yet."""
         return self.filled or len(self.held)
 
+    @property
+    def kept_bytes(self) -> int:
+        """The memory that a frame takes which is not whole yet."""
+        return PyByteArray_GET_SIZE(self.frame)
+
     def get_buffer(self) -> memoryview:
         """Where to put what arrives next. Never empty."""
         cdef Py_ssize_t held, filled
