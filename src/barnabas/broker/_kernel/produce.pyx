@@ -25,6 +25,7 @@ cdef enum:
     FIRST_WITH_START_OFFSET = 5
     FIRST_WITH_RECORD_ERRORS = 8
     UUID_BYTES = 16
+    NULL_SIZE = -1
     ALL = -1
     # So much is done in one turn of the loop.
     MOST_PARTITIONS = 1000
@@ -134,7 +135,9 @@ cdef class OrdinaryProduce:
     cdef void skip_client_id(self) noexcept:
         """Whether it is a text at all is only seen where it is plain."""
         cdef Py_ssize_t start = self.at + 2
-        self.skip(max(self.read_i16(), 0))
+        cdef int16_t size_bytes = self.read_i16()
+        if size_bytes != NULL_SIZE:
+            self.skip(size_bytes)
         while start < self.at and self.is_readable:
             self.is_readable = <uint8_t>PyByteArray_AS_STRING(self.frame)[start] < 0x80
             start += 1
@@ -145,8 +148,8 @@ cdef class OrdinaryProduce:
         self.at = 8
         self.skip_client_id()
         self.skip_no_tags()
-        if self.read_size(True) >= 0:
-            return False  # a transaction
+        if self.read_size(True) != NULL_SIZE:
+            return False  # a transaction, or no size
         self.acks = self.read_i16()
         self.timeout_ms = self.read_i32()
         topic_count = self.read_size(False)
