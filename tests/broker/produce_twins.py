@@ -188,6 +188,11 @@ class Twins:
         """Those in memory."""
         return [each.plane.files for each in self.twins if isinstance(each.plane.files, SimulatedDisk)]
 
+    def heal_disks(self) -> None:
+        for disk in self.disks():
+            disk.capacity_bytes = None
+            disk._failures.clear()
+
     def both(self, act: Callable[[DataPlane], Any]) -> None:
         """Do the same to both; what fails fails in the same way."""
         outcomes = [_outcome(act, each.plane) for each in self.twins]
@@ -213,6 +218,7 @@ class Twins:
 
     def restart(self) -> None:
         """Close both cleanly, and open them again."""
+        self.heal_disks()
         self.both(lambda plane: plane.run(plane.logs.stop(5)))
         self.compare_files()
         for each in self.twins:
@@ -222,6 +228,7 @@ class Twins:
 
     def finish(self) -> None:
         """Let all that waits come to its end; then close both and compare their files."""
+        self.heal_disks()
         self.both(lambda plane: plane.pass_ms(2000))
         self.compare()
         assert not self.compiled.connections, "nobody waits for ever"
