@@ -123,14 +123,8 @@ def state_of_partition(partition: Partition) -> dict[str, Any]:
 
 def state_of_log(log: PartitionLog) -> dict[str, Any]:
     producers = {
-        each: (
-            known.epoch,
-            known.coordinator_epoch,
-            known.timestamp_ms,
-            known.transaction_offset,
-            known.next_sequence,
-            known.batches,
-        )
+        each: (known.epoch, known.coordinator_epoch, known.timestamp_ms, known.transaction_offset)
+        + (known.next_sequence, known.batches)
         for each, known in log.producers._producers.items()
     }
     return {
@@ -194,6 +188,11 @@ class Twins:
         """Those in memory."""
         return [each.plane.files for each in self.twins if isinstance(each.plane.files, SimulatedDisk)]
 
+    def heal_disks(self) -> None:
+        for disk in self.disks():
+            disk.capacity_bytes = None
+            disk._failures.clear()
+
     def both(self, act: Callable[[DataPlane], Any]) -> None:
         """Do the same to both; what fails fails in the same way."""
         outcomes = [_outcome(act, each.plane) for each in self.twins]
@@ -219,6 +218,7 @@ class Twins:
 
     def restart(self) -> None:
         """Close both cleanly, and open them again."""
+        self.heal_disks()
         self.both(lambda plane: plane.run(plane.logs.stop(5)))
         self.compare_files()
         for each in self.twins:
@@ -228,6 +228,7 @@ class Twins:
 
     def finish(self) -> None:
         """Let all that waits come to its end; then close both and compare their files."""
+        self.heal_disks()
         self.both(lambda plane: plane.pass_ms(2000))
         self.compare()
         assert not self.compiled.connections, "nobody waits for ever"

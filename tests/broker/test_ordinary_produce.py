@@ -7,6 +7,7 @@ partitions, the disk and the time.
 from __future__ import annotations
 
 import errno
+import os
 import resource
 from collections import Counter
 from collections.abc import Callable
@@ -90,9 +91,22 @@ odd_requests = st.builds(
     harm=st.sampled_from(("", *FRAME_HARMS)),
     place=st.floats(0, 1, exclude_max=True),
 )
+#: What most requests of most clients are like: there each batch has to be what keeps its request from being ordinary.
+plain_topics = ("plain", "compacted", "short-segments", "young-segments", "dense", "flushed", "on-time", "replicated")
 plain_requests = st.builds(
     Request,
-    parts=st.lists(ordinary, min_size=1, max_size=3).map(tuple),
+    parts=st.lists(
+        st.builds(
+            Sent,
+            topic=st.sampled_from(plain_topics),
+            count=st.integers(1, 3),
+            producer=st.sampled_from((None, PRODUCERS[0], PRODUCERS[-1])),
+            age_ms=st.sampled_from((0, 0, 1, 900)),
+        ),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda part: part.topic,
+    ).map(tuple),
     version=st.sampled_from(VERSIONS),
     acks=st.sampled_from((1, -1)),
 )
@@ -197,9 +211,9 @@ meanwhile = st.one_of(
     some_topics.map(create_again),
     st.just(restart),
 )
-operations = st.one_of(*[requests.map(send)] * 4, plain_requests.map(send), odd_requests.map(send), meanwhile)
+operations = st.one_of(*[plain_requests.map(send)] * 3, requests.map(send), odd_requests.map(send), meanwhile)
 #: What a disk that is not made up can do.
-calm = st.one_of(requests.map(send), plain_requests.map(send), st.just(restart), some_topics.map(lead_again))
+calm = st.one_of(*[plain_requests.map(send)] * 3, requests.map(send), st.just(restart), some_topics.map(lead_again))
 
 
 def play(twins: Twins, story: list[Operation]) -> None:
@@ -207,8 +221,6 @@ def play(twins: Twins, story: list[Operation]) -> None:
     for operation in story:
         operation(twins, producer)
         twins.compare()
-    for disk in twins.disks():
-        disk.capacity_bytes = None
     twins.finish()
 
 
@@ -216,7 +228,7 @@ def test_a_frame_has_the_same_effect_with_the_kernel_and_by_the_rules() -> None:
     counted: Counter[str] = Counter()
 
     @settings(max_examples=4000 if IS_FULL else 150)
-    @given(st.lists(operations, min_size=3, max_size=30))
+    @given(st.lists(operations, min_size=5, max_size=40))
     def run(story: list[Operation]) -> None:
         twins = Twins()
         play(twins, story)
@@ -224,14 +236,16 @@ def test_a_frame_has_the_same_effect_with_the_kernel_and_by_the_rules() -> None:
 
     run()
     # Else it would be the rules beside the rules.
-    assert counted["taken"] > counted["sent"] / 8, counted
+    assert counted["taken"] > counted["sent"] / 4, counted
 
 
-def test_the_same_on_a_disk_of_the_machine(tmp_path: Path) -> None:
+def test_the_same_on_a_disk_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fsync", "fdatasync"):  # no machine crashes here
+        monkeypatch.setattr(os, name, lambda _: None)
     counted: Counter[str] = Counter()
 
-    @settings(max_examples=300 if IS_FULL else 15)
-    @given(st.lists(calm, min_size=3, max_size=20))
+    @settings(max_examples=300 if IS_FULL else 10)
+    @given(st.lists(calm, min_size=5, max_size=20))
     def run(story: list[Operation]) -> None:
         counted["runs"] += 1
         twins = Twins(tmp_path / str(counted["runs"]))
@@ -239,7 +253,7 @@ def test_the_same_on_a_disk_of_the_machine(tmp_path: Path) -> None:
         counted.update(sent=twins.sent, taken=twins.taken)
 
     run()
-    assert counted["taken"] > counted["sent"] / 8, counted
+    assert counted["taken"] > counted["sent"] / 4, counted
 
 
 #: Harms that may be done anywhere in a frame.
