@@ -123,8 +123,14 @@ def state_of_partition(partition: Partition) -> dict[str, Any]:
 
 def state_of_log(log: PartitionLog) -> dict[str, Any]:
     producers = {
-        each: (known.epoch, known.coordinator_epoch, known.timestamp_ms, known.transaction_offset)
-        + (known.next_sequence, known.batches)
+        each: (
+            known.epoch,
+            known.coordinator_epoch,
+            known.timestamp_ms,
+            known.transaction_offset,
+            known.next_sequence,
+            known.batches,
+        )
         for each, known in log.producers._producers.items()
     }
     return {
