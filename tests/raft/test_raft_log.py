@@ -14,7 +14,7 @@ from barnabas.raft.raft_log import RaftLog
 from barnabas.raft.types import ElectionState, SnapshotId
 from barnabas.storage.checkpoints import read_topic_id
 from barnabas.storage.errors import DirectoryInUseError, LogDirectoryError, PassingError
-from barnabas.storage.files import FileSystem
+from barnabas.storage.files import FileSystem, read_file
 from tests.raft.stores import (
     DIRECTORY,
     NOTE,
@@ -152,6 +152,21 @@ def test_only_what_is_committed_and_synced_is_noted() -> None:
     store.append([b"a"], 1)
     store.close()
     assert noted(disk, directory_id) == 5
+
+
+def test_a_note_that_a_power_loss_has_torn_still_says_that_there_was_one() -> None:
+    """Without any note, records of two leaders behind a torn one would count as damage."""
+    make_store = OnSimulatedDisk()
+    disk, directory_id = make_store.disk, make_store.options.directory_id
+    started(make_store).close()
+    file = disk.open(NOTE)
+    file.write_at(0, b"#" * file.size())
+    file.close()
+    assert noted(disk, directory_id) == 0
+    # It is written anew at once.
+    started(make_store).close()
+    assert b"#" not in read_file(disk, NOTE)
+    assert noted(disk, Uuid(b"another id......")) is None
 
 
 def test_the_note_costs_no_sync() -> None:

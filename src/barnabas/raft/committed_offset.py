@@ -5,8 +5,9 @@ never takes back what was committed. It lies above the directory of the log (`__
 still there when that is gone; Kafka passes over files there that it does not know.
 
 What is committed is written here at once, without a sync of its own: after a kill the note is exact, after a power loss
-it may be older. Two lines take turns, each with a checksum, so that one is whole whatever happens. The id of the
-directory in them tells a note of a cluster that was here before.
+it may be older. Two lines take turns, each with a checksum, so that one is whole after a kill; a power loss may tear
+both. Then it still says that there was one: 0. The id of the directory in them tells a note of a cluster that was here
+before, which does not count.
 """
 
 from __future__ import annotations
@@ -44,20 +45,25 @@ class CommittedOffsetNote:
             self._read(read_file(files, self.path))
 
     def _read(self, content: bytes) -> None:
+        is_foreign = False
         for slot in range(2):
             line = content[slot * _LINE_BYTES : (slot + 1) * _LINE_BYTES]
             match = _LINE.fullmatch(line)
-            if match is None or int(match[3], 16) != crc32c(line[: match.start(3)]) or match[2] != self._id:
+            if match is None or int(match[3], 16) != crc32c(line[: match.start(3)]):
+                continue
+            if match[2] != self._id:
+                is_foreign = True
                 continue
             self._is_usable = True
             if self.offset is None or int(match[1]) > self.offset:
                 self.offset, self._next_slot = int(match[1]), 1 - slot
         if not self._is_usable:
+            self.offset = None if is_foreign else 0
             _log.warning("%s cannot be read, or is of another directory; it is passed over", self.path)
 
     def advance(self, offset: int) -> None:
         """Note that everything below `offset` was committed, and synced. The first time it blocks, then hardly."""
-        if self.offset is not None and offset <= self.offset:
+        if self._is_usable and self.offset is not None and offset <= self.offset:
             return
         try:
             self._write(offset)
