@@ -304,6 +304,24 @@ def test_live_settings_can_change_and_others_cannot() -> None:
         settings.with_live_changes({"linger.ms": -1})
 
 
+def test_the_same_change_gives_the_same_settings() -> None:
+    settings = load({"color": "blue"}, linger_ms=7)
+    changed = settings.with_live_changes({"linger.ms": "9"})
+    assert settings.with_live_changes({"linger.ms": "9"}) is changed
+    assert settings.with_live_changes({"linger.ms": "10"}).linger_ms == 10
+    assert settings.with_live_changes({"linger.ms": "9"}).linger_ms == 9
+    assert settings.with_live_changes({}).linger_ms == 7
+    assert changed.with_live_changes({"linger.ms": "9"}).as_loaded is settings
+
+
+def test_what_is_odd_about_a_change_is_told_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    settings = load({"color": "blue"})
+    for _ in range(2):
+        caplog.clear()
+        assert settings.with_live_changes({"unheard.of": "1"}).warnings
+        assert "unheard.of" in caplog.text
+
+
 def test_a_class_may_declare_an_inherited_setting_again() -> None:
     class Narrow(Example):
         linger_ms: Long = again(default=9)

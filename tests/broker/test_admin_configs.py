@@ -9,7 +9,12 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
-from barnabas.broker.configs.config_resources import controller_options, effective_settings
+from barnabas.broker.configs.config_resources import (
+    TopicSettingsCache,
+    controller_options,
+    effective_settings,
+    effective_topic_settings,
+)
 from barnabas.broker.handlers import (
     alter_configs,
     describe_configs,
@@ -271,6 +276,23 @@ def test_a_stored_value_that_does_not_fit_any_more_is_left_out(caplog: pytest.Lo
         "9",
         ConfigSource.DYNAMIC_DEFAULT_BROKER,
     )
+
+
+def test_topics_that_say_the_same_share_their_settings() -> None:
+    def image(**retention_ms: str) -> ClusterImage:
+        stored = {ConfigResource(TOPIC, name): {"retention.ms": value} for name, value in retention_ms.items()}
+        return ClusterImage(configs=ConfigurationsImage(stored))
+
+    cache, settings = TopicSettingsCache(), node_settings()
+    before, after = image(a="5", b="5", c="6"), image(a="7", b="5")
+    found = [cache.find(settings, before, topic) for topic in "abcd"]
+    assert found == [effective_topic_settings(settings, before, topic) for topic in "abcd"]
+    assert [each.retention_ms for each in found[:3]] == [5, 5, 6]
+    assert found[0] is found[1]
+    assert [cache.find(settings, after, topic).retention_ms for topic in "ab"] == [7, 5]
+    changed = settings.with_live_changes({"log.segment.bytes": str(1 << 20)})
+    assert cache.find(changed, before, "a") == effective_topic_settings(changed, before, "a") != found[0]
+    assert cache.find(settings, before, "a") == found[0]
 
 
 def test_the_old_request_replaces_what_was_set(node: AdminNode) -> None:

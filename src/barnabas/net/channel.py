@@ -132,12 +132,14 @@ class Channel:
 
     def version_of(self, request: type[Request]) -> int:
         """The highest version that both sides know. Raises `UnsupportedRequestError`."""
-        name, ours = ApiKey(request.API_KEY).camel_name, request.VERSIONS
-        if request.API_KEY not in self.offered:
+        ours, offered = request.VERSIONS, self.offered.get(request.API_KEY)
+        if offered is None:
+            name = ApiKey(request.API_KEY).camel_name
             raise UnsupportedRequestError(self.address, f"it does not offer {name}")
-        low, high = self.offered[request.API_KEY]
+        low, high = offered
         best = min(high, ours.high)
         if best < max(low, ours.low):
+            name = ApiKey(request.API_KEY).camel_name
             raise UnsupportedRequestError(self.address, f"it offers {name} {low}-{high}, and we know {ours}")
         return best
 

@@ -130,7 +130,7 @@ class Settings:
 
         Several parts of a node ask for the same in turn, so the last answer is kept, unless something was to be told.
         """
-        wanted = {name: (type(value), value) for name, value in changes.items()}
+        wanted = dict(changes) if all(isinstance(value, str) for value in changes.values()) else None
         last: tuple[object, Self] | None = self.__dict__.get("_last_changed")
         if last is not None and last[0] == wanted:
             return last[1]
@@ -146,7 +146,7 @@ class Settings:
         changed = type(self).__new__(type(self))
         changed._fill(given, [], [], told=self.warnings)
         changed.__dict__["_as_loaded"] = self.as_loaded
-        if all(warning in self.warnings for warning in changed.warnings):
+        if wanted is not None and all(warning in self.warnings for warning in changed.warnings):
             self.__dict__["_last_changed"] = wanted, changed
         return changed
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import io
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from random import Random
 from typing import NoReturn
 
@@ -60,12 +61,15 @@ class SimulatedDisk(DiskFaults):
         self._ordered_names = ordered_names
         self._root = Directory(None, "")
         self._name_changes: list[NameChange] = []
+        #: Another one whenever a file may have got another name.
+        self.names_version = 0
         self._locked: set[Inode] = set()
 
     def crash(self, *, power: bool = True) -> None:
         """Stop and start again: the process alone or, with `power`, the machine. Files that were open fail from now
         on, locks are free, planned faults are forgotten, and after a power loss what was not synced may be gone."""
         self.generation += 1
+        self.names_version += 1
         self._forget_faults()
         self._locked.clear()
         if power:
@@ -110,10 +114,12 @@ class SimulatedDisk(DiskFaults):
         node = self._walk(path)
         return node.content if isinstance(node, Inode) else None
 
-    def peek_names(self, path: str) -> list[str]:
-        """What lies in a directory, sorted; nothing if there is none. Not an operation."""
+    def peek_files(self, path: str) -> dict[str, bytearray]:
+        """What the files of a directory hold now, to be looked at and not kept; none if there is no such directory. Not
+        an operation."""
         node = self._walk(path)
-        return sorted(node.entries) if isinstance(node, Directory) else []
+        entries = node.entries if isinstance(node, Directory) else {}
+        return {name: each.content for name, each in entries.items() if isinstance(each, Inode)}
 
     def restore(self, contents: Mapping[str, bytes | None]) -> None:
         """Hold what `contents` told of a disk, this one earlier or another, and nothing else, all of it safe."""
@@ -173,13 +179,14 @@ class SimulatedDisk(DiskFaults):
     def make_directory(self, path: str) -> None:
         changes = []
         directory: Directory = self._root
-        for part in _parts(path):
+        parts = _parts(path)
+        for part in parts:
             node = directory.entries.get(part)
             if node is None:
                 node = Directory(directory, part)
                 changes.append(NameChange(Entry(directory, part, None, node)))
             elif not isinstance(node, Directory):
-                raise error_of(errno.ENOTDIR if part != _parts(path)[-1] else errno.EEXIST, path)
+                raise error_of(errno.ENOTDIR if part != parts[-1] else errno.EEXIST, path)
             directory = node
         self._change_names("make_directory", path, changes)
 
@@ -252,6 +259,7 @@ class SimulatedDisk(DiskFaults):
         fault = self.begin(name, lambda: path)
         for change in changes if fault is None else changes[: fault.share_of(len(changes))]:
             change.apply(self._now_ms())
+            self.names_version += 1
             self._name_changes.append(change)
         if fault is not None:
             raise fault.error
@@ -322,15 +330,20 @@ class SimulatedFile:
         self._node = node
         self._generation = disk.generation
         self._prefix = "/" if path.startswith("/") else ""
+        self._known_path = ""
+        self._known_version = -1
         self._closed = False
         node.open_count += 1
 
     @property
     def path(self) -> str:
-        return self._prefix + _path_of(self._node)
+        return self._path()
 
     def _path(self) -> str:
-        return self.path
+        if self._known_version != self._disk.names_version:
+            self._known_version = self._disk.names_version
+            self._known_path = self._prefix + _path_of(self._node)
+        return self._known_path
 
     def _check_open(self) -> None:
         if self._closed or self._generation != self._disk.generation:
@@ -417,8 +430,9 @@ class SimulatedLock:
         self._node = None
 
 
-def _parts(path: str) -> list[str]:
-    parts = [part for part in path.split("/") if part not in ("", ".")]
+@lru_cache(maxsize=1000)
+def _parts(path: str) -> tuple[str, ...]:
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
         raise ValueError(f"{path!r}: '..' is not supported")
     return parts

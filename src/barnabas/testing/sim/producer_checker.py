@@ -50,6 +50,8 @@ class ProducerChecker:
         self._looked_through: dict[tuple[int, TopicPartition], PartitionLog] = {}
         #: The headers of batches that a producer may have to send again, with the nodes that have forgotten some.
         self._excused: dict[TopicPartition, dict[bytes, set[int]]] = {}
+        #: For each producer on each replica the last of its batches, and what is to be remembered by then.
+        self._written: dict[tuple[int, TopicPartition, int], tuple[SeenBatch, list[RememberedBatch]]] = {}
         #: Who led in which epoch.
         self._leaders: dict[TopicPartition, dict[int, int]] = {}
 
@@ -89,16 +91,27 @@ class ProducerChecker:
     def _check(
         self, node_id: int, name: TopicPartition, batches: list[SeenBatch], remembered: Sequence[RememberedBatch]
     ) -> None:
-        written = [
-            RememberedBatch(each.base_sequence, each.last_sequence, each.base_offset, each.last_offset)
-            for each in _newest(batches)
-        ]
+        written = self._written_by(node_id, name, batches)
         if bool(remembered) != bool(written) or list(remembered) != written[len(written) - len(remembered) :]:
             self._break(
                 ReplicaInvariant.PRODUCERS,
                 f"{name}: node {node_id} remembers {remembered} of producer {batches[-1].producer_id}; its log ends "
                 f"with {written}",
             )
+
+    def _written_by(self, node_id: int, name: TopicPartition, batches: list[SeenBatch]) -> list[RememberedBatch]:
+        """What is to be remembered of a producer. As long as the last of its batches is there, so are those before."""
+        last = batches[-1]
+        key = node_id, name, last.producer_id
+        known = self._written.get(key)
+        if known is not None and known[0] is last:
+            return known[1]
+        written = [
+            RememberedBatch(each.base_sequence, each.last_sequence, each.base_offset, each.last_offset)
+            for each in _newest(batches)
+        ]
+        self._written[key] = last, written
+        return written
 
     def _note_forgotten(self, node_id: int, name: TopicPartition, log: PartitionLog, seen: ReplicaLog) -> None:
         for producer_id, batches in seen.by_producer.items():

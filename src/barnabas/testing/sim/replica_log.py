@@ -6,6 +6,8 @@ Read beside the node, so that what it says of its log can be held against what i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -22,6 +24,7 @@ HEADER_BYTES: Final = _HEADER.size
 _FRAME_BYTES: Final = 12
 _ATTRIBUTES: Final = slice(21, 23)
 _NO_PRODUCER: Final = -1
+_base_offset: Final = itemgetter(0)
 
 
 class SeenBatch(NamedTuple):
@@ -77,17 +80,19 @@ class ReplicaLog:
         if version == self._seen_version:
             return
         self._seen_version = version
-        self._drop_what_is_gone()
+        files = self._disk.peek_files(self._directory)
+        self._drop_what_is_gone(files)
         last = self.batches[-1] if self.batches else None
-        for name in self._disk.peek_names(self._directory):
+        for name in sorted(files):
             if name.endswith(LOG_SUFFIX) and (last is None or name >= last.file):
-                self._read(name, last.position + last.size_bytes if last is not None and name == last.file else 0)
+                begin = last.position + last.size_bytes if last is not None and name == last.file else 0
+                self._read(name, files[name], begin)
 
-    def _drop_what_is_gone(self) -> None:
+    def _drop_what_is_gone(self, files: Mapping[str, bytearray]) -> None:
         """Batches are a chain: if the last is still where it was, so are all before it."""
         while self.batches:
             last = self.batches[-1]
-            content = self._disk.peek(f"{self._directory}/{last.file}")
+            content = files.get(last.file)
             if content is not None and content[last.position : last.position + HEADER_BYTES] == last.header:
                 break
             self.batches.pop()
@@ -95,8 +100,7 @@ class ReplicaLog:
                 self.by_producer[last.producer_id].pop()
         self.compared = min(self.compared, len(self.batches))
 
-    def _read(self, name: str, position: int) -> None:
-        content = self._disk.peek(f"{self._directory}/{name}") or bytearray()
+    def _read(self, name: str, content: bytearray, position: int) -> None:
         while position + HEADER_BYTES <= len(content):
             fields = _HEADER.unpack_from(content, position)
             base_offset, length, leader_epoch, delta = fields[0], fields[1], fields[2], fields[6]
@@ -115,7 +119,7 @@ class ReplicaLog:
 
     def find(self, offset: int) -> SeenBatch | None:
         """The batch that holds an offset."""
-        number = bisect_right(self.batches, offset, key=lambda batch: batch.base_offset) - 1
+        number = bisect_right(self.batches, offset, key=_base_offset) - 1
         if number < 0 or self.batches[number].last_offset < offset:
             return None
         return self.batches[number]
