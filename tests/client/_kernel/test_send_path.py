@@ -301,8 +301,10 @@ def test_a_fork_goes_the_slow_way() -> None:
     os.close(reader)
 
 
-def test_many_threads_and_a_sender_lose_nothing() -> None:
-    path = SyncPath(accumulator(batch_bytes=2000, memory_bytes=1 << 24), SIX)
+@pytest.mark.parametrize("largest_bytes", [0, 100_000])
+def test_many_threads_and_a_sender_lose_nothing(largest_bytes: int) -> None:
+    target = accumulator(batch_bytes=2000, memory_bytes=1 << 24, largest_batch_bytes=largest_bytes)
+    path = SyncPath(target, SIX)
     per_thread, thread_count = 4000, 4
     told = [0] * thread_count
     received: dict[TopicPartition, list[bytes | None]] = {}

@@ -6,8 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import pyarrow
 import pytest
 
 from barnabas import Admin, Consumer, Producer, TopicPartition, aio
@@ -220,6 +222,52 @@ def test_a_batch_over_the_brokers_limit_is_split_until_it_fits(
         assert "too large" in str(error).lower() or "MESSAGE_TOO_LARGE" in str(error)
         assert producer._parts.pool.available_bytes == producer._parts.pool.total_bytes
     assert values_of(broker.bootstrap_servers, topic) == values * 2
+
+
+def sizes_of(producer: Producer) -> dict[str, float]:
+    return producer.metrics()["producer-metrics"]
+
+
+def test_without_a_batch_size_a_burst_leaves_in_large_batches(broker: EmbeddedBroker, topic: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=100) as producer:
+        values = [b"%06d" % number * 20 for number in range(30_000)]
+        futures = [producer.send(topic, value, partition=0) for value in values]
+        producer.flush()
+        assert [future.result(0).offset for future in futures] == list(range(30_000))
+        assert 16_384 < sizes_of(producer)["batch-size-max"] <= 1_048_576
+        assert producer._parts.pool.available_bytes == producer._parts.pool.total_bytes
+
+
+def test_a_batch_size_that_was_given_is_obeyed(broker: EmbeddedBroker, topic: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, batch_size=16_384) as producer:
+        for _ in range(5_000):
+            producer.send(topic, bytes(100), partition=0)
+        producer.send_arrow(topic, pyarrow.table({"value": [bytes(100)] * 5_000}), partition=0)
+        producer.flush()
+        assert 15_000 < sizes_of(producer)["batch-size-max"] <= 16_384
+
+
+@pytest.mark.parametrize("compression_type", ["none", "lz4"])
+def test_a_topic_that_takes_little_is_learned(
+    broker: EmbeddedBroker, make_topic: Callable[..., str], compression_type: str
+) -> None:
+    """Large batches are refused, split and sent again, and the partition's are smaller from then on."""
+    topic = make_topic(max_message_bytes=50_000)
+    settings: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "compression_type": compression_type}
+    random = Random(1)
+    with Producer(**settings) as producer:
+        values = [random.randbytes(200) for _ in range(4_000)]
+        splits = []
+        for number in range(5):
+            sent = producer.send_arrow(topic, pyarrow.table({"value": values}), partition=0)
+            ranges = sent.result(LIMIT_S)
+            assert sum(each.row_count for each in ranges) == len(values)
+            assert min(each.base_offset for each in ranges) == number * len(values)
+            splits.append(sizes_of(producer)["batch-split-total"])
+        assert splits[0] > 0
+        assert splits[-1] == splits[-2], "what fits is known"
+        assert producer._parts.pool.available_bytes == producer._parts.pool.total_bytes
+    assert values_of(broker.bootstrap_servers, topic) == values * 5
 
 
 # Settings

@@ -36,7 +36,7 @@ class BatchRoom:
     def close(self) -> None:
         """No record gets in from now on. What threads do at the same moment comes before it or not at all."""
     def widen(self, limit_bytes: int) -> None:
-        """Make room for more records, up to a new limit. Hold whatever keeps others from closing it meanwhile."""
+        """Make room for more records, up to a new limit; a lower one changes nothing. Only while it is open."""
     def append(
         self,
         value: bytes | None,

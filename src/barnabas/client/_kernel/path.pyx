@@ -147,10 +147,11 @@ cdef class BatchRoom:
 
     def widen(self, int64_t limit_bytes):
         self.records.check_open()
-        if not self.records.limit_bytes <= limit_bytes <= INT32_MAX:
-            raise ValueError(f"a batch of {self.records.limit_bytes} bytes cannot be made one of {limit_bytes}")
-        self.records.resize(limit_bytes)
-        self.records.limit_bytes = limit_bytes
+        if limit_bytes > INT32_MAX:
+            raise ValueError(f"a batch cannot have {limit_bytes} bytes")
+        if limit_bytes > self.records.limit_bytes:
+            self.records.resize(limit_bytes)
+            self.records.limit_bytes = limit_bytes
 
     def append(self, bytes value, bytes key, int64_t timestamp_ms, headers=None, on_delivery=None):
         cdef int64_t headers_size = 0

@@ -14,7 +14,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client._kernel.sending import SendFuture
 from barnabas.client.core.producing.accumulator import ANY_PARTITION, Accumulator
 from barnabas.client.core.producing.batch import ProducerBatch
-from barnabas.client.core.producing.buffer_pool import MemoryWaiter
+from barnabas.client.core.producing.buffer_pool import BufferPool, MemoryWaiter
 from barnabas.records import Codec
 from tests.client.core.producing.append_world import (
     TOPIC,
@@ -218,6 +218,27 @@ def test_an_interruption_while_a_batch_grows_loses_no_memory(partition: int) -> 
             assert place > 10
             return
     pytest.fail("it never ends")
+
+
+def test_a_send_in_the_midst_of_growing_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a signal handler, which finds the lock open for its thread."""
+    target = growing()
+    put(target, 0, b"x" * 900, view=ONE)
+    plain = BufferPool.take_at_once
+
+    def interrupted(pool: BufferPool, waiter: MemoryWaiter) -> bool:
+        monkeypatch.undo()
+        put(target, 0, b"handler" * 500, view=ONE)
+        return plain(pool, waiter)
+
+    monkeypatch.setattr(BufferPool, "take_at_once", interrupted)
+    put(target, 0, b"y" * 900, view=ONE)
+    batches = drained(target, ONE)
+    values = [record.value for batch in batches for record in records_of(batch)]
+    assert values == [b"x" * 900, b"handler" * 500, b"y" * 900]
+    assert sum(batch.reserved_bytes for batch in batches) + target.pool.available_bytes == target.pool.total_bytes
+    finish(target, batches)
+    assert target.pool.available_bytes == target.pool.total_bytes
 
 
 # Refusals
