@@ -10,6 +10,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -19,14 +20,18 @@ from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.data.transaction_verification import Verification
 from barnabas.broker.transactions import marker_sender
 from barnabas.broker.transactions.marker_sender import MarkerSender, ShardMarkers
+from barnabas.client.core.consuming.membership import Membership
+from barnabas.client.core.consuming.membership_steps import GroupMetadata
 from barnabas.client.core.producing.transaction_manager import TransactionManager
+from barnabas.coordinator.offsets import txn_commits
 from barnabas.coordinator.offsets.manager import OffsetMetadataManager
 from barnabas.coordinator.results import NO_RECORDS, Now, Records
-from barnabas.coordinator.transactions import init_producer_id, shard, timeouts
+from barnabas.coordinator.transactions import end_txn, init_producer_id, shard, timeouts
 from barnabas.coordinator.transactions.metadata import NO_EPOCH, TransactionMetadata, begun, prepared
 from barnabas.coordinator.transactions.shard import TransactionCoordinatorShard
 from barnabas.coordinator.transactions.states import TransactionState
 from barnabas.metadata.topic_names import TRANSACTION_STATE
+from barnabas.records.control import TransactionMarker
 from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.roles import Isolation
 from barnabas.replication.verification import VerificationStates
@@ -34,6 +39,7 @@ from barnabas.storage.aborted import AbortedTransactions
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.producer_state import ProducerStates
 from barnabas.testing.sim.transaction_setting import OUTPUT
+from barnabas.wire.messages.end_txn import EndTxnRequest
 from barnabas.wire.messages.init_producer_id import InitProducerIdResponse
 from tests.cluster.planting import PlantedBugs
 
@@ -137,7 +143,37 @@ def times_out_without_fencing() -> Iterator[None]:
         yield
 
 
+@planted("EndTxn is carried out whatever its epoch is")
+@contextmanager
+def ends_whatever_epoch_is_named() -> Iterator[None]:
+    def without_check(end: Any) -> Any:
+        def ended(coordinator: Any, metadata: TransactionMetadata, request: EndTxnRequest, *rest: Any) -> Any:
+            if metadata.state is TransactionState.ONGOING and metadata.producer_id == request.producer_id:
+                request.producer_epoch = metadata.producer_epoch
+            return end(coordinator, metadata, request, *rest)
+
+        return ended
+
+    with (
+        patch.object(end_txn, "_end_v1", without_check(end_txn._end_v1)),
+        patch.object(end_txn, "_end_v2", without_check(end_txn._end_v2)),
+    ):
+        yield
+
+
 # Markers
+
+
+@planted("a partition takes markers of a coordinator that was replaced")
+@contextmanager
+def believes_former_coordinators() -> Iterator[None]:
+    check = ProducerStates._check_marker
+
+    def believe(self: ProducerStates, batch: Any, producer: Any, marker: TransactionMarker, version: int) -> None:
+        check(self, batch, producer, replace(marker, coordinator_epoch=2**31 - 1), version)
+
+    with patch.object(ProducerStates, "_check_marker", believe):
+        yield
 
 
 @planted("what was aborted is marked as committed")
@@ -232,6 +268,20 @@ def shows_pending_offsets() -> Iterator[None]:
         yield
 
 
+@planted("offsets are told also where a transaction is about to change them")
+@contextmanager
+def tells_unstable_offsets() -> Iterator[None]:
+    with patch.object(OffsetMetadataManager, "pending", lambda *_: frozenset()):
+        yield
+
+
+@planted("offsets are taken from who is not a member of the group any more, or not in this generation")
+@contextmanager
+def takes_offsets_of_former_members() -> Iterator[None]:
+    with patch.object(txn_commits, "commit_error", lambda *_: ErrorCode.NONE):
+        yield
+
+
 # Clients
 
 
@@ -244,6 +294,19 @@ def commits_before_records_are_acknowledged() -> Iterator[None]:
         return next_request(self, now_ms, False)
 
     with patch.object(TransactionManager, "next_request", too_early):
+        yield
+
+
+@planted("a consumer that has fallen out of its group commits as somebody who was never in it")
+@contextmanager
+def commits_as_nobody_after_falling_out() -> Iterator[None]:
+    reset = Membership._reset
+
+    def forget(self: Membership, *arguments: Any, **rest: Any) -> None:
+        reset(self, *arguments, **rest)
+        self.metadata = GroupMetadata(self.policy.group_id, instance_id=self.policy.instance_id)
+
+    with patch.object(Membership, "_reset", forget):
         yield
 
 

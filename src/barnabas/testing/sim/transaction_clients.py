@@ -3,6 +3,7 @@
 A worker is a member of a group. What follows from the records that it is given goes to the output, together with the
 group's offsets, in one transaction after the other. Some it aborts; now and then it falls asleep over one, or dies in
 the middle and comes back with the same transactional id, or takes the id of another worker, which is fenced by that.
+Who sleeps too long, or stands still altogether, is put out of the group, others have its partitions, and it goes on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -17,12 +19,14 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
+from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.client.errors import TransactionFatalError, TransactionTimeoutError
 from barnabas.client.plugins import RebalanceListener
 from barnabas.client.producer.producer import Producer
 from barnabas.testing.sim.cluster_clients import ClientPlan, SimulatedClient, SimulatedReader
 from barnabas.testing.sim.process import Process, ProcessState
 from barnabas.testing.sim.transaction_checker import Effect, Readers, TransactionBook
+from barnabas.testing.sim.transaction_stragglers import Stragglers
 
 __all__ = ["IsolatedReader", "Worker", "WorkerPlan", "effects_of"]
 
@@ -33,6 +37,8 @@ _MANY: Final = 60
 #: How often a call is made again that was not done in time.
 _PATIENCE: Final = 40
 _DYING_S: Final = 10**6
+_SESSION_MS: Final = 3000
+_NO_HURRY_MS: Final = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,11 @@ class WorkerPlan:
     sleep_chance: float
     death_chance: float
     borrow_chance: float
+    pause_chance: float
+    nap_chance: float
+    straggler_chance: float
+    max_poll_interval_ms: int
+    stragglers: Stragglers
 
 
 def effects_of(source: TopicPartition, offset: int, outputs: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -88,6 +99,14 @@ class MortalClient(SimulatedClient):
     @abstractmethod
     async def live(self, who: str) -> None:
         """One life, until it is over or has enough."""
+
+    async def pause(self, seconds: float) -> None:
+        """Stand still, as a process does that is stopped, or collects garbage for long."""
+        loop, process = self.plan.world.loop, self._process
+        self.plan.tell(f"{process.name} stands still for {seconds:.2f} s")
+        process.state = ProcessState.PAUSED
+        loop.call_later(seconds, loop.resume, process, context=Context())
+        await asyncio.sleep(0)
 
     async def die(self) -> NoReturn:
         """Nothing of this process happens any more."""
@@ -135,8 +154,9 @@ class Worker(MortalClient):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             isolation_level="read_committed",
-            session_timeout_ms=round(3000 * plan.pace),
+            session_timeout_ms=round(_SESSION_MS * plan.pace),
             heartbeat_interval_ms=round(600 * plan.pace),
+            max_poll_interval_ms=work.max_poll_interval_ms if not self.is_careful else _NO_HURRY_MS,
             max_poll_records=chance.choice((5, 20)),
             partition_assignment_strategy=plan.assignment_strategy,
             **plan.settings(who),
@@ -186,6 +206,8 @@ class _Life(RebalanceListener):
         self._starts: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, OffsetAndMetadata] = {}
         self._has_lost_partitions = False
+        #: The partitions that the open transaction has records in.
+        self._written: set[TopicPartition] = set()
 
     async def use(self, transactions: int) -> None:
         plan, worker = self._plan, self._worker
@@ -223,6 +245,7 @@ class _Life(RebalanceListener):
         self._number += 1
         tag = f"{self.who}/{self._number}"
         self._starts, self._ends, self._has_lost_partitions = {}, {}, False
+        self._written.clear()
         await self._producer.begin_transaction()
         self._book.begun(tag)
         try:
@@ -233,18 +256,22 @@ class _Life(RebalanceListener):
             if worker.happens(work.abort_chance) or self._has_lost_partitions:
                 await self._abort(tag, "by itself")
                 return
+            await self._straggle()
             if self._ends:
                 self._book.sent_offsets(tag, {partition: each.offset for partition, each in self._ends.items()})
                 metadata = self._consumer.group_metadata()
                 await self._patiently(self._producer.send_offsets_to_transaction, dict(self._ends), metadata)
             await self._die_perhaps()
             await self._sleep_perhaps()
+            await self._straggle()
             if worker.happens(work.death_chance):
                 # In the middle of it: when it dies its request is on the way, or there, or the answer is.
                 asyncio.get_running_loop().call_later(
                     self._chance.uniform(0.0, 0.05), lambda: asyncio.ensure_future(worker.die())
                 )
+            handle = self._handle()
             await self._patiently(self._producer.commit_transaction)
+            work.stragglers.ended(handle, is_commit=True)
         except TransactionFatalError:
             raise
         except BarnabasError as failure:
@@ -266,14 +293,41 @@ class _Life(RebalanceListener):
             for copy, partition in enumerate(effects_of(source, record.offset, outputs)):
                 effect = Effect(tag, source, record.offset, copy)
                 self._book.wrote(partition, effect)
+                self._written.add(partition)
                 await self._producer.send(partition.topic, effect.encode(), key=key, partition=partition.partition)
             if self._chance.random() < 0.02:
                 await self._die_perhaps()
 
     async def _sleep_perhaps(self) -> None:
         """Meanwhile its transaction may run out of time, or somebody else come with its id."""
-        if self._worker.happens(self._worker.work.sleep_chance):
+        worker = self._worker
+        if worker.happens(worker.work.pause_chance):
+            await worker.pause(self._chance.uniform(0.3, 1.7) * _SESSION_MS / 1000 * self._plan.pace)
+        if worker.happens(worker.work.nap_chance):
+            # Long enough for others to be given its partitions, and to get on with them.
+            await asyncio.sleep(self._chance.uniform(1.0, 3.0) * self._plan.pace)
+        if worker.happens(worker.work.sleep_chance):
             await asyncio.sleep(self._chance.uniform(0.1, 2.0) * self._worker.work.transaction_timeout_ms / 1000)
+
+    def _handle(self) -> TransactionHandle:
+        """Of the open transaction."""
+        driver = self._producer._parts.transactions
+        assert driver is not None
+        manager = driver.manager
+        return TransactionHandle(
+            manager.transactional_id, manager.producer_id, manager.epoch, 2 if manager.is_v2 else 1
+        )
+
+    async def _straggle(self) -> None:
+        """What was on its way for long arrives now. A coordinator is seldom replaced between decision and markers, so
+        what it may have sent always does, where this transaction has records."""
+        work = self._worker.work
+        if self._worker.happens(work.straggler_chance):
+            work.stragglers.end_again(self._handle())
+        if self._worker.is_careful or not work.stragglers.has_markers_for(self._handle(), self._written):
+            return
+        await self._producer.flush()
+        await work.stragglers.mark_again(self._handle(), self._written)
 
     async def _die_perhaps(self) -> None:
         if self._worker.happens(self._worker.work.death_chance):
@@ -282,7 +336,9 @@ class _Life(RebalanceListener):
     async def _abort(self, tag: str, why: str) -> None:
         self._plan.tell(f"{self.who} aborts {tag}: {why}")
         await self._die_perhaps()
+        handle = self._handle()
         await self._patiently(self._producer.abort_transaction)
+        self._worker.work.stragglers.ended(handle, is_commit=False)
         self._book.told(tag, is_committed=False)
         self._worker.aborted_count += 1
         for partition, offset in self._starts.items():

@@ -11,7 +11,7 @@ and their markers against each other (`transaction_log_checker`, and `transactio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final
 
@@ -21,8 +21,10 @@ from barnabas.testing.sim.cluster_clients import Operator, SimulatedProducer
 from barnabas.testing.sim.cluster_setting import MIN_ISR, Profile
 from barnabas.testing.sim.collector import resting_collector
 from barnabas.testing.sim.fault_plans import Fault
+from barnabas.testing.sim.replica_log import ReplicaLog
 from barnabas.testing.sim.replicated_run import FIRST_CLIENT, OFFSETS, ReplicatedRun
 from barnabas.testing.sim.scenarios import ScenarioOptions, SeedReport
+from barnabas.testing.sim.transaction_ambush import Ambush
 from barnabas.testing.sim.transaction_checker import (
     Readers,
     TransactionBook,
@@ -33,6 +35,7 @@ from barnabas.testing.sim.transaction_clients import GROUP, IsolatedReader, Work
 from barnabas.testing.sim.transaction_history import PartitionHistory, read_history
 from barnabas.testing.sim.transaction_log_checker import TransactionLogChecker, states_of
 from barnabas.testing.sim.transaction_setting import TransactionSetting
+from barnabas.testing.sim.transaction_stragglers import Stragglers
 from barnabas.testing.sim.transaction_watch import TransactionWatch
 
 __all__ = ["TransactionRun", "TransactionScenario"]
@@ -78,11 +81,13 @@ class TransactionRun(ReplicatedRun):
             self.checker.break_,
         )
         self._make_clients()
+        self.ambush = Ambush(self.world, drawn.cluster.pace, self._coordinators, self.tell, self.budget.may_strike)
         self.plan_faults(fault_limit)
 
     def _make_clients(self) -> None:
         drawn = self.drawn
         self.client_plan = plan = self.client_plan_for(drawn.inputs)
+        self.stragglers = Stragglers("stragglers", f"{FIRST_CLIENT}51", plan, self._state_logs, drawn.version)
         names = [f"worker-{each}" for each in range(1, WORKERS + 1)]
         work = WorkerPlan(
             drawn.outputs,
@@ -94,6 +99,11 @@ class TransactionRun(ReplicatedRun):
             drawn.sleep_chance,
             drawn.death_chance,
             drawn.borrow_chance,
+            drawn.pause_chance,
+            drawn.nap_chance,
+            drawn.straggler_chance,
+            drawn.max_poll_interval_ms,
+            self.stragglers,
         )
         self.producers = [SimulatedProducer("producer-1", f"{FIRST_CLIENT}11", plan)]
         self.workers = [
@@ -105,7 +115,21 @@ class TransactionRun(ReplicatedRun):
             IsolatedReader("everything", f"{FIRST_CLIENT}32", of_output, self.readers_book, is_read_committed=False),
         ]
         self.operator = Operator("operator", f"{FIRST_CLIENT}41", plan)
-        self.clients = [*self.producers, *self.workers, *self.readers, self.operator]
+        self.clients = [*self.producers, *self.workers, *self.readers, self.operator, self.stragglers]
+
+    def _state_logs(self) -> Iterator[ReplicaLog]:
+        for name in self.drawn.state_partitions:
+            image = self.checker.newest.partition(*name)
+            if image is not None and image.leader >= 0:
+                yield self.replicas.log_of(image.leader, name)
+
+    def _coordinators(self) -> Iterator[tuple[str, ReplicaLog]]:
+        addresses = self.cluster.addresses()
+        for name in self.drawn.state_partitions:
+            image = self.checker.newest.partition(*name)
+            followers = [] if image is None else [each for each in image.isr if each != image.leader]
+            if image is not None and image.leader >= 0 and followers:
+                yield addresses[image.leader], self.replicas.log_of(followers[0], name)
 
     def draw_faults(self, random: Random, clients: Sequence[str]) -> list[Fault]:
         return self.drawn.draw_faults(random, clients, [each.address for each in self.workers], self.duration_s)
@@ -122,6 +146,8 @@ class TransactionRun(ReplicatedRun):
             "committed": sum(each.committed_count for each in self.workers),
             "aborted": sum(each.aborted_count for each in self.workers),
             "fenced": sum(each.fenced_count for each in self.workers),
+            "late": self.stragglers.late_count,
+            "ambushed": self.ambush.count,
             "died": sum(each.death_count for each in self.workers),
             "read": self.readers_book.record_count,
         }
@@ -132,6 +158,8 @@ class TransactionRun(ReplicatedRun):
         for client in self.clients:
             client.begin()
         self.nemesis.begin()
+        if self.drawn.has_ambushes:
+            self.ambush.begin(self.duration_s)
         self.look_again()
         await asyncio.sleep(self.duration_s)
         self.tell("everything is healed")

@@ -8,6 +8,7 @@ from random import Random
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
+from barnabas.records.control import EPOCH_PER_TRANSACTION
 from barnabas.testing.sim.cluster_setting import FACTOR, MIN_ISR, ClusterSetting, Profile, TopicPlan
 from barnabas.testing.sim.fault_plans import LEADER, Fault, FaultKind
 from barnabas.testing.sim.network import Link
@@ -18,6 +19,7 @@ INPUT: Final = "orders"
 OUTPUT: Final = "totals"
 #: What a transaction waits for are chains of requests between brokers: on slower ways none would be in time.
 _SLOWEST_S: Final = 0.15
+_SHORT_POLL_INTERVAL_MS: Final = 500
 _STATE_TOPIC: Final = "__transaction_state"
 
 
@@ -36,6 +38,15 @@ class TransactionSetting:
     #: Whether a request may arrive after its sender has given it up. Before version 2 a transaction cannot be told from
     #: the next one of its producer, so that a late EndTxn may end that, in Kafka too.
     has_late_requests: bool
+    #: Of requests of earlier transactions, and of markers of a former coordinator, in each transaction.
+    straggler_chance: float
+    #: That a worker stands still over a transaction, heartbeats and all.
+    pause_chance: float
+    #: That it sleeps for longer than `max_poll_interval_ms` over one.
+    nap_chance: float
+    max_poll_interval_ms: int
+    #: Whether coordinators are stopped between their decision and its markers: see `transaction_ambush`.
+    has_ambushes: bool
 
     @classmethod
     def draw(cls, random: Random, profile: Profile) -> TransactionSetting:
@@ -56,6 +67,14 @@ class TransactionSetting:
         timeouts_ms = (10_000, 20_000) if profile is Profile.SLOW_REPLICATION else (2000, 3000, 6000)
         version = random.choices((0, 1, 2), (1, 2, 4))[0]
         has_late_requests = random.random() < 0.6 and version >= 2 and profile is not Profile.SLOW_REPLICATION
+        straggler_chance = random.choice((0.0, 0.2, 0.5))
+        pause_chance = random.choice((0.0, 0.05))
+        # Where replication is slow, a transaction may take as long as a nap.
+        nap_chance = random.choice((0.0, 0.15)) if profile is not Profile.SLOW_REPLICATION else 0.0
+        borrow_chance = random.choice((0.0, 0.3, 0.6))
+        if nap_chance:
+            # Whoever wakes up shall find its transaction as it was, and its partitions in other hands.
+            timeouts_ms, borrow_chance, has_late_requests = (6000,), 0.0, False
         if has_late_requests:
             overrides["request.timeout.ms"] = round(1000 * cluster.pace)
         return cls(
@@ -66,8 +85,14 @@ class TransactionSetting:
             abort_chance=random.choice((0.05, 0.15)),
             sleep_chance=random.choice((0.0, 0.04, 0.1)),
             death_chance=random.choice((0.0, 0.02, 0.08)),
-            borrow_chance=random.choice((0.0, 0.3, 0.6)),
+            borrow_chance=borrow_chance,
             has_late_requests=has_late_requests,
+            straggler_chance=straggler_chance,
+            pause_chance=pause_chance,
+            nap_chance=nap_chance,
+            max_poll_interval_ms=round(_SHORT_POLL_INTERVAL_MS * cluster.pace) if nap_chance else 300_000,
+            # With an epoch for each transaction, markers of a former coordinator are late by that.
+            has_ambushes=version < EPOCH_PER_TRANSACTION and not nap_chance and random.random() < 0.8,
         )
 
     def draw_faults(
@@ -76,6 +101,9 @@ class TransactionSetting:
         """As for the cluster. With late requests also ways that take long for a moment: what was sent then arrives
         after it was sent again on another connection, and after what came of that."""
         plan = self.cluster.draw_faults(random, clients, duration_s)
+        if self.nap_chance or self.has_ambushes:
+            # While one is away, the others must get on.
+            plan = [each for each in plan if random.random() < 0.3]
         hosts = list(self.cluster.cluster.addresses().values())
         for _ in range(20 if self.has_late_requests else 0):
             start_s, pace = random.uniform(0.0, duration_s), self.cluster.pace

@@ -28,13 +28,13 @@ from barnabas.testing.sim.transaction_history import LoggedRecord, Outcome
 from barnabas.testing.sim.transaction_log_checker import Decision, LoggedState, decisions_of, states_of
 from barnabas.testing.sim.world import SimulatedNode
 
-__all__ = ["MarkerView", "StateView", "TransactionWatch"]
+__all__ = ["LogView", "MarkerView", "StateView", "TransactionWatch", "states_in"]
 
 #: Ended transactions whose markers may not be committed yet are among the newest.
 _REMEMBERED: Final = 200
 
 
-class _View:
+class LogView:
     """What was taken from the log of one replica, batch by batch; from its beginning again if it was cut."""
 
     def __init__(self, log: ReplicaLog) -> None:
@@ -73,7 +73,14 @@ def _view(content: bytes) -> BatchView:
     return next(iter(iter_batches(content)))
 
 
-class StateView(_View):
+def states_in(content: bytes) -> list[LoggedState]:
+    """What a batch of `__transaction_state` says."""
+    return states_of(
+        LoggedRecord(each.offset, each.key, each.value, -1, -1, Outcome.PLAIN) for each in _view(content).records()
+    )
+
+
+class StateView(LogView):
     """A replica of a partition of `__transaction_state`."""
 
     def __init__(self, log: ReplicaLog) -> None:
@@ -88,10 +95,7 @@ class StateView(_View):
         self.completed: list[tuple[LoggedState, Mapping[Decision, int]]] = []
 
     def take(self, batch: SeenBatch, content: bytes) -> None:
-        records = [
-            LoggedRecord(each.offset, each.key, each.value, -1, -1, Outcome.PLAIN) for each in _view(content).records()
-        ]
-        for state in states_of(records):
+        for state in states_in(content):
             decisions = decisions_of(state)
             if state.status is not None and state.status.is_prepared:
                 self.decided.update(decisions)
@@ -101,7 +105,7 @@ class StateView(_View):
                 self.completed.append((state, {each: self.decided[each] for each in wanted}))
 
 
-class MarkerView(_View):
+class MarkerView(LogView):
     """A replica of a partition with transactions in it."""
 
     def __init__(self, partition: TopicPartition, log: ReplicaLog) -> None:
