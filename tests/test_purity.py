@@ -85,6 +85,7 @@ ALLOWED = {
     "testing/sim/runtime.py": {"asyncio"},
     "testing/sim/transaction_clients.py": {"asyncio"},
     "testing/sim/transaction_scenario.py": {"asyncio"},
+    "testing/sim/transaction_stragglers.py": {"asyncio"},
     "testing/sim/transports.py": {"asyncio"},
     "testing/sim/world.py": {"asyncio"},
 }

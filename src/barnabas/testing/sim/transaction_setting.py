@@ -64,7 +64,7 @@ class TransactionSetting:
             TopicPlan(OUTPUT, random.choice((1, 2, 3)), FACTOR, MIN_ISR),
         ]
         # Where replication is slow, what a transaction needs is done in several seconds at best.
-        timeouts_ms = (10_000, 20_000) if profile is Profile.SLOW_REPLICATION else (2000, 3000, 6000)
+        timeouts_ms: tuple[int, ...] = (10_000, 20_000) if profile is Profile.SLOW_REPLICATION else (2000, 3000, 6000)
         version = random.choices((0, 1, 2), (1, 2, 4))[0]
         has_late_requests = random.random() < 0.6 and version >= 2 and profile is not Profile.SLOW_REPLICATION
         straggler_chance = random.choice((0.0, 0.2, 0.5))

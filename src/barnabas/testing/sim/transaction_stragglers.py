@@ -27,7 +27,7 @@ from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.testing.sim.cluster_clients import ClientPlan, SimulatedClient
 from barnabas.testing.sim.replica_log import ReplicaLog, SeenBatch
 from barnabas.testing.sim.transaction_log_checker import LoggedState, Status
-from barnabas.testing.sim.transaction_watch import LogView, states_in
+from barnabas.testing.sim.transaction_watch import ReplicaLogView, states_in
 from barnabas.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -53,7 +53,7 @@ class StaleMarker(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
-class StaleMarkers(LogView):
+class StaleMarkers(ReplicaLogView):
     """Of transactions that one leader of a partition of `__transaction_state` has prepared, and a later one has
     completed; by what lies on the disk of a replica."""
 

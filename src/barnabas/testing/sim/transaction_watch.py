@@ -28,13 +28,13 @@ from barnabas.testing.sim.transaction_history import LoggedRecord, Outcome
 from barnabas.testing.sim.transaction_log_checker import Decision, LoggedState, decisions_of, states_of
 from barnabas.testing.sim.world import SimulatedNode
 
-__all__ = ["LogView", "MarkerView", "StateView", "TransactionWatch", "states_in"]
+__all__ = ["MarkerView", "ReplicaLogView", "StateView", "TransactionWatch", "states_in"]
 
 #: Ended transactions whose markers may not be committed yet are among the newest.
 _REMEMBERED: Final = 200
 
 
-class LogView:
+class ReplicaLogView:
     """What was taken from the log of one replica, batch by batch; from its beginning again if it was cut."""
 
     def __init__(self, log: ReplicaLog) -> None:
@@ -80,7 +80,7 @@ def states_in(content: bytes) -> list[LoggedState]:
     )
 
 
-class StateView(LogView):
+class StateView(ReplicaLogView):
     """A replica of a partition of `__transaction_state`."""
 
     def __init__(self, log: ReplicaLog) -> None:
@@ -105,7 +105,7 @@ class StateView(LogView):
                 self.completed.append((state, {each: self.decided[each] for each in wanted}))
 
 
-class MarkerView(LogView):
+class MarkerView(ReplicaLogView):
     """A replica of a partition with transactions in it."""
 
     def __init__(self, partition: TopicPartition, log: ReplicaLog) -> None:
