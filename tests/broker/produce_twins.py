@@ -307,14 +307,16 @@ class Producer:
     def __init__(self, twins: Twins) -> None:
         self._twins = twins
 
-    def frame(self, request: Request) -> bytes:
+    def frame(self, request: Request, change: Callable[[bytes | None], bytes | None] | None = None) -> bytes:
+        """`change` makes others of the records of each partition."""
         topics: list[TopicProduceData] = []
         last = None
         for part in request.parts:
             if part.topic != last:
                 topics.append(self._topic(part.topic))
                 last = part.topic
-            topics[-1].partition_data.append(PartitionProduceData(index=part.number, records=self.records(part)))
+            records = self.records(part) if change is None else change(self.records(part))
+            topics[-1].partition_data.append(PartitionProduceData(index=part.number, records=records))
         body = ProduceRequest(
             transactional_id=request.transactional_id,
             acks=request.acks,
@@ -364,7 +366,7 @@ class Producer:
 NO_TIME: Final = -(2**40)
 
 
-def _with_crc(data: bytearray) -> bytes:
+def with_crc(data: bytearray) -> bytes:
     data[CRC_AT:ATTRIBUTES_AT] = crc32c(bytes(data[ATTRIBUTES_AT:])).to_bytes(4, "big")
     return bytes(data)
 
@@ -374,7 +376,7 @@ def _set(at: int, value: bytes) -> Callable[[bytearray], bytes]:
 
     def harm(data: bytearray) -> bytes:
         data[at : at + len(value)] = value
-        return _with_crc(data)
+        return with_crc(data)
 
     return harm
 
