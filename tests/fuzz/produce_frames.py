@@ -15,6 +15,7 @@ from collections import Counter
 from random import Random
 from typing import Final
 
+from barnabas.cli.output import say
 from barnabas.records import Codec
 from tests.broker.produce_twins import (
     BATCH_HARMS,
@@ -35,7 +36,16 @@ FRAMES: Final = 300
 _HEADER_BYTES: Final = 8
 _BATCH_HEADER_BYTES: Final = 61
 #: Numbers that are the last of their kind, as bytes.
-_EDGES: Final = (b"\0", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x0f")
+_EDGES: Final = (
+    b"\0",
+    b"\x7f",
+    b"\x80",
+    b"\xff",
+    b"\xff\xff",
+    b"\x7f\xff\xff\xff",
+    b"\x80\0\0\0",
+    b"\xff\xff\xff\xff\x0f",
+)
 
 
 def plain(random: Random) -> Request:
@@ -142,7 +152,7 @@ def play(seed: int, frames: int = FRAMES) -> Counter[str]:
         try:
             twins.send(sending)
         except AssertionError:
-            print(f"seed {seed}, frame {number}: {sending.hex()}")
+            say(f"seed {seed}, frame {number}: {sending.hex()}")
             raise
         if random.random() < 0.02:
             twins.both(lambda plane: plane.pass_ms(600))
@@ -161,7 +171,7 @@ def main() -> None:
     for seed in range(given.seed, given.seed + given.rounds):
         counted += play(seed)
     seconds = time.monotonic() - begun_s
-    print(f"{given.rounds} rounds, {counted['sent']} frames, {counted['taken']} of them without the rules, {seconds:.0f} s")
+    say(f"{given.rounds} rounds, {counted['sent']} frames, {counted['taken']} without the rules, {seconds:.0f} s")
 
 
 if __name__ == "__main__":
