@@ -1,7 +1,8 @@
 # make run     install into .venv and start a node at 127.0.0.1:9092, data in barnabas-data; Ctrl-C stops it
 # make demo    the same with Spark: a click stream and a pipeline at work, to look at
 # make test    everything that must hold: lint, types, layers, tests; make test-slow: what takes longer
-# make bench   speed, as ratios against peers in the same run; make bench raft: a part; make bench-quick: in two minutes
+# make bench   speed, as ratios against peers in the same run; make bench raft: a part (or NAMES=raft; KEEP=1 keeps the results)
+# make bench-quick the same in two minutes, roughly
 # make install install into .venv, and start nothing
 # make wheel   a wheel in dist, for projects and machines of yours: see docs/installing.md
 # make docs    the tables of settings, from their declarations
@@ -110,7 +111,7 @@ $(PARTS): ; @:
 endif
 
 bench: $(VENV)/installed-for-tests $(VENV)/kernel
-	$(SPARK) $(PYTHON) -m bench $(PARTS)
+	$(SPARK) $(PYTHON) -m bench $(if $(KEEP),--keep) $(PARTS) $(NAMES)
 
 bench-quick: $(VENV)/installed-for-tests $(VENV)/kernel
 	$(SPARK) $(PYTHON) -m bench --quick

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import bench
-from bench import measure
+from bench import kept, measure
 from bench.measure import Result
 
 COLUMNS = f"{'benchmark':<58} {'ratio':>7} {'target':>7}      detail"
@@ -23,8 +23,9 @@ ROUGH = "quick: few records and rounds, so these figures are rough; ratios may b
 
 
 def benchmarks() -> list[str]:
-    helpers = {"__main__", "client_contestants", "measure", "node_brokers", "node_clients", "raft_member"}
+    helpers = {"__main__", "client_contestants", "kept", "measure", "load", "raft_member"}
     helpers |= {"spark_contestants", "cluster_nodes", "cluster_bytes", "cluster_image", "cluster_replicas"}
+    helpers |= {"node_brokers", "node_clients", "node_contest"}
     return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if module.name not in helpers)
 
 
@@ -50,6 +51,10 @@ def arguments(given: list[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--quick", action="store_true", help="all parts within two minutes; the figures are rough")
+    parser.add_argument("--keep", action="store_true", help="add the results to bench/results.jsonl, by commit")
+    parser.add_argument(
+        "--history", action="store_true", help="measure nothing: what was kept, of benchmarks with these words"
+    )
     parser.add_argument("--against", metavar="SRC", help="node alone: the src of another checkout, in Kafka's place")
     parser.add_argument(
         "parts",
@@ -58,6 +63,8 @@ def arguments(given: list[str]) -> argparse.Namespace:
         help="what to measure; all of it if none is named. Some have sections: cluster:idle",
     )
     asked = parser.parse_args(given)
+    if asked.history:
+        return asked
     for each in asked.parts:
         name, _, section = each.partition(":")
         if name not in benchmarks():
@@ -80,6 +87,9 @@ def results(part: str, *, is_quick: bool) -> Iterator[Result]:
 
 def main(given: list[str]) -> int:
     asked = arguments(given)
+    if asked.history:
+        print(*kept.history(asked.parts), sep="\n")
+        return 0
     if asked.quick:
         print(ROUGH)
         measure.be_quick()
@@ -90,8 +100,13 @@ def main(given: list[str]) -> int:
     for part in asked.parts or benchmarks():
         about = purpose(part.partition(":")[0])
         print(f"[{time.monotonic() - start:4.0f} s] {part}: {about}", file=sys.stderr, flush=True)
+        above = ""
         for result in results(part, is_quick=asked.quick):
-            print(show(Result(*result)), flush=True)
+            # A row that is set in belongs to the one above it, and has its name from there.
+            above, name = (above, above + result.name) if result.name.startswith(" ") else (result.name, result.name)
+            print(show(result) + kept.compared(name, result), flush=True)
+            if asked.keep:
+                kept.keep(name, result)
     return 0
 
 

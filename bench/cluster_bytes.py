@@ -18,6 +18,7 @@ from tests.cluster.nodes import Cluster
 from tests.cluster.wires import Wires
 
 from barnabas.base.ids import Uuid
+from barnabas.metadata.features import SUPPORTED
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -108,7 +109,10 @@ def _register_ghost(controller: str, cluster_id: str) -> None:
         cluster_id=cluster_id,
         incarnation_id=Uuid(bytes(15) + b"\x07"),
         listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=1, security_protocol=0)],
-        features=[Feature(name="metadata.version", min_supported_version=7, max_supported_version=25)],
+        features=[
+            Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED.items()
+        ],
         rack=None,
         log_dirs=[Uuid(b"\x01" + bytes(14) + b"\x07")],
     )

@@ -6,13 +6,12 @@ have; its Python binding makes messages in batches here, because making them one
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -23,12 +22,19 @@ from barnabas.wire import Request, Response, decode_response, encode_request, fr
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from bench import load
 
 R = TypeVar("R", bound=Response)
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 11
+COMMIT_VERSION = 7
 _TIMEOUT_S = 60
 CHUNK = 5_000
 
@@ -188,17 +194,13 @@ def error_codes(frame: bytearray) -> list[int]:
     return [each.error_code for topic in answer.responses for each in topic.partition_responses]
 
 
-def exchange_one_by_one(bootstrap: str, topic: str, seconds: float) -> list[float]:
-    """The times that requests of one record took on one connection."""
-    frame = produce_frame(topic, [0], records=1, size=100)
-    times = []
+def exchange(bootstrap: str, frames: Sequence[bytes], seconds: float) -> load.Exchange:
+    """Produce requests, again and again, on a connection each; that they are taken is looked at before and after."""
     with connected(bootstrap) as peer:
-        assert not any(error_codes(peer.exchange(frame)))
-        end = time.perf_counter() + seconds
-        while (start := time.perf_counter()) < end:
-            peer.exchange(frame)
-            times.append(time.perf_counter() - start)
-    return times
+        assert not any(code for frame in frames for code in error_codes(peer.exchange(frame)))
+        found = load.exchange(bootstrap, frames, seconds)
+        assert not any(code for frame in frames for code in error_codes(peer.exchange(frame)))
+    return found
 
 
 def fill(bootstrap: str, topic: str, partitions: int, count: int, size: int) -> None:
@@ -216,6 +218,43 @@ def fetch_frame(topic: str, offset: int, limit_bytes: int) -> bytes:
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=limit_bytes)
     wanted = [FetchTopic(topic=topic, topic_id=Uuid.ZERO, partitions=[partition])]
     return framed(FetchRequest(max_wait_ms=100, min_bytes=1, topics=wanted), FETCH_VERSION)
+
+
+def fetch_template(topic: str, partitions: Sequence[int]) -> load.Template:
+    """A Fetch of all of them, in which the offsets are left open."""
+
+    def framed_at(offset: int) -> bytes:
+        asked = [
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20) for index in partitions
+        ]
+        wanted = [FetchTopic(topic=topic, topic_id=Uuid.ZERO, partitions=asked)]
+        return framed(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=wanted), FETCH_VERSION)
+
+    return _template(framed_at)
+
+
+def commit_template(group: str, topic: str, partitions: Sequence[int]) -> load.Template:
+    """An OffsetCommit of all of them by a group without members, in which the offsets are left open."""
+
+    def framed_at(offset: int) -> bytes:
+        committed = [
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="")
+            for index in partitions
+        ]
+        topics = [OffsetCommitRequestTopic(name=topic, partitions=committed)]
+        return framed(OffsetCommitRequest(group_id=group, topics=topics), COMMIT_VERSION)
+
+    return _template(framed_at)
+
+
+def _template(framed_at: Callable[[int], bytes]) -> load.Template:
+    """The places are those where a number stands that stands nowhere else."""
+    sign = 0x0123456789ABCDEF
+    frame, wanted = framed_at(sign), sign.to_bytes(8, "big")
+    places: list[int] = []
+    while (place := frame.find(wanted, places[-1] + 8 if places else 0)) >= 0:
+        places.append(place)
+    return load.Template(frame, tuple(places))
 
 
 def fetch(bootstrap: str, topic: str, seconds: float) -> float:
@@ -237,38 +276,3 @@ def fetch(bootstrap: str, topic: str, seconds: float) -> float:
             total += len(peer.exchange(frames[number % (len(frames) - 1)]))
             number += 1
         return total / elapsed
-
-
-def exchange_on_many(bootstrap: str, frames: Sequence[bytes], seconds: float) -> float:
-    """Requests per second over one connection for each of `frames`, each with one request under way at any time."""
-    peers, answers = [], []
-    for frame in frames:
-        # One after the other: a queue of connections that is full drops some, and they wait for a second.
-        peers.append(Peer(bootstrap))
-        answers.append(peers[-1].exchange(frame))
-    assert not any(code for answer in answers for code in error_codes(answer))
-    sizes = [len(answer) + 4 for answer in answers]
-    poller = select.epoll()
-    by_descriptor: dict[int, list[Any]] = {}
-    for peer, frame, size in zip(peers, frames, sizes, strict=True):
-        peer.socket.setblocking(False)
-        by_descriptor[peer.socket.fileno()] = [peer.socket, frame, size, size]
-        poller.register(peer.socket.fileno(), select.EPOLLIN)
-    buffer = bytearray(1 << 20)
-    done = 0
-    start = time.perf_counter()
-    for peer, frame in zip(peers, frames, strict=True):
-        peer.socket.sendall(frame)
-    while (elapsed := time.perf_counter() - start) < seconds:
-        for descriptor, _ in poller.poll(1.0):
-            state = by_descriptor[descriptor]
-            # Every answer has the size of the first one, so counting bytes is enough.
-            state[3] -= state[0].recv_into(buffer)
-            if not state[3]:
-                state[3] = state[2]
-                done += 1
-                state[0].sendall(state[1])
-    poller.close()
-    for peer in peers:
-        peer.close()
-    return done / elapsed

@@ -8,6 +8,7 @@ librdkafka's, with a commit every 100 ms and every second, as a share of the sam
 from __future__ import annotations
 
 import math
+import statistics
 import sys
 import tempfile
 import time
@@ -27,15 +28,17 @@ from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitP
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from bench import node_clients as clients
 from bench.measure import Result
-from bench.node_brokers import Barnabas, Broker, Kafka
+from bench.node_brokers import Barnabas, Broker, Kafka, cpu_seconds
+from bench.node_contest import Figures, cost, paired
 
 TARGET: Final = 0.7
+COMMIT_TARGET: Final = 1.0
 PARTITIONS: Final = 2
 SIZES: Final = (1, 10, 100)
 INTERVALS_MS: Final = (100, 1000)
 IDS: Final = 10_000
 QUICK_IDS: Final = 1_000
-ROUNDS: Final = 3
+ROUNDS: Final = 5
 COMMIT_S: Final = 3.0
 SEND_S: Final = 4.0
 _RECORD: Final = b"x" * 100
@@ -170,15 +173,19 @@ def commits_per_second(broker: Broker, records: int, seconds: float) -> float:
         return count / passed
 
 
-def commits(brokers: list[Broker], seconds: float, rounds: int) -> Iterator[Result]:
+def commits(brokers: list[Broker], seconds: float, pairs: int) -> Iterator[Result]:
     for records in SIZES:
-        best = [0.0] * len(brokers)
-        for _ in range(rounds):
-            for index, broker in enumerate(brokers):
-                best[index] = max(best[index], commits_per_second(broker, records, seconds))
-        detail = " / ".join(f"{each:,.0f}" for each in best) + " commits per s"
+        measured = [Figures() for _ in brokers]
+        for _ in range(pairs):
+            for broker, figures in zip(brokers, measured, strict=True):
+                before = cpu_seconds(broker.pid)
+                rate = commits_per_second(broker, records, seconds)
+                figures.add(rate * seconds, seconds, cpu_seconds(broker.pid) - before)
+        detail = " / ".join(f"{statistics.median(each.rates):,.0f}" for each in measured) + " commits per s"
         what = f"{records} record{'s' * (records > 1)}"
-        yield Result(f"bare socket, transactions of {what}", ratio(best), TARGET if len(best) > 1 else None, detail)
+        target = COMMIT_TARGET if len(brokers) > 1 else None
+        yield Result(f"bare socket, transactions of {what}", paired(measured), target, detail)
+        yield cost("CPU seconds per million commits", measured, 1e6)
 
 
 def ratio(rates: list[float]) -> float:
