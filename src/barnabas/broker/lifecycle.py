@@ -206,13 +206,15 @@ class BrokerLifecycle:
         if has_left or self.epoch < 0 or not self._settings.controlled_shutdown_enable:
             return
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + _LONGEST_HAND_OVER_S
+        began_s = loop.time()
+        deadline_s = began_s + _LONGEST_HAND_OVER_S
         try:
             while loop.time() < deadline_s:
                 # When the whole cluster stops, nobody is left to answer the last ones.
                 async with asyncio.timeout(_LAST_WORD_S):
                     heard = await self._heartbeat(want_shut_down=True)
                 if heard.should_shut_down:
+                    _log.info("Controlled shutdown succeeded after %.3f s", loop.time() - began_s)
                     return
                 await asyncio.sleep(_EAGER_MS / 1000)
             _log.error("Timed out waiting for the controller to approve controlled shutdown")

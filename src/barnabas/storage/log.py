@@ -480,7 +480,6 @@ class PartitionLog(LogTail):
 
     def flush(self, to_offset: int | None = None) -> None:
         """Make everything below `to_offset` (all, if not given) safe against a crash of the machine."""
-        self._save_epochs()
         job = self.begin_flush(to_offset)
         if job is not None:
             job.run()
@@ -529,7 +528,6 @@ class PartitionLog(LogTail):
             self.active_segment.finish()
             self.snapshots.take(self.producers, self.log_end_offset)
             self.flush()
-            self._save_epochs()
         except OSError as failure:
             raise self.failed(failure) from failure
         finally:
