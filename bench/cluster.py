@@ -1,7 +1,7 @@
 """Three nodes beside three of Apache Kafka: fail-over of the controller, many partitions, what they take while idle.
 
 Each section can be asked for by itself: `cluster:idle`, `cluster:fail-over`, `cluster:partitions`, `cluster:image`,
-`cluster:bytes`, and those of three replicas: `cluster:produce`, `cluster:leader-fail-over`,
+`cluster:bytes`, and those of three replicas: `cluster:produce`, `cluster:small`, `cluster:leader-fail-over`,
 `cluster:leader-and-controller`, `cluster:silence`, `cluster:shutdown`, `cluster:following`, `cluster:catching-up`,
 `cluster:restart`.
 """

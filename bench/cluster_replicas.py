@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 from typing import Final, cast
@@ -21,6 +22,7 @@ from tests.cluster.records import LibrdkafkaSender
 from tests.oracles import missing
 
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
+from bench import node_clients as clients
 from bench.cluster_nodes import KafkaCluster, OurCluster
 from bench.measure import Result
 from bench.node_brokers import cpu_seconds
@@ -28,6 +30,7 @@ from bench.node_contest import Figures, cost, paired
 
 FACTOR: Final = 3
 PRODUCE_TARGET: Final = 1.2
+SMALL_PARTITIONS: Final = 99
 PRODUCE_S: Final = 4.0
 PAIRS: Final = 5
 QUICK_PRODUCE_S: Final = 2.0
@@ -126,6 +129,44 @@ def _produced(clusters: Sequence[Cluster], size: int, partitions: int, seconds: 
     target = PRODUCE_TARGET if len(clusters) > 1 else None
     yield Result(f"cluster: 3 replicas, acks=all, {size} B, {partitions} partitions", paired(measured), target, detail)
     yield cost("CPU seconds per GB, all nodes", measured, 1e9 / size)
+
+
+def small(is_quick: bool) -> Iterator[Result]:
+    """Small batches on many connections, each to a leader; one request under way on each connection."""
+    seconds, pairs = (QUICK_PRODUCE_S, 1) if is_quick else (PRODUCE_S, PAIRS)
+    with contextlib.ExitStack() as running:
+        clusters = [running.enter_context(one_cluster(maker)) for maker in makers().values()]
+        for each in clusters:
+            created(each, "small", SMALL_PARTITIONS)
+            _exchanged(each, "small", 1.0 if is_quick else WARM_UP_S)
+        measured = [Figures() for _ in clusters]
+        for _ in range(pairs):
+            for cluster, figures in zip(clusters, measured, strict=True):
+                pids = [each.pid for each in cluster.nodes.values()]
+                before = sum(map(cpu_seconds, pids))
+                rate = _exchanged(cluster, "small", seconds)
+                figures.add(rate * seconds, seconds, sum(map(cpu_seconds, pids)) - before)
+    rates = " / ".join(f"{statistics.median(each.rates):,.0f}" for each in measured)
+    name = f"cluster: 3 replicas, acks=all, {SMALL_PARTITIONS} connections, 1 batch of 10 each"
+    yield Result(name, paired(measured), None, f"{rates} requests per s")
+    yield cost("CPU seconds per million requests, all nodes", measured, 1e6)
+
+
+def _exchanged(cluster: Cluster, topic: str, seconds: float) -> float:
+    """Requests a second; a load generator for each node."""
+    led_by = leaders(cluster.brokers[0], topic) or []
+    frames = [clients.produce_frame(topic, [index], records=10, size=100) for index in range(len(led_by))]
+    with ThreadPoolExecutor() as threads:
+        at_work = [
+            threads.submit(
+                clients.exchange,
+                node.bootstrap,
+                [frame for frame, leader in zip(frames, led_by, strict=True) if leader == node.node_id],
+                seconds,
+            )
+            for node in cluster.brokers
+        ]
+        return sum(each.result().rate for each in at_work)
 
 
 def _rate(cluster: Cluster, topic: str, size: int, seconds: float) -> float:
@@ -384,6 +425,7 @@ def within(what: str, budget_s: float, took_s: dict[str, float]) -> Result:
 
 SECTIONS: Final[dict[str, Callable[[bool], Iterator[Result]]]] = {
     "produce": produce,
+    "small": small,
     "leader-fail-over": leader_fail_over,
     "leader-and-controller": controller_fail_over,
     "silence": silence,

@@ -197,10 +197,17 @@ def error_codes(frame: bytearray) -> list[int]:
 def exchange(bootstrap: str, frames: Sequence[bytes], seconds: float) -> load.Exchange:
     """Produce requests, again and again, on a connection each; that they are taken is looked at before and after."""
     with connected(bootstrap) as peer:
-        assert not any(code for frame in frames for code in error_codes(peer.exchange(frame)))
+        _check_all(peer, frames)
         found = load.exchange(bootstrap, frames, seconds)
-        assert not any(code for frame in frames for code in error_codes(peer.exchange(frame)))
+        _check_all(peer, frames)
     return found
+
+
+def _check_all(peer: Peer, frames: Sequence[bytes]) -> None:
+    for frame in frames:
+        refused = [ErrorCode.of(code).name for code in error_codes(peer.exchange(frame)) if code]
+        if refused:
+            raise RuntimeError(f"records were refused: {', '.join(refused)}")
 
 
 def fill(bootstrap: str, topic: str, partitions: int, count: int, size: int) -> None:
