@@ -38,10 +38,10 @@ class Broker(NamedTuple):
     address: str
 
 
-def ask(address: str, request: Request, *, timeout_s: float = _SHORT_S) -> Any:
-    """The answer; raises `OSError` where there is none in time."""
+def ask(address: str, request: Request, *, version: int | None = None, timeout_s: float = _SHORT_S) -> Any:
+    """The answer, in the newest version if none is given; raises `OSError` where there is none in time."""
     host, _, port = address.rpartition(":")
-    version = api(ApiKey(request.API_KEY)).served.high
+    version = api(ApiKey(request.API_KEY)).served.high if version is None else version
     frame = b"".join(map(bytes, encode_request(request, version, 7, "tests")))
     with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
         connection.sendall(struct.pack(">i", len(frame)) + frame)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from typing import cast
 
 from barnabas import Admin, AlterConfig, ConfigResource, ConfigResourceType, Consumer, Producer
+from barnabas.base.ids import Uuid
+from barnabas.wire.apis import ApiKey, api
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -33,6 +37,19 @@ def test_a_topic_created_at_any_node_can_be_used_there_at_once_and_elsewhere_soo
         assert sorted(leaders(node, names[node.node_id]) or []) == [1, 2, 3]
     for node in three.brokers:
         until("all topics are known", lambda node=node: set(names.values()) <= topics(node))  # type: ignore[misc]
+
+
+def test_topics_are_deleted_through_any_node_by_clients_of_any_age(three: Cluster) -> None:
+    served = api(ApiKey.DELETE_TOPICS).served
+    for version in range(served.low, served.high + 1):
+        for node in three.brokers:
+            topic = unique("deleted")
+            created(node, topic)
+            named = DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000)
+            by_state = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic, topic_id=Uuid.ZERO)], timeout_ms=30_000)
+            request = by_state if version >= 6 else named
+            response = cast(DeleteTopicsResponse, ask(node.bootstrap, request, version=version))
+            assert [(each.name, each.error_code) for each in response.responses] == [(topic, 0)], version
 
 
 def test_records_go_to_whoever_leads_and_come_from_there(three: Cluster) -> None:

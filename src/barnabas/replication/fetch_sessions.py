@@ -26,6 +26,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.base.steps import at_once
+from barnabas.replication._kernel.following import FetchPosition
 from barnabas.wire.fetch_session_epoch import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION, next_epoch
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
@@ -63,19 +64,10 @@ def size_of(key: PartitionKey) -> int:
     return PARTITION_BYTES + (len(topic) if topic.isascii() else 4 * len(topic))
 
 
-class WantedPartition:
+class WantedPartition(FetchPosition):
     """What a client asks of one partition, and in a session also what it was told last."""
 
-    __slots__ = (
-        "fetch_offset",
-        "follower_log_start_offset",
-        "high_watermark",
-        "key",
-        "last_fetched_epoch",
-        "leader_epoch",
-        "log_start_offset",
-        "max_bytes",
-    )
+    __slots__ = ()
 
     def __init__(self, key: PartitionKey, asked: FetchPartition) -> None:
         self.key = key

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.metadata.image import PartitionImage
+from barnabas.metadata.image import BrokerImage, PartitionImage
 from barnabas.records.batch import BatchView
 from barnabas.replication.high_watermark import advanced_high_watermark
 from barnabas.replication.isr import (
@@ -53,6 +53,11 @@ _METADATA_WILL_TELL: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
+
+
+def is_older_broker(registered: BrokerImage | None, broker_epoch: int) -> bool:
+    """Whether who says this epoch has been started again, as the metadata log knows."""
+    return registered is not None and NO_EPOCH < broker_epoch < registered.epoch
 
 
 class LeaderState(PartitionRole):
@@ -151,8 +156,7 @@ class LeaderState(PartitionRole):
             # It knows our epoch, so it may also know better: a follower that is told so asks again.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise PartitionError(code, f"{self.partition.name}: node {replica} is none of the replicas {self.replicas}")
-        broker = self.partition.ports.broker(replica)
-        is_older = broker is not None and NO_EPOCH < broker_epoch < broker.epoch
+        is_older = is_older_broker(self.partition.ports.broker(replica), broker_epoch)
         if is_older or found.is_of_older_broker(broker_epoch):
             raise PartitionError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,

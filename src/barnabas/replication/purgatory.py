@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.replication._kernel.following import moved, unwatch, watch_to_the_end
 from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.roles import NO_OFFSET, Isolation, PartitionRole
 
@@ -196,6 +197,18 @@ class DelayedFetch:
         self.has_changed = False
         self._missing_bytes = missing_bytes
         self._offsets = offsets
+        if self._isolation is Isolation.LOG_END:
+            self._seen_bytes = watch_to_the_end(self, offsets, seen_bytes)
+        else:
+            self._watch_below_the_end(seen_bytes)
+        for role in moved(seen_bytes) if seen_bytes else ():
+            if self._offsets and role.is_over:
+                self._wake()
+            elif self._offsets:
+                self.try_complete(role)
+
+    def _watch_below_the_end(self, seen_bytes: dict[PartitionRole, int] | None) -> None:
+        missing_bytes, offsets = self._missing_bytes, self._offsets
         own_seen_bytes = self._seen_bytes = {}
         sees_committed = self._isolation is Isolation.READ_UNCOMMITTED
         for role in offsets:
@@ -206,11 +219,6 @@ class DelayedFetch:
             end_offset = log.high_watermark if sees_committed else role.end_offset(self._isolation)
             own_seen_bytes[role] = seen if end_offset == log.log_end_offset else seen - missing_bytes
             role.delayed[self] = None
-        for role, seen in (seen_bytes or {}).items():
-            if self._offsets and role.is_over:
-                self._wake()
-            elif self._offsets and role.appended_bytes != seen:
-                self.try_complete(role)
 
     def try_complete(self, role: PartitionRole) -> None:
         self.has_changed = True
@@ -233,6 +241,5 @@ class DelayedFetch:
         self._on_ready()
 
     def stop(self) -> None:
-        for role in self._offsets:
-            role.delayed.pop(self, None)
+        unwatch(self, self._offsets)
         self._offsets = {}

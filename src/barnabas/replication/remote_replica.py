@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.replication._kernel.following import FollowerPosition
 from barnabas.replication.roles import NO_EPOCH, NO_OFFSET
 
 #: Before every moment.
 NEVER_MS: Final = -(2**62)
 
 
-class RemoteReplica:
+class RemoteReplica(FollowerPosition):
     """One follower. A fetch at an offset says that it has everything before, and its log start.
 
     It has caught up at the latest moment t for which a fetch reached what the leader's log end was at t. So one that
     is always a little behind, because there are always new records, counts as caught up too.
     """
 
-    __slots__ = (
-        "broker_epoch",
-        "broker_id",
-        "last_caught_up_ms",
-        "last_fetch_leader_log_end_offset",
-        "last_fetch_ms",
-        "log_end_offset",
-        "log_start_offset",
-    )
+    __slots__ = ("broker_id",)
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -36,7 +29,7 @@ class RemoteReplica:
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = NEVER_MS
         #: From its fetch: None before the first one, -1 if it does not say.
-        self.broker_epoch: int | None = None
+        self.broker_epoch = None
 
     def __repr__(self) -> str:
         return f"<replica on {self.broker_id}, from {self.log_start_offset} to {self.log_end_offset}>"
@@ -47,20 +40,6 @@ class RemoteReplica:
         if self.broker_epoch is not None:
             self.last_fetch_leader_log_end_offset = leader_log_end_offset
             self.last_fetch_ms = now_ms if is_in_sync else NEVER_MS
-
-    def fetched(
-        self, log_end_offset: int, log_start_offset: int, leader_log_end_offset: int, broker_epoch: int, now_ms: int
-    ) -> None:
-        """It has fetched at `log_end_offset`."""
-        if log_end_offset >= leader_log_end_offset:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
-        elif log_end_offset >= self.last_fetch_leader_log_end_offset:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.last_fetch_leader_log_end_offset = max(self.last_fetch_leader_log_end_offset, leader_log_end_offset)
-        self.last_fetch_ms = now_ms
-        self.broker_epoch = broker_epoch
 
     def is_of_older_broker(self, broker_epoch: int) -> bool:
         """Whether a fetch with that epoch was sent by the broker as it was before its last start."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from barnabas.replication._kernel.following import RoleFields
 from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.errors import LogError
 from barnabas.storage.leader_epochs import EpochEnd
@@ -60,10 +61,15 @@ class DelayedOperation(Protocol):
         ...
 
 
-class PartitionRole:
+class PartitionRole(RoleFields):
     """What leading and following have in common: the log, the epoch, and who waits."""
 
-    __slots__ = ("appended_bytes", "delayed", "is_over", "leader_epoch", "log", "partition")
+    __slots__ = ()
+
+    partition: Partition
+    log: PartitionLog
+    #: Who waits. An ordered set: callbacks come in the order of arrival.
+    delayed: dict[DelayedOperation, None]
 
     def __init__(self, partition: Partition, log: PartitionLog, leader_epoch: int) -> None:
         self.partition = partition
@@ -73,8 +79,7 @@ class PartitionRole:
         self.appended_bytes = 0
         #: Whether something else has taken its place.
         self.is_over = False
-        #: Who waits. An ordered set: callbacks come in the order of arrival.
-        self.delayed: dict[DelayedOperation, None] = {}
+        self.delayed = {}
 
     def end_offset(self, isolation: Isolation) -> int:
         """The first offset that a reader may not see."""

@@ -102,9 +102,19 @@ _DIVISIONS: Final[dict[type[Request], _Division]] = {
 }
 
 
+#: Before v6 there were only names. A request stays in the form of its version, in which it travels on.
+_DELETION_BY_NAME: Final = _Division("topic_names", lambda name: name, lambda _: 1, DeleteTopicsResponse, "responses")
+
+
+def _division_of(request: Request) -> _Division | None:
+    if isinstance(request, DeleteTopicsRequest) and not request.topics:
+        return _DELETION_BY_NAME
+    return _DIVISIONS.get(type(request))
+
+
 def forwarded(services: CommonServices, context: RequestContext, request: Request) -> Steps[Any]:
     """The controller's answer. Where nothing else is to be done, this is the handler."""
-    division = _DIVISIONS.get(type(request))
+    division = _division_of(request)
     if division is None:
         return (yield from awaited(services.controller.submit(request, context.version, context)))
     merged = division.response(**{division.results: []})

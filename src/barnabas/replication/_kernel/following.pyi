@@ -1,0 +1,66 @@
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from barnabas.base.ids import Uuid
+
+W = TypeVar("W", bound=FetchPosition)
+
+class FetchPosition:
+    """What a client asks of one partition, and what it was told last: the fields of a `WantedPartition`."""
+
+    key: tuple[str | Uuid, int]
+    fetch_offset: int
+    follower_log_start_offset: int
+    high_watermark: int
+    log_start_offset: int
+    last_fetched_epoch: int
+    leader_epoch: int
+    max_bytes: int
+
+class FollowerPosition:
+    """How far a follower is: the fields of a `RemoteReplica` that its fetches change."""
+
+    log_end_offset: int
+    log_start_offset: int
+    last_fetch_leader_log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+    broker_epoch: int | None
+
+    def fetched(
+        self, log_end_offset: int, log_start_offset: int, leader_log_end_offset: int, broker_epoch: int, now_ms: int
+    ) -> None:
+        """It has fetched at `log_end_offset`."""
+
+class RoleFields:
+    """What leading and following have in common: the fields of a `PartitionRole`."""
+
+    partition: Any
+    log: Any
+    leader_epoch: int
+    appended_bytes: int
+    is_over: bool
+    delayed: Any
+
+class FollowerGlance:
+    """The partitions of a follower's fetch in which nothing is new: it has all there is, is in sync, is where it was
+    the last time, and was told of the high watermark and the log start."""
+
+    def __init__(self, index: Mapping[Any, Any], leader_type: type, replica: int, broker_epoch: int) -> None: ...
+    def over(
+        self,
+        positions: Iterable[W],
+        is_first: bool,
+        now_ms: int,
+        offsets: dict[Any, int],
+        seen_bytes: dict[Any, int] | None,
+    ) -> list[W]:
+        """Pass over those, and return the others, in their order, of which nothing was noted. `offsets` gets where to
+        wait, `seen_bytes` what was appended there. With `is_first` it is noted that the follower has fetched."""
+
+def watch_to_the_end(delayed: Any, offsets: dict[Any, int], seen_bytes: dict[Any, int] | None) -> dict[Any, int]:
+    """Let `delayed` hear of what is appended to these roles; how much was, by now or by `seen_bytes`."""
+
+def unwatch(delayed: Any, offsets: dict[Any, int]) -> None: ...
+def moved(seen_bytes: dict[Any, int]) -> list[Any]:
+    """The roles that are over, or to which more was appended."""

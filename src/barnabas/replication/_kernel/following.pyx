@@ -1,0 +1,140 @@
+"""What changes with every fetch, and a glance at those partitions in which nothing else does."""
+
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t
+
+from barnabas.storage._kernel.appending cimport LogTail
+
+
+cdef class FetchPosition:
+    cdef public tuple key
+    cdef public int64_t fetch_offset
+    cdef public int64_t follower_log_start_offset
+    cdef public int64_t high_watermark
+    cdef public int64_t log_start_offset
+    cdef public int32_t last_fetched_epoch
+    cdef public int32_t leader_epoch
+    cdef public int32_t max_bytes
+
+
+cdef class FollowerPosition:
+    cdef public int64_t log_end_offset
+    cdef public int64_t log_start_offset
+    cdef public int64_t last_fetch_leader_log_end_offset
+    cdef public int64_t last_fetch_ms
+    cdef public int64_t last_caught_up_ms
+    cdef public object broker_epoch
+
+    cpdef fetched(
+        self,
+        int64_t log_end_offset,
+        int64_t log_start_offset,
+        int64_t leader_log_end_offset,
+        object broker_epoch,
+        int64_t now_ms,
+    ):
+        if log_end_offset >= leader_log_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif log_end_offset >= self.last_fetch_leader_log_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.last_fetch_leader_log_end_offset = max(self.last_fetch_leader_log_end_offset, leader_log_end_offset)
+        self.last_fetch_ms = now_ms
+        self.broker_epoch = broker_epoch
+
+
+cdef class RoleFields:
+    cdef public object partition
+    cdef public object log
+    cdef public int32_t leader_epoch
+    cdef public int64_t appended_bytes
+    cdef public bint is_over
+    cdef public dict delayed
+
+
+cdef class FollowerGlance:
+    cdef dict _index
+    cdef type _leader_type
+    cdef object _replica
+    cdef object _broker_epoch
+
+    def __init__(self, dict index, type leader_type, int replica, broker_epoch):
+        self._index = index
+        self._leader_type = leader_type
+        self._replica = replica
+        self._broker_epoch = broker_epoch
+
+    def over(self, positions, bint is_first, int64_t now_ms, dict offsets, dict seen_bytes):
+        cdef FetchPosition wanted
+        cdef RoleFields role
+        cdef list rest = []
+        for wanted in positions:
+            role = self._quiet_leader(wanted, is_first, now_ms)
+            if role is None:
+                rest.append(wanted)
+                continue
+            offsets[role] = wanted.fetch_offset
+            if seen_bytes is not None:
+                seen_bytes[role] = role.appended_bytes
+        return rest
+
+    cdef RoleFields _quiet_leader(self, FetchPosition wanted, bint is_first, int64_t now_ms):
+        cdef FollowerPosition follower
+        cdef LogTail log
+        cdef RoleFields role
+        cdef PyObject* found = PyDict_GetItem(self._index, wanted.key)
+        if found is NULL:
+            return None
+        leader = (<object>found).role
+        if type(leader) is not self._leader_type:
+            return None
+        role = <RoleFields>leader
+        log = role.log
+        if (
+            role.leader_epoch != wanted.leader_epoch
+            or log.log_end_offset != wanted.fetch_offset
+            or log.high_watermark != wanted.high_watermark
+            or log.log_start_offset != wanted.log_start_offset
+        ):
+            return None
+        if wanted.last_fetched_epoch >= 0 and log.epochs.latest_epoch != wanted.last_fetched_epoch:
+            return None
+        found = PyDict_GetItem(leader.followers, self._replica)
+        if found is NULL:
+            return None
+        if is_first:
+            follower = <object>found
+            if (
+                follower.log_end_offset != wanted.fetch_offset
+                or follower.log_start_offset != wanted.follower_log_start_offset
+                or follower.broker_epoch != self._broker_epoch
+                or self._replica not in leader.maximal_isr
+            ):
+                return None
+            follower.fetched(
+                wanted.fetch_offset, follower.log_start_offset, log.log_end_offset, self._broker_epoch, now_ms
+            )
+        return role
+
+
+def watch_to_the_end(delayed, dict offsets, dict seen_bytes):
+    cdef RoleFields role
+    cdef dict own_seen_bytes = {}
+    for role in offsets:
+        own_seen_bytes[role] = role.appended_bytes if seen_bytes is None else seen_bytes[role]
+        role.delayed[delayed] = None
+    return own_seen_bytes
+
+
+def unwatch(delayed, dict offsets):
+    cdef RoleFields role
+    for role in offsets:
+        if delayed in role.delayed:
+            del role.delayed[delayed]
+
+
+def moved(dict seen_bytes):
+    cdef RoleFields role
+    return [role for role, seen in seen_bytes.items() if role.is_over or role.appended_bytes != seen]
