@@ -135,12 +135,23 @@ class FollowerState(PartitionRole):
 
     def append(self, data: PartitionData, now_ms: int) -> Cut | None:
         """Take over records, and what is said of the log as a whole."""
-        if data.records:
+        if data.records and not self._has_appended(data.records, now_ms):
             cut = self._append(prepare_from_leader(data.records), now_ms)
             if cut is not None:
                 return cut
         self._learn(data.high_watermark, data.log_start_offset)
         return None
+
+    def _has_appended(self, records: bytes | bytearray | memoryview, now_ms: int) -> bool:
+        """Whether it was an ordinary batch, of which nothing need be decided, and is appended."""
+        log, view = self.log, memoryview(records)
+        try:
+            is_appended = log.append_from_leader(view, self.leader_epoch, now_ms)
+        except OSError as failure:
+            raise log.failed(failure) from failure
+        if is_appended:
+            self.appended_bytes += len(view)
+        return is_appended
 
     def _take_error(self, code: ErrorCode, longest_wait_ms: int) -> None:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:

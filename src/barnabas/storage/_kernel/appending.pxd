@@ -97,5 +97,8 @@ cdef class LogTail:
         self, memoryview frame, Py_ssize_t start, Py_ssize_t size_bytes, int32_t leader_epoch, int64_t now_ms,
         long claim, OrdinaryBatch* batch
     ) except -1
+    cdef bint has_place_for(
+        self, const OrdinaryBatch* batch, AppendRules rules, int32_t leader_epoch, int64_t now_ms
+    ) except -1
     cdef bint admits_records(self, memoryview frame, const OrdinaryBatch* batch, int64_t now_ms) except -1
     cdef int64_t append_ordinary(self, memoryview frame, const OrdinaryBatch* batch, int32_t leader_epoch) except -1

@@ -109,3 +109,7 @@ class LogTail:
     recovery_point: int
     _active_since_ms: int
     _jitter_ms: int
+
+    def append_from_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> bool:
+        """Append what the leader of this epoch sent if it is one ordinary batch that follows upon the log's end;
+        whether it was. If it cannot be written (`OSError`), the log is as it was."""

@@ -9,7 +9,9 @@ copy of each, whoever changes it. `LogTail.takes` says whether a batch is ordina
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from posix.types cimport off_t
 
-from barnabas.records._kernel.bytes cimport data_of, load_i16, load_i32, load_i64, store_i32, store_i64
+from barnabas.records._kernel.bytes cimport (
+    data_of, load_i16, load_i32, load_i64, load_u32, size_of, store_i32, store_i64
+)
 from barnabas.records._kernel.walk cimport WalkedRecords, crc_of, has_usual_records, is_usual_header
 
 cdef extern from "unistd.h" nogil:
@@ -17,6 +19,9 @@ cdef extern from "unistd.h" nogil:
 
 cdef enum:
     TRANSACTIONAL_BIT = 0x10
+    # The codec and the type of the timestamps.
+    FORM_BITS = 0x0F
+    BATCH_HEADER_BYTES = 61
     MAX_SEQUENCE = 0x7FFFFFFF
     MAX_RELATIVE_OFFSET = 0x7FFFFFFF
     UNCERTAIN_SEQUENCE = -2
@@ -193,6 +198,32 @@ cdef class SegmentTail:
         return 0
 
 
+cdef void read_batch(const uint8_t* at, Py_ssize_t start, Py_ssize_t size_bytes, OrdinaryBatch* batch) noexcept nogil:
+    batch.start = start
+    batch.size_bytes = size_bytes
+    batch.producer_id = load_i64(at + 43)
+    batch.producer_epoch = load_i16(at + 51)
+    batch.base_sequence = load_i32(at + 53)
+    batch.last_offset_delta = load_i32(at + 23)
+    batch.max_timestamp_ms = load_i64(at + 35)
+
+
+cdef bint is_usual_from_leader(
+    const uint8_t* at, Py_ssize_t size_bytes, int64_t offset, int32_t leader_epoch
+) noexcept nogil:
+    """Whether it is one batch, with the next offset and of this epoch, and not of a transaction; compressed or not."""
+    return (
+        size_bytes >= BATCH_HEADER_BYTES
+        and at[16] == 2
+        and <int64_t>load_i32(at + 8) + 12 == size_bytes
+        and load_i64(at) == offset
+        and load_i32(at + 12) == leader_epoch
+        and not load_i16(at + 21) & ~FORM_BITS
+        and load_i32(at + 23) >= 0
+        and (load_i64(at + 43) < 0 or load_i32(at + 53) >= 0)
+    )
+
+
 cdef class LogTail:
     """Where a log ends, and what is known there."""
 
@@ -206,18 +237,22 @@ cdef class LogTail:
         second batch in it for the same log is not ordinary.
         """
         cdef const uint8_t* at = data_of(frame) + start
-        cdef ProducerStateEntry producer
-        cdef AppendRules rules
+        cdef AppendRules rules = self.settings.append_rules
         if self.claimed_by == claim or not is_usual_header(at, size_bytes) or load_i16(at + 21) & TRANSACTIONAL_BIT:
             return False
         self.claimed_by = claim
-        batch.start = start
-        batch.size_bytes = size_bytes
-        batch.producer_id = load_i64(at + 43)
-        batch.producer_epoch = load_i16(at + 51)
-        batch.base_sequence = load_i32(at + 53)
-        batch.last_offset_delta = load_i32(at + 23)
-        batch.max_timestamp_ms = load_i64(at + 35)
+        read_batch(at, start, size_bytes, batch)
+        return (
+            rules.keeps_form
+            and size_bytes <= rules.max_batch_bytes
+            and self.has_place_for(batch, rules, leader_epoch, now_ms)
+        )
+
+    cdef bint has_place_for(
+        self, const OrdinaryBatch* batch, AppendRules rules, int32_t leader_epoch, int64_t now_ms
+    ) except -1:
+        """Whether a batch follows upon what its producer sent, and nothing about the log asks for a decision."""
+        cdef ProducerStateEntry producer
         if batch.producer_id >= 0:
             producer = self.producers._producers.get(batch.producer_id)
             if (
@@ -227,16 +262,26 @@ cdef class LogTail:
                 or producer.transaction_offset >= 0
             ):
                 return False
-        rules = self.settings.append_rules
         return (
-            rules.keeps_form
-            and size_bytes <= rules.max_batch_bytes
-            and self.log_end_offset + batch.last_offset_delta + 1 - self.recovery_point < rules.flush_messages
+            self.log_end_offset + batch.last_offset_delta + 1 - self.recovery_point < rules.flush_messages
             and not self.producers._unreplicated
             and (self.trouble is None or not self.trouble.is_there)
             and self.epochs.latest_epoch == leader_epoch
             and (<SegmentTail>self._segments[len(self._segments) - 1]).has_room(rules, batch, self, now_ms)
         )
+
+    def append_from_leader(self, memoryview records not None, int32_t leader_epoch, int64_t now_ms):
+        cdef OrdinaryBatch batch
+        cdef Py_ssize_t size_bytes = size_of(records)
+        if records.readonly or not is_usual_from_leader(data_of(records), size_bytes, self.log_end_offset, leader_epoch):
+            return False
+        read_batch(data_of(records), 0, size_bytes, &batch)
+        if not self.has_place_for(&batch, self.settings.append_rules, leader_epoch, now_ms):
+            return False
+        if crc_of(records, 0, size_bytes) != load_u32(data_of(records) + 17):
+            return False
+        self.append_ordinary(records, &batch, leader_epoch)
+        return True
 
     cdef bint admits_records(self, memoryview frame, const OrdinaryBatch* batch, int64_t now_ms) except -1:
         """The rest of what makes a batch ordinary, which is to look at all of it."""
@@ -252,6 +297,7 @@ cdef class LogTail:
         """Append a batch that is taken; its first offset. If it cannot be written, it is as it was, and so is the log."""
         cdef uint8_t* at = <uint8_t*>data_of(frame) + batch.start
         cdef int32_t sent_epoch = load_i32(at + 12)
+        cdef int64_t sent_offset = load_i64(at)
         cdef int64_t first_offset = self.log_end_offset, last_offset = first_offset + batch.last_offset_delta
         cdef SegmentTail segment = <SegmentTail>self._segments[len(self._segments) - 1]
         cdef int64_t position = segment.size_bytes
@@ -260,7 +306,7 @@ cdef class LogTail:
         try:
             segment.write(frame, batch)
         except OSError:
-            store_i64(at, 0)
+            store_i64(at, sent_offset)
             store_i32(at + 12, sent_epoch)
             segment.file.truncate(position)  # as `Segment.append` does, and for the same reason
             raise
