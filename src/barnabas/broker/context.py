@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
+from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 
@@ -27,6 +28,15 @@ class RequestContext(NamedTuple):
     listener: str
     principal: str
     client_host: str
+
+
+def context_of_frame(api_key: ApiKey, version: int, connection: Connection, frame: bytearray) -> RequestContext:
+    """Of a request that was not decoded."""
+    size_bytes = int.from_bytes(frame[8:10], "big", signed=True)
+    client_id = frame[10 : 10 + size_bytes].decode() if size_bytes >= 0 else None
+    correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+    principal, host = connection.principal, connection.peer_host
+    return RequestContext(api_key, version, correlation_id, client_id, connection.listener, principal, host)
 
 
 class Quotas(Protocol):

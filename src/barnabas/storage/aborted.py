@@ -69,6 +69,11 @@ class AbortedTransactions:
         entries.append(entry)
 
     @property
+    def is_known_empty(self) -> bool:
+        """Whether it was read, and there is nothing in it, as usual."""
+        return self._entries is not None and not self._entries
+
+    @property
     def entries(self) -> list[AbortedTransaction]:
         return list(self._loaded())
 

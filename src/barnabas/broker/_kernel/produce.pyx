@@ -7,16 +7,18 @@ rules (`broker/data/producing.py`). So no rule stands here.
 """
 
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from barnabas.records._kernel.bytes cimport load_i16, load_i32, store_i32, store_i64
+from barnabas.broker._kernel.frames cimport (
+    NULL_SIZE, FrameReader, Topic, put_byte, put_count, put_i16, put_i32, put_i64
+)
+from barnabas.records._kernel.bytes cimport store_i32
 from barnabas.storage._kernel.appending cimport LogTail, OrdinaryBatch
 
-from barnabas.base.ids import Uuid
 from barnabas.replication.leader_state import LeaderState
 
 cdef enum:
@@ -24,8 +26,6 @@ cdef enum:
     FIRST_BY_ID = 13
     FIRST_WITH_START_OFFSET = 5
     FIRST_WITH_RECORD_ERRORS = 8
-    UUID_BYTES = 16
-    NULL_SIZE = -1
     ALL = -1
     # So much is done in one turn of the loop.
     MOST_PARTITIONS = 1000
@@ -37,12 +37,6 @@ cdef enum:
 cdef long claims = 0
 
 
-cdef struct Topic:
-    Py_ssize_t name_start  # of its name, or of its id
-    Py_ssize_t name_bytes
-    int32_t partition_count
-
-
 cdef struct Entry:
     int32_t index
     int64_t base_offset
@@ -50,14 +44,10 @@ cdef struct Entry:
 
 
 @cython.final
-cdef class OrdinaryProduce:
+cdef class OrdinaryProduce(FrameReader):
     """One request. `answer` has its whole answer once all is appended, `leaders` who took each batch."""
 
-    cdef bytearray frame
     cdef memoryview view
-    cdef int version
-    cdef Py_ssize_t at
-    cdef bint is_readable
     cdef Topic* topics
     cdef Entry* entries
     cdef int topic_count
@@ -88,66 +78,10 @@ cdef class OrdinaryProduce:
 
     # Reading the request
 
-    cdef int32_t read_i32(self) noexcept:
-        self.at += 4
-        if self.at > PyByteArray_GET_SIZE(self.frame):
-            self.is_readable = False
-            return 0
-        return load_i32(<const uint8_t*>PyByteArray_AS_STRING(self.frame) + self.at - 4)
-
-    cdef int16_t read_i16(self) noexcept:
-        self.at += 2
-        if self.at > PyByteArray_GET_SIZE(self.frame):
-            self.is_readable = False
-            return 0
-        return load_i16(<const uint8_t*>PyByteArray_AS_STRING(self.frame) + self.at - 2)
-
-    cdef int64_t read_uvarint(self) noexcept:
-        cdef const uint8_t* data = <const uint8_t*>PyByteArray_AS_STRING(self.frame)
-        cdef int64_t value = 0
-        cdef int shift = 0
-        while self.at < PyByteArray_GET_SIZE(self.frame) and shift < 35:
-            value |= <int64_t>(data[self.at] & 0x7F) << shift
-            self.at += 1
-            if data[self.at - 1] < 0x80:
-                return value
-            shift += 7
-        self.is_readable = False
-        return 0
-
-    cdef int64_t read_size(self, bint is_short) noexcept:
-        """Of a text, or of an array or bytes; -1 of one that is null."""
-        if self.version >= FIRST_FLEXIBLE:
-            return self.read_uvarint() - 1
-        return self.read_i16() if is_short else self.read_i32()
-
-    cdef void skip(self, int64_t size_bytes) noexcept:
-        if size_bytes < 0 or size_bytes > PyByteArray_GET_SIZE(self.frame) - self.at:
-            self.is_readable = False
-        else:
-            self.at += size_bytes
-
-    cdef void skip_no_tags(self) noexcept:
-        """Tags that nobody has declared are for others to pass over."""
-        if self.version >= FIRST_FLEXIBLE and self.read_uvarint():
-            self.is_readable = False
-
-    cdef void skip_client_id(self) noexcept:
-        """Whether it is a text at all is only seen where it is plain."""
-        cdef Py_ssize_t start = self.at + 2
-        cdef int16_t size_bytes = self.read_i16()
-        if size_bytes != NULL_SIZE:
-            self.skip(size_bytes)
-        while start < self.at and self.is_readable:
-            self.is_readable = <uint8_t>PyByteArray_AS_STRING(self.frame)[start] < 0x80
-            start += 1
-
     cdef bint read(self, dict index, may_write, int64_t now_ms) except -1:
         """Whether the request, and each batch in it, is ordinary, by all that is cheap to see."""
         cdef int64_t topic_count
-        self.at = 8
-        self.skip_client_id()
-        self.skip_no_tags()
+        self.skip_header()
         if self.read_size(True) != NULL_SIZE:
             return False  # a transaction, or no size
         self.acks = self.read_i16()
@@ -160,23 +94,17 @@ cdef class OrdinaryProduce:
             raise MemoryError
         self.topic_count = <int>topic_count
         for number in range(self.topic_count):
-            if not self.read_topic(&self.topics[number], index, may_write, now_ms):
+            if not self.read_partitions(&self.topics[number], index, may_write, now_ms):
                 return False
         self.skip_no_tags()
         return self.is_readable and self.count > 0
 
-    cdef bint read_topic(self, Topic* topic, dict index, may_write, int64_t now_ms) except -1:
-        cdef int64_t name_bytes = UUID_BYTES if self.version >= FIRST_BY_ID else self.read_size(True)
+    cdef bint read_partitions(self, Topic* topic, dict index, may_write, int64_t now_ms) except -1:
         cdef int64_t partition_count
-        cdef const char* name
-        topic.name_start = self.at
-        topic.name_bytes = name_bytes
-        self.skip(name_bytes)
+        key = self.read_topic(topic)
         partition_count = self.read_size(False)
         if not self.is_readable or not 0 < partition_count <= MOST_PARTITIONS - self.count:
             return False
-        name = PyByteArray_AS_STRING(self.frame) + topic.name_start
-        key = Uuid(name[:name_bytes]) if self.version >= FIRST_BY_ID else name[:name_bytes].decode("utf-8", "replace")
         if not may_write(key):
             return False
         topic.partition_count = <int32_t>partition_count
@@ -250,8 +178,7 @@ cdef class OrdinaryProduce:
     cpdef bytes answer(self):
         """The whole answer, with its size in front."""
         cdef Py_ssize_t most_bytes = ENDS_ANSWER_BYTES + self.count * PARTITION_ANSWER_BYTES
-        cdef const uint8_t* frame = <const uint8_t*>PyByteArray_AS_STRING(self.frame)
-        cdef bint is_flexible = self.version >= FIRST_FLEXIBLE
+        cdef bint is_flexible = self.is_flexible
         cdef uint8_t* at
         cdef uint8_t* start
         cdef int number, i, entry = 0
@@ -260,14 +187,13 @@ cdef class OrdinaryProduce:
             most_bytes += TOPIC_ANSWER_BYTES + self.topics[number].name_bytes
         made = PyBytes_FromStringAndSize(NULL, most_bytes)
         start = <uint8_t*>PyBytes_AS_STRING(made)
-        memcpy(start + 4, frame + 4, 4)  # the correlation id
+        memcpy(start + 4, PyByteArray_AS_STRING(self.frame) + 4, 4)  # the correlation id
         at = start + 8
         if is_flexible:
             at = put_byte(at, 0)
         at = put_count(at, self.topic_count, is_flexible)
         for number in range(self.topic_count):
-            at = self.put_topic_name(at, &self.topics[number], frame)
-            at = put_count(at, self.topics[number].partition_count, is_flexible)
+            at = self.put_topic(at, &self.topics[number])
             for i in range(self.topics[number].partition_count):
                 at = self.put_partition(at, &self.entries[entry], (<LogTail>self.leaders[entry].log).log_start_offset)
                 entry += 1
@@ -279,53 +205,18 @@ cdef class OrdinaryProduce:
         store_i32(start, <int32_t>(at - start - 4))
         return made[: at - start]
 
-    cdef uint8_t* put_topic_name(self, uint8_t* at, const Topic* topic, const uint8_t* frame) noexcept:
-        if self.version < FIRST_FLEXIBLE:
-            at = put_byte(put_byte(at, <uint8_t>(topic.name_bytes >> 8)), <uint8_t>topic.name_bytes)
-        elif self.version < FIRST_BY_ID:
-            at = put_uvarint(at, <uint32_t>topic.name_bytes + 1)
-        memcpy(at, frame + topic.name_start, topic.name_bytes)
-        return at + topic.name_bytes
-
     cdef uint8_t* put_partition(self, uint8_t* at, const Entry* entry, int64_t log_start_offset) noexcept:
         at = put_i32(at, entry.index)
-        at = put_byte(put_byte(at, 0), 0)  # no error
+        at = put_i16(at, 0)  # no error
         at = put_i64(at, entry.base_offset)
         at = put_i64(at, -1)  # records keep their own timestamps
         if self.version >= FIRST_WITH_START_OFFSET:
             at = put_i64(at, log_start_offset)
-        if self.version >= FIRST_FLEXIBLE:
+        if self.is_flexible:
             at = put_byte(put_byte(put_byte(at, 1), 0), 0)  # no wrong records, no message, no tags
         elif self.version >= FIRST_WITH_RECORD_ERRORS:
-            at = put_i32(at, 0)
-            at = put_byte(put_byte(at, 0xFF), 0xFF)
+            at = put_i16(put_i32(at, 0), NULL_SIZE)
         return at
-
-
-cdef inline uint8_t* put_byte(uint8_t* at, uint8_t value) noexcept:
-    at[0] = value
-    return at + 1
-
-
-cdef inline uint8_t* put_i32(uint8_t* at, int32_t value) noexcept:
-    store_i32(at, value)
-    return at + 4
-
-
-cdef inline uint8_t* put_i64(uint8_t* at, int64_t value) noexcept:
-    store_i64(at, value)
-    return at + 8
-
-
-cdef uint8_t* put_uvarint(uint8_t* at, uint32_t value) noexcept:
-    while value >= 0x80:
-        at = put_byte(at, <uint8_t>(value | 0x80))
-        value >>= 7
-    return put_byte(at, <uint8_t>value)
-
-
-cdef uint8_t* put_count(uint8_t* at, int32_t count, bint is_flexible) noexcept:
-    return put_uvarint(at, <uint32_t>count + 1) if is_flexible else put_i32(at, count)
 
 
 def append_ordinary(bytearray frame, int version, dict index, may_write, int64_t now_ms):
@@ -337,10 +228,8 @@ def append_ordinary(bytearray frame, int version, dict index, may_write, int64_t
     global claims
     cdef OrdinaryProduce request = OrdinaryProduce.__new__(OrdinaryProduce)
     claims += 1
-    request.frame = frame
+    request.open(frame, version, FIRST_FLEXIBLE, FIRST_BY_ID)
     request.view = memoryview(frame)
-    request.version = version
-    request.is_readable = True
     request.leaders = []
     if not request.read(index, may_write, now_ms) or not request.admits_records(now_ms):
         return None

@@ -13,7 +13,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
 from barnabas.broker._kernel.produce import OrdinaryProduce, append_ordinary
-from barnabas.broker.context import RequestContext
+from barnabas.broker.context import RequestContext, context_of_frame
 from barnabas.broker.data.producing import OrdinaryAppend, Produce
 from barnabas.broker.data.waiting_produce import WaitingProduce
 from barnabas.broker.services import Services
@@ -48,7 +48,7 @@ def answer_ordinary(
             return False
         if type(services.authorizer) is AllowEverything:
             return True
-        context = _context(connection, version, frame)
+        context = context_of_frame(ApiKey.PRODUCE, version, connection, frame)
         return services.authorizer.is_allowed(context, AclOperation.WRITE, Resource.TOPIC, name)
 
     now_ms = services.runtime.clock.now_ms()
@@ -56,7 +56,7 @@ def answer_ordinary(
     if ordinary is None:
         return None
     if ordinary.failure is not None:
-        context = _context(connection, version, frame)
+        context = context_of_frame(ApiKey.PRODUCE, version, connection, frame)
         return _go_on(services, context, connection, frame, ordinary, ordinary.failure)
     if not ordinary.acks:
         return NO_ANSWER
@@ -68,18 +68,10 @@ def answer_ordinary(
             if not leader.is_alone
         ]
         if uncommitted:
-            context = _context(connection, version, frame)
+            context = context_of_frame(ApiKey.PRODUCE, version, connection, frame)
             finish = partial(_committed, services, context, connection, answer, ordinary.leaders)
             return WaitingProduce(services, connection, finish).start(uncommitted, ordinary.timeout_ms)
     return answer
-
-
-def _context(connection: Connection, version: int, frame: bytearray) -> RequestContext:
-    size_bytes = int.from_bytes(frame[8:10], "big", signed=True)
-    client_id = frame[10 : 10 + size_bytes].decode() if size_bytes >= 0 else None
-    correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-    principal, host = connection.principal, connection.peer_host
-    return RequestContext(ApiKey.PRODUCE, version, correlation_id, client_id, connection.listener, principal, host)
 
 
 def _committed(

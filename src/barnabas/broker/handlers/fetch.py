@@ -2,6 +2,8 @@
 
 Before v4 it is not served. v7 has sessions, in which only news travel; v12 tells a reader where its log left the
 leader's; v13 names topics by id; v16 hints at the leader after a miss. Up to v5 there was no error for failed disks.
+
+A reader without a session that keeps up is answered without its request being decoded (`handle_frame`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.data.fetching import FEW_PARTITIONS, Fetch, FetchAnswer
+from barnabas.broker.data.ordinary_fetch import answer_ordinary
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
@@ -26,6 +29,8 @@ API_KEY = ApiKey.FETCH
 ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 _FIRST_BY_ID: Final = 13
+
+handle_frame = answer_ordinary
 
 
 def handle(

@@ -46,12 +46,7 @@ cdef class FollowerPosition:
 
 
 cdef class RoleFields:
-    cdef public object partition
-    cdef public object log
-    cdef public int32_t leader_epoch
-    cdef public int64_t appended_bytes
-    cdef public bint is_over
-    cdef public dict delayed
+    """The fields of a role; they are declared where others can see them."""
 
 
 cdef class FollowerGlance:

@@ -1,0 +1,2 @@
+class FrameReader:
+    """A request that is read where it lies."""
