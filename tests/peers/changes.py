@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from barnabas import BarnabasError
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
 from tests.peers.work import Work
 
 
@@ -55,7 +57,7 @@ class Changes:
         if number % 3 == 0:
             victim = f"topic-{number - 1}"
             del self.retention[victim]
-            self._insist(lambda: work.delete(victim))
+            self._insist(lambda: _delete(work, victim))
             self.deleted.add(victim)
 
     def _insist(self, change: Callable[[], None]) -> None:
@@ -69,3 +71,12 @@ class Changes:
             else:
                 return
         change()
+
+
+def _delete(work: Work, topic: str) -> None:
+    """That it is not there is an answer, too: the controller may have gone after it deleted it, before it said so."""
+    try:
+        work.delete(topic)
+    except BrokerError as refusal:
+        if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise

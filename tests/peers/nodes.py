@@ -36,7 +36,8 @@ LEVELS: Final = ("--release-version", "4.0-IV3", "--feature", "group.version=0",
 _COMPLAINT: Final = re.compile(r" (WARN|WARNING|ERROR|FATAL|CRITICAL) ")
 #: Peers that are not there yet or any more, a slow machine, and what Kafka says of every node of its own. A partition
 #: that we deleted has no index any more while its folder still waits to be removed. A follower that hears of a new
-#: leader from that first, and then from the controller, calls its partition failed in between.
+#: leader from that first, and then from the controller, calls its partition failed in between. A node that is paused
+#: while it syncs says that this took long.
 _EXPECTED: Final = re.compile(
     "could not be established|Performing controller activation|Renouncing the leadership|already been closed|"
     "LogLoader partition=second-.*Could not find offset index file|Graceful shutdown|Fencing broker .* early|"
@@ -46,7 +47,7 @@ _EXPECTED: Final = re.compile(
     "Unexpected error handling request .*apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION)|"
     "heartbeat of broker .* was not taken: NOT_CONTROLLER|Exiting early; no longer|disconnected|"
     "Unable to send a heartbeat because the RPC got timed out|Unable to register broker|"
-    "not part of the metadata quorum|No meta.properties file|hostname can.t be resolved"
+    "a sync of its log took|not part of the metadata quorum|No meta.properties file|hostname can.t be resolved"
 )
 
 
