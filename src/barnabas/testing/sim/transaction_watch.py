@@ -70,7 +70,9 @@ class ReplicaLogView:
 
 
 def _view(content: bytes) -> BatchView:
-    return next(iter(iter_batches(content)))
+    for batch in iter_batches(content):
+        return batch
+    raise RemoteProtocolError("of the batch a power loss has left less than all")
 
 
 def states_in(content: bytes) -> list[LoggedState]:
