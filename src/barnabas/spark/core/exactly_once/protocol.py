@@ -1,0 +1,200 @@
+"""The driver's side: a batch is committed or aborted, and what a dead driver left is finished.
+
+What must hold, and why, is said in the package; the comments here say which of it a line keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from barnabas.spark.core.exactly_once import refusals
+from barnabas.spark.core.exactly_once.control import BatchDecision, Control, TaskPart, Written, decision_of, taken_over
+from barnabas.spark.core.exactly_once.names import Stream, run_of
+from barnabas.spark.core.exactly_once.steps import (
+    AbortTasks,
+    CommitControl,
+    CommitTask,
+    DropControl,
+    FenceDriver,
+    HasCommitted,
+    ListOpen,
+    Probe,
+    ReadControl,
+    ReadReceipt,
+    Steps,
+    WriteControl,
+    take,
+)
+
+
+def commit(
+    batch: int, written: Sequence[Written], *, needed_ms: int, first_batch: int = 0, keeps_other_rows: bool = False
+) -> Steps[BatchDecision]:
+    """All tasks of a batch are done; ends when what was decided for it is in the topics, and with what that is.
+
+    `needed_ms` is the time that every transaction must have left when the batch is decided. `first_batch` is the first
+    that is written exactly once: none before it has a decision.
+    """
+    stream, run = written[0].attempt.stream, written[0].attempt.run
+    # Read first without fencing: a driver that has no business here should disturb nobody.
+    control = yield from take(ReadControl(stream))
+    check_owner(stream, run, control)
+    check_past(stream, batch, control, written, first_batch, keeps_other_rows)
+    control = yield from fence_and_read(stream, run, batch)
+    check_past(stream, batch, control, written, first_batch, keeps_other_rows)
+    listed = yield from take(ListOpen(stream))
+    ours = taken_over(control, run, _runs(stream, listed))
+    decided = control.decision if control is not None else None
+    if decided is None or decided.batch != batch:
+        decided = decision_of(batch, run, written)
+        control = ours = replace(ours, decision=decided)
+        yield from decide(stream, ours, needed_ms)
+    unclear = yield from end_decided(stream, decided)
+    if ours != control:
+        yield from write(stream, ours)
+    # Before receipts are read: an open transaction that has one of the same task would hide them.
+    yield from abort_losers(stream, decided, {run, *ours.superseded}, [*_ids(written), *listed])
+    yield from check_unclear(stream, decided, unclear)
+    return decided
+
+
+def abort(batch: int, written: Sequence[Written]) -> Steps[None]:
+    """Spark gave the batch up, perhaps after a `commit` that came some way. `written` is of the tasks that ended well;
+    without any nobody knows which query this is."""
+    if not written:
+        return
+    stream, run = written[0].attempt.stream, written[0].attempt.run
+    check_owner(stream, run, (yield from take(ReadControl(stream))))
+    control = yield from fence_and_read(stream, run, batch)
+    decided = control.decision if control is not None else None
+    unclear = yield from end_decided(stream, decided)
+    listed = yield from take(ListOpen(stream))
+    yield from abort_losers(stream, decided, {run}, [*_ids(written), *listed])
+    yield from check_unclear(stream, decided, unclear)
+
+
+def finish(stream: Stream, run: str) -> Steps[BatchDecision | None]:
+    """End what dead drivers left: commit what was decided, abort the rest. `run` is a name that no run had before, and
+    supersedes all that there are."""
+    control = yield from fence_and_read(stream, run, 0)
+    decided = control.decision if control is not None else None
+    listed = yield from take(ListOpen(stream))
+    unclear = yield from end_decided(stream, decided)
+    ours = taken_over(control, run, _runs(stream, listed))
+    yield from write(stream, ours)
+    yield from abort_losers(stream, decided, set(ours.superseded), listed)
+    yield from check_unclear(stream, decided, unclear)
+    return decided
+
+
+# Who decides, and what was decided before.
+
+
+def check_owner(stream: Stream, run: str, control: Control | None) -> None:
+    if control is not None and run in control.superseded:
+        raise refusals.superseded(stream, run, control)
+
+
+def fence_and_read(stream: Stream, run: str, batch: int) -> Steps[Control | None]:
+    """The newest control record, which stays the newest unless somebody else fences."""
+    yield from take(FenceDriver(stream))
+    control = yield from take(ReadControl(stream))
+    check_owner(stream, run, control)
+    if control is None and (yield from take(HasCommitted(stream))):
+        raise refusals.gone(stream, batch, None)
+    return control
+
+
+def check_past(
+    stream: Stream,
+    batch: int,
+    control: Control | None,
+    written: Iterable[Written],
+    first_batch: int,
+    keeps_other_rows: bool,
+) -> None:
+    """The newest decision must be that of the batch before, or of this one with the same rows."""
+    newest = control.decision if control is not None else None
+    if newest is None:
+        if batch != first_batch:
+            raise refusals.gone(stream, batch, None)
+    elif newest.batch > batch:
+        raise refusals.rewound(stream, batch, newest)
+    elif newest.batch < batch - 1:
+        raise refusals.gone(stream, batch, newest)
+    elif newest.batch == batch and not keeps_other_rows:
+        now = decision_of(batch, newest.run, written)
+        if (now.rows, now.size_bytes) != (newest.rows, newest.size_bytes):
+            raise refusals.other_rows(stream, newest, written)
+
+
+# The decision, and what follows from it.
+
+
+def decide(stream: Stream, control: Control, needed_ms: int) -> Steps[None]:
+    """Write the decision, probe, and commit it: the time-out of the driver's transaction runs from before the probe."""
+    decision = control.decision
+    assert decision is not None
+    yield from take(WriteControl(stream, control))
+    left_ms = yield from take(Probe(stream, tuple(part.handle for part in decision.parts)))
+    refusal = refusal_of(stream, decision, left_ms, needed_ms)
+    if refusal is not None:
+        yield from take(DropControl(stream))
+        raise refusal
+    yield from take(CommitControl(stream))
+
+
+def refusal_of(
+    stream: Stream, decision: BatchDecision, left_ms: Mapping[str, int], needed_ms: int
+) -> refusals.NotAliveError | None:
+    dead = [part for part in decision.parts if part.handle.transactional_id not in left_ms]
+    if dead:
+        return refusals.not_alive(stream, decision.batch, dead)
+    shortest_ms = min(left_ms.values(), default=needed_ms)
+    return refusals.too_late(stream, decision.batch, shortest_ms, needed_ms) if shortest_ms < needed_ms else None
+
+
+def write(stream: Stream, control: Control) -> Steps[None]:
+    """Take over, with the decision that stands."""
+    yield from take(WriteControl(stream, control))
+    yield from take(CommitControl(stream))
+
+
+def end_decided(stream: Stream, decided: BatchDecision | None) -> Steps[list[TaskPart]]:
+    """Commit every transaction of the decision; returns those of which EndTxn could not tell."""
+    unclear = []
+    for part in decided.parts if decided is not None else ():
+        if not (yield from take(CommitTask(stream, part.handle))):
+            unclear.append(part)  # noqa: PERF401 (a comprehension cannot yield)
+    return unclear
+
+
+def check_unclear(stream: Stream, decided: BatchDecision | None, unclear: Iterable[TaskPart]) -> Steps[None]:
+    """What EndTxn could not tell, the receipts do."""
+    missing = []
+    for part in unclear:
+        assert decided is not None
+        receipt = yield from take(ReadReceipt(stream, part.task))
+        if receipt is None or not receipt.proves(part, decided.batch):
+            missing.append(part)
+    if decided is not None and missing:
+        raise refusals.torn(stream, decided, missing)
+
+
+def abort_losers(
+    stream: Stream, decided: BatchDecision | None, runs: set[str], transactional_ids: Iterable[str]
+) -> Steps[None]:
+    """Abort what the newest decision does not name, of runs that cannot decide it any more."""
+    kept = decided.transactional_ids if decided is not None else frozenset()
+    losers = sorted(each for each in {*transactional_ids} - kept if run_of(each, stream) in runs)
+    if losers:
+        yield from take(AbortTasks(stream, tuple(losers)))
+
+
+def _ids(written: Iterable[Written]) -> list[str]:
+    return [each.handle.transactional_id for each in written if each.handle is not None]
+
+
+def _runs(stream: Stream, transactional_ids: Iterable[str]) -> list[str]:
+    return sorted({run_of(each, stream) for each in transactional_ids})

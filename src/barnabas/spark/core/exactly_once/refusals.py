@@ -1,0 +1,110 @@
+"""What is said where the protocol goes no further: which query, which batch, what is there, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from barnabas.spark.core.errors import SparkConnectorError
+from barnabas.spark.core.exactly_once.control import BatchDecision, Control, TaskPart, Written
+from barnabas.spark.core.exactly_once.names import Stream
+
+_MOST_SHOWN: Final = 20
+
+
+class DeliveryError(SparkConnectorError):
+    """A batch cannot be written exactly once."""
+
+
+class TornBatchError(DeliveryError):
+    """A batch was decided, and not all of it can be found."""
+
+
+class SupersededError(DeliveryError):
+    """Another run of the query has taken over."""
+
+
+class OtherPastError(DeliveryError):
+    """The checkpoint and the control topic tell of different pasts."""
+
+
+class NotAliveError(DeliveryError):
+    """Transactions were gone, or would have been soon, before the batch was decided. It is only to be repeated."""
+
+
+def rows_text(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def torn(stream: Stream, decision: BatchDecision, missing: list[TaskPart]) -> TornBatchError:
+    lost = sum(part.rows for part in missing)
+    return TornBatchError(
+        f"Batch {decision.batch} of query {stream.query} was decided by run {decision.run}, with {_whole(decision)},"
+        f" and then nobody ended its transactions before their transaction.timeout.ms was over. There is no proof that"
+        f" {rows_text(lost)} are in the topics: those of {_parts(missing)}; the others are. If this was decided longer"
+        " ago than offsets.retention.minutes, they may be there as well. Compare the topics with the source; the query"
+        " goes on with a new checkpoint only, and startingOffsets that say from where."
+    )
+
+
+def superseded(stream: Stream, run: str, control: Control) -> SupersededError:
+    return SupersededError(
+        f"Run {run} of query {stream.query} was superseded by run {control.owner}: two drivers use one checkpoint, or"
+        " copies of it. This one has written nothing that counts since. Stop one of them."
+    )
+
+
+def gone(stream: Stream, batch: int, newest: BatchDecision | None) -> OtherPastError:
+    found = "has no decision of this query" if newest is None else f"ends with batch {newest.batch}"
+    return OtherPastError(
+        f"Batch {batch} of query {stream.query} follows a decision that is not there: the control topic {found}. Either"
+        " the query did not write exactly once before: then set the option exactlyOnceFrom to"
+        f" {batch}, if all batches before are in the topics. Or decisions were deleted: then nobody knows what of"
+        f" batch {max(0, batch - 1)} is in the topics."
+    )
+
+
+def rewound(stream: Stream, batch: int, newest: BatchDecision) -> OtherPastError:
+    return OtherPastError(
+        f"Batch {batch} of query {stream.query} was written before: the newest decision is that of batch"
+        f" {newest.batch}, by run {newest.run}, with {_whole(newest)}. The checkpoint was rewound, or is a copy whose"
+        " original went on. To write these rows again begin with a new checkpoint; otherwise go on with the newest one."
+    )
+
+
+def other_rows(stream: Stream, newest: BatchDecision, written: Iterable[Written]) -> OtherPastError:
+    written = list(written)
+    rows, size_bytes = sum(each.rows for each in written), sum(each.size_bytes for each in written)
+    return OtherPastError(
+        f"Batch {newest.batch} of query {stream.query} was decided by run {newest.run} with {_whole(newest)}, and now"
+        f" has {rows_text(rows)} with {size_bytes:,} bytes in {len(written)} tasks. It stays as it was decided. Either"
+        " the checkpoint was rewound or copied, so that the batch covers other offsets now: then go on with the newest"
+        " checkpoint. Or the query does not give the same rows twice: then set the option repeatedBatches to keep."
+    )
+
+
+def not_alive(stream: Stream, batch: int, parts: list[TaskPart]) -> NotAliveError:
+    return NotAliveError(
+        f"Batch {batch} of query {stream.query} was not decided: the transactions of {_parts(parts)} are not open any"
+        " more. Another driver may have aborted them, or transaction.timeout.ms was over. Nothing of the batch is in"
+        " the topics, and it is written again when the query starts again."
+    )
+
+
+def too_late(stream: Stream, batch: int, left_ms: int, needed_ms: int) -> NotAliveError:
+    return NotAliveError(
+        f"Batch {batch} of query {stream.query} was not decided: its first transaction is aborted in {left_ms:,} ms,"
+        f" and {needed_ms:,} ms are needed to end all of them safely. Nothing of the batch is in the topics. Make"
+        " kafka.transaction.timeout.ms longer than a batch (and transaction.max.timeout.ms of the brokers, if need be),"
+        " or batches shorter with maxOffsetsPerTrigger."
+    )
+
+
+def _whole(decision: BatchDecision) -> str:
+    return f"{rows_text(decision.rows)} and {decision.size_bytes:,} bytes in {len(decision.parts)} transactions"
+
+
+def _parts(parts: list[TaskPart]) -> str:
+    shown = [f"task {part.task} ({rows_text(part.rows)})" for part in parts[:_MOST_SHOWN]]
+    more = len(parts) - _MOST_SHOWN
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

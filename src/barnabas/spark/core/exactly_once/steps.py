@@ -1,0 +1,97 @@
+"""What the driver asks of the cluster, one thing at a time. A step that raises ends the protocol where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from barnabas.client.core.producing.transaction_states import TransactionHandle
+from barnabas.spark.core.exactly_once.control import Control, Receipt
+from barnabas.spark.core.exactly_once.names import Stream
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStep(Generic[A]):
+    """One thing to do, which is answered with an `A`."""
+
+    stream: Stream
+
+
+#: What ends with a `T`, and takes steps until then.
+Steps: TypeAlias = Generator[DriverStep[Any], Any, T]
+
+
+def take(step: DriverStep[A]) -> Steps[A]:
+    """`answer = yield from take(step)`, with the type of the answer."""
+    answer: A = yield step
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class ReadControl(DriverStep[Control | None]):
+    """The newest committed control record. What was committed when the step began is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class HasCommitted(DriverStep[bool]):
+    """Whether a task of the stream has ever committed, as its coordinators remember: then there is, or was, a decision.
+    False where the cluster does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceDriver(DriverStep[None]):
+    """InitProducerId for the driver's id: nobody else can decide from here on, unless he fences as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOpen(DriverStep[tuple[str, ...]]):
+    """The tasks' transactional ids that have an open transaction. None where the cluster does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteControl(DriverStep[None]):
+    """Begin a transaction of the driver's id, and write the record in it. Raises if the id was fenced."""
+
+    control: Control
+
+
+@dataclass(frozen=True, slots=True)
+class CommitControl(DriverStep[None]):
+    """Commit that transaction. Raises if the id was fenced, or its time-out is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropControl(DriverStep[None]):
+    """Abort that transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe(DriverStep[Mapping[str, int]]):
+    """The milliseconds that each open transaction has left, by transactional id. What is not open is not there."""
+
+    handles: tuple[TransactionHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTask(DriverStep[bool]):
+    """EndTxn. True: it is committed, now or before. False: it was ended before, nobody can tell how."""
+
+    handle: TransactionHandle
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTasks(DriverStep[None]):
+    """InitProducerId for these ids of tasks: what is open in them is aborted, and who writes in them is fenced."""
+
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReceipt(DriverStep[Receipt | None]):
+    """The receipt of a task, once no transaction that may change it is open."""
+
+    task: int
