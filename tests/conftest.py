@@ -29,6 +29,7 @@ _QUEUES: Final = {
         "tests/spark/jvm/",
         "tests/spark/lag/test_lag_of_running_queries.py",
         "tests/spark/pipelines/test_quality_rules.py",
+        "tests/spark/sink/test_exactly_once_in_spark.py",
         "tests/spark/sink/test_sink_in_spark.py",
         "tests/spark/source/test_in_spark.py",
         "tests/spark/source/test_registering.py",

@@ -7,9 +7,10 @@ import pickle
 import pytest
 
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.options import SinkOptions
+from barnabas.spark.core.options import ExactlyOnceOptions, SinkOptions
 
 BASE = {"kafka.bootstrap.servers": "h:9092"}
+ONCE = {"delivery": "exactly-once"}
 
 
 def test_defaults() -> None:
@@ -17,7 +18,7 @@ def test_defaults() -> None:
         client={"bootstrap.servers": "h:9092"},
         topic=None,
         include_timestamp=False,
-        delivery="at-least-once",
+        exactly_once=None,
         warnings=(),
     )
 
@@ -36,8 +37,21 @@ def test_every_option_has_a_field_and_names_are_read_in_any_case() -> None:
     )
     assert options.client == {"bootstrap.servers": "h:1", "linger.ms": "5"}
     assert (options.topic, options.include_timestamp) == ("out", True)
-    assert (options.delivery, options.warnings) == ("at-least-once", ())
+    assert (options.exactly_once, options.warnings) == (None, ())
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_the_options_of_exactly_once() -> None:
+    assert SinkOptions.parse({**BASE, "delivery": "Exactly-Once", "kafka.acks": "all"}).exactly_once == (
+        ExactlyOnceOptions("sink", "barnabas-spark-control", 0, keeps_other_rows=False, batch=None)
+    )
+    given = {"sinkName": "orders", "controlTopic": "c", "exactlyOnceFrom": "7", "repeatedBatches": "keep"}
+    parsed = SinkOptions.parse({**BASE, **ONCE, **given, "exactlyOnceBatch": "9"})
+    assert parsed.exactly_once == ExactlyOnceOptions("orders", "c", 7, keeps_other_rows=True, batch=9)
+    assert parsed.warnings == ()
+    assert SinkOptions.parse({**BASE, "sinkName": "x"}).warnings == (
+        "Option sinkName is passed over: it is for delivery=exactly-once.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,8 +63,13 @@ def test_every_option_has_a_field_and_names_are_read_in_any_case() -> None:
         ({"kafka.transactional.id": "x"}, ["kafka.transactional.id is not supported", "delivery"]),
         ({"topic": "  "}, ["topic", "empty"]),
         ({"includeTimestamp": "1"}, ["includeTimestamp", "true and false"]),
-        ({"delivery": "exactly-once"}, ["delivery", "comes with transactions", "at-least-once"]),
-        ({"delivery": "twice"}, ["delivery", "'twice'", "at-least-once"]),
+        ({"delivery": "twice"}, ["delivery", "'twice'", "at-least-once", "exactly-once"]),
+        (ONCE | {"kafka.acks": "1"}, ["kafka.acks is '1'", "exactly-once", "Leave kafka.acks out"]),
+        (ONCE | {"kafka.enable.idempotence": "False"}, ["kafka.enable.idempotence is 'False'", "writes records twice"]),
+        (ONCE | {"kafka.transactional.id": "x"}, ["kafka.transactional.id is not supported", "names its transactions"]),
+        (ONCE | {"sinkName": "a.b"}, ["sinkName is 'a.b'", "A-Z"]),
+        (ONCE | {"exactlyOnceFrom": "-1"}, ["exactlyOnceFrom"]),
+        (ONCE | {"repeatedBatches": "drop"}, ["repeatedBatches is 'drop'", "refuse", "keep"]),
     ],
 )
 def test_what_is_refused(options: dict[str, str], words: list[str]) -> None:

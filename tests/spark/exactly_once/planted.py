@@ -57,7 +57,7 @@ def attempts_share_an_id() -> AbstractContextManager[Any]:
 
 @planted("a zombie of batch N wakes in N + 1, and begins in the id that is in use there", (24, "rewound"))
 def batches_share_an_id() -> AbstractContextManager[Any]:
-    return patch.object(names, "SLOTS", 1)
+    return patch.multiple(names, SLOTS=1, REMAINDERS=1)
 
 
 @planted("commit fails half way, abort follows, and does not look for a decision", (5, "old cluster"))

@@ -122,7 +122,7 @@ class Story:
         self.keeps_zombies = chance.random() < 0.5
         self.checkpoints = [Checkpoint("checkpoint")]
         self.actors: list[Actor] = []
-        self.runs = 0
+        self.runs = self.launches = 0
         self.trace: list[str] = []
         # What is known of the past, to judge by.
         self.control: Control | None = None
@@ -334,7 +334,8 @@ class Story:
         return stage
 
     def launch(self, driver: Driver, stage: Stage, task: int) -> None:
-        attempt = Attempt(STREAM, driver.run, stage.batch, task, stage.number, stage.launched[task])
+        self.launches += 1
+        attempt = Attempt(STREAM, driver.run, stage.batch, task, stage.launched[task], self.launches)
         stage.launched[task] += 1
         name = f"{driver.run}/batch{stage.batch}.{stage.number}/task{task}.{attempt.attempt}"
         self.actors.append(Actor(name, self.write(attempt, stage), driver, self.cluster.now + self.delay()))
@@ -396,7 +397,7 @@ class Story:
     def do(self, driver: Driver, step: steps.DriverStep[Any]) -> Any:
         cluster = self.cluster
         match step:
-            case steps.ReadControl():
+            case steps.PeekControl() | steps.ReadControl():
                 return self.control
             case steps.HasCommitted():
                 return self.can_list and any(

@@ -37,12 +37,12 @@ def test_what_is_no_control_record_is_refused(value: bytes) -> None:
 
 def test_no_two_attempts_of_near_batches_share_an_id() -> None:
     ids = {
-        Attempt(STREAM, run, batch, task, stage, attempt).transactional_id
+        Attempt(STREAM, run, batch, task, attempt, attempt_id).transactional_id
         for run in ("r1", "r2")
         for batch in range(SLOTS)
         for task in (0, 1, 11)
-        for stage in (0, 1)
         for attempt in (0, 1, 11)
+        for attempt_id in (1000, 1017)
     }
     assert len(ids) == 2 * SLOTS * 3 * 2 * 3
     assert all(run_of(each, STREAM) in ("r1", "r2") for each in ids)
@@ -50,7 +50,7 @@ def test_no_two_attempts_of_near_batches_share_an_id() -> None:
 
 
 def test_a_task_without_rows_is_part_of_no_decision() -> None:
-    written = [Written(Attempt(STREAM, "r1", 5, task, 0, 0)) for task in (0, 1)]
+    written = [Written(Attempt(STREAM, "r1", 5, task, 0, 7)) for task in (0, 1)]
     assert decision_of(5, "r1", written) == BatchDecision(5, "r1", 0, 0, ())
 
 

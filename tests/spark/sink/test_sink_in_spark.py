@@ -111,7 +111,7 @@ def test_modes_and_failures_are_told_in_words(
         with pytest.raises(AnalysisException) as refused:
             writer.mode(mode).save()
         assert refused.value.getCondition() == "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"
-    with pytest.raises(AnalysisException, match="it comes with transactions"):
+    with pytest.raises(AnalysisException, match="which is for streams"):
         _writer(frame, "barnabas", broker, topic="t", delivery="exactly-once").save()
     with pytest.raises(PySparkException, match=r"topic 'bad name!' could not be written to the brokers at 127"):
         _writer(frame, "barnabas", broker, topic="bad name!").save()

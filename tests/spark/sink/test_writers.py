@@ -43,7 +43,9 @@ def test_a_plan_shows_no_passwords() -> None:
         ({"kafka.interceptor.classes": "com.example.Mine"}, "kafka.interceptor.classes is 'com.example.Mine'"),
         ({"kafka.linger.ms": "soon"}, "linger.ms = 'soon'"),
         ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "idempotence needs acks = all"),
-        ({"delivery": "exactly-once"}, "it comes with transactions"),
+        ({"delivery": "exactly-once", "kafka.acks": "1"}, "Leave kafka.acks out"),
+        ({"delivery": "exactly-once", "kafka.enable.idempotence": "false"}, "Leave kafka.enable.idempotence out"),
+        ({"delivery": "exactly-once", "kafka.transactional.id": "x"}, "names its transactions itself"),
         ({"includeTimestamp": "perhaps"}, "includeTimestamp"),
         ({"kafka.bootstrap.servers": ""}, "bootstrap.servers"),
     ],
@@ -145,8 +147,17 @@ def test_a_session_that_does_not_know_the_format_is_told(monkeypatch: pytest.Mon
     assert frame.calls[-1] == "saved"
 
 
+def test_a_plain_batch_is_not_written_exactly_once() -> None:
+    once = {**_OPTIONS, "delivery": "exactly-once"}
+    with pytest.raises(OptionError, match="which is for streams"):
+        batch_writer(once, _VALUE, overwrite=False)
+    plan = stream_writer(once, _VALUE, overwrite=False).plan
+    assert plan.client["transaction.timeout.ms"] == "600000"
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
 def test_wrong_options_of_a_topic_writer_are_refused_where_it_is_made() -> None:
-    with pytest.raises(OptionError, match="it comes with transactions"):
-        topic_writer(_OPTIONS, delivery="exactly-once")
+    with pytest.raises(OptionError, match=r"Leave kafka\.acks out"):
+        topic_writer(_OPTIONS, delivery="exactly-once", **{"kafka.acks": "0"})
     with pytest.raises(OptionError, match=r"kafka\.linger\.ms = 'soon'"):
         topic_writer(_OPTIONS, **{"kafka.linger.ms": "soon"})

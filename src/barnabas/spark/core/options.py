@@ -7,9 +7,10 @@ to several sources; but those that look like a slip of the pen are refused, unle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 from barnabas.base.settings.units import INT_MAX, MINUTE_MS
 from barnabas.spark.core.admission_limits import Limit
@@ -67,9 +68,22 @@ _SOURCE_OPTIONS: Final = (
     *DECODING_OPTIONS,
 )
 #: `includeHeaders` is known because the JVM connector documents it. It writes headers in either case, and so do we.
-_SINK_OPTIONS: Final = ("topic", "includeHeaders", "includeTimestamp", "delivery", STRICT)
+_OF_EXACTLY_ONCE: Final = ("sinkName", "controlTopic", "exactlyOnceFrom", "repeatedBatches")
+#: What `topic_writer` adds for the batch that it is given.
+BATCH_OPTION: Final = "exactlyOnceBatch"
+_SINK_OPTIONS: Final = (
+    "topic",
+    "includeHeaders",
+    "includeTimestamp",
+    "delivery",
+    *_OF_EXACTLY_ONCE,
+    BATCH_OPTION,
+    STRICT,
+)
 
 _DELAY_MS: Final = 15 * MINUTE_MS
+_SINK: Final = "sink"
+_CONTROL_TOPIC: Final = "barnabas-spark-control"
 
 _BY_SPARK: Final = "Use functions of DataFrames to turn"
 #: Settings of a consumer that would work against the source.
@@ -85,8 +99,8 @@ _REFUSED_BY_SOURCE: Final = {
 _REFUSED_BY_SINK: Final = {
     "key.serializer": f"keys are written as bytes. {_BY_SPARK} something else into the column key",
     "value.serializer": f"values are written as bytes. {_BY_SPARK} something else into the column value",
-    "transactional.id": "the sink writes at least once. Exactly once will come with transactions, under the option"
-    " delivery",
+    "transactional.id": "the sink names its transactions itself. To write exactly once set the option delivery to"
+    " exactly-once",
 }
 
 
@@ -153,6 +167,21 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ExactlyOnceOptions:
+    """What the transactions of a sink are called, and what is done where the past is not what it should be."""
+
+    #: One of several sinks of a query.
+    sink: str = _SINK
+    control_topic: str = _CONTROL_TOPIC
+    #: The first batch that is written exactly once.
+    first_batch: int = 0
+    #: Whether a repeated batch may have other rows than those that were decided, which stay.
+    keeps_other_rows: bool = False
+    #: The batch of `foreachBatch`; a stream tells its own.
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SinkOptions:
     """Where rows are written, and how surely."""
 
@@ -162,7 +191,8 @@ class SinkOptions:
     topic: str | None
     #: Whether the column `timestamp` becomes the records' timestamp.
     include_timestamp: bool
-    delivery: Literal["at-least-once"]
+    #: None: at least once.
+    exactly_once: ExactlyOnceOptions | None
     warnings: tuple[str, ...]
 
     @classmethod
@@ -170,12 +200,15 @@ class SinkOptions:
         """Read the options of a write; `OptionError` says what is wrong."""
         given = SparkOptions(options, _SINK_OPTIONS)
         slips = given.check_slips()
+        client = given.client(_REFUSED_BY_SINK)
+        is_exactly_once = given.read("delivery", _is_exactly_once, False)
+        passed = [name for name in _OF_EXACTLY_ONCE if name in given and not is_exactly_once]
         return cls(
-            client=given.client(_REFUSED_BY_SINK),
+            client=client,
             topic=given.read("topic", _name, None),
             include_timestamp=given.read("includeTimestamp", boolean, False),
-            delivery=given.read("delivery", _delivery, "at-least-once"),
-            warnings=slips,
+            exactly_once=_exactly_once(given, client) if is_exactly_once else None,
+            warnings=(*slips, *(f"Option {name} is passed over: it is for delivery=exactly-once." for name in passed)),
         )
 
 
@@ -250,14 +283,44 @@ def _name(name: str, text: str) -> str:
     return trimmed(text)
 
 
-def _delivery(name: str, text: str) -> Literal["at-least-once"]:
-    if text.lower() == "exactly-once":
-        raise OptionError(
-            f"Option {name} is {text!r}, which is not built yet: it comes with transactions. Use at-least-once."
-        )
-    if text.lower() != "at-least-once":
-        raise OptionError(f"Option {name} is {text!r}; allowed is at-least-once.")
-    return "at-least-once"
+def _is_exactly_once(name: str, text: str) -> bool:
+    if text.lower() not in ("at-least-once", "exactly-once"):
+        raise OptionError(f"Option {name} is {text!r}; allowed are at-least-once and exactly-once.")
+    return text.lower() == "exactly-once"
+
+
+#: What an exactly-once sink cannot do with, and why.
+_NEEDED_BY_TRANSACTIONS: Final = {
+    "acks": ({"all", "-1"}, "a transaction is worth what all in-sync replicas have of it"),
+    "enable.idempotence": ({"true"}, "without it a retry of the producer writes records twice"),
+}
+
+
+def _exactly_once(given: SparkOptions, client: Mapping[str, str]) -> ExactlyOnceOptions:
+    for name, (allowed, why) in _NEEDED_BY_TRANSACTIONS.items():
+        if name in client and trimmed(client[name]).lower() not in allowed:
+            raise OptionError(
+                f"Option kafka.{name} is {client[name]!r}, and delivery is exactly-once: {why}. Leave kafka.{name} out."
+            )
+    return ExactlyOnceOptions(
+        sink=given.read("sinkName", _sink_name, _SINK),
+        control_topic=given.read("controlTopic", _name, _CONTROL_TOPIC),
+        first_batch=given.read("exactlyOnceFrom", whole(0), 0),
+        keeps_other_rows=given.read("repeatedBatches", _keeps_other_rows, False),
+        batch=given.read(BATCH_OPTION, whole(0), None),
+    )
+
+
+def _sink_name(name: str, text: str) -> str:
+    if re.fullmatch("[A-Za-z0-9_-]{1,80}", trimmed(text)) is None:
+        raise OptionError(f"Option {name} is {text!r}; allowed are up to 80 of the characters A-Z, a-z, 0-9, _ and -.")
+    return trimmed(text)
+
+
+def _keeps_other_rows(name: str, text: str) -> bool:
+    if text.lower() not in ("refuse", "keep"):
+        raise OptionError(f"Option {name} is {text!r}; allowed are refuse, and keep for those that were decided.")
+    return text.lower() == "keep"
 
 
 def _oddities(given: SparkOptions, *, is_streaming: bool) -> Iterator[str]:

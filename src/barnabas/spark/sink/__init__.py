@@ -1,7 +1,8 @@
 """The sink: rows of a DataFrame, batch or stream, become records of topics.
 
-Written at least once: every row of a task is acknowledged before the task ends, by an idempotent producer with
-`acks=all`; a task that Spark runs again writes its rows again.
+Written at least once, every row of a task is acknowledged before the task ends, by an idempotent producer with
+`acks=all`; a task that Spark runs again writes its rows again. Exactly once, a task writes in a transaction that the
+driver ends: `core/exactly_once` says how.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from barnabas.spark.core.exactly_once.control import Written
+
 if TYPE_CHECKING:
     from barnabas.client._kernel.sending import OffsetRange
 
@@ -48,6 +50,13 @@ class RowsWritten(WriterCommitMessage):
         if len(self.partitions) > _SHOWN:
             shown.append(f"and {len(self.partitions) - _SHOWN} more partitions")
         return f"{_counted(self.row_count)} ({', '.join(shown)})"
+
+
+@dataclass(frozen=True)
+class TransactionWritten(RowsWritten):
+    """The same in a transaction, which is open until the driver ends it."""
+
+    written: Written | None = None
 
 
 class Tally:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from barnabas.base.settings.units import MINUTE_MS
 from barnabas.spark.client_settings import settings_for, warn_of_unknown
 from barnabas.spark.core.errors import OptionError
 
@@ -20,11 +21,28 @@ _REFUSED: Final = {
     "interceptor.classes": "rows are written as tables, an interceptor sees single records; change the rows instead",
 }
 
+#: How long the driver has for a decision, from before it looks at the transactions of the tasks.
+DRIVER_TIMEOUT_MS: Final = 10_000
+#: How late coordinators may notice that a transaction's time is over, unless they are set otherwise.
+_NOTICED_LATE_MS: Final = 10_000
+#: Rather long: a batch must fit in. What drivers and tasks leave behind is aborted by the next driver, not by this.
+_EXACTLY_ONCE: Final = {"transaction.timeout.ms": str(10 * MINUTE_MS)}
+
 #: Rows come by the thousand: larger batches spare both sides work, and never wait longer than small ones would.
 _DEFAULTS: Final = {"batch.size": str(256 * 1024)}
 
 
-def producer_settings(client: Mapping[str, str]) -> dict[str, str]:
+def transaction_timeout_ms(client: Mapping[str, str]) -> int:
+    return int(client["transaction.timeout.ms"])
+
+
+def needed_ms(client: Mapping[str, str]) -> int:
+    """How much time the transactions of a batch must have left when it is decided: for the decision, and then as much
+    again to end them. Of a short time-out, half."""
+    return min(2 * (DRIVER_TIMEOUT_MS + _NOTICED_LATE_MS), transaction_timeout_ms(client) // 2)
+
+
+def producer_settings(client: Mapping[str, str], *, is_exactly_once: bool = False) -> dict[str, str]:
     """Settings for a producer of the sink, checked. Raises `OptionError`; what no producer knows is warned about."""
     from barnabas.client.settings import PRODUCER_SETTINGS
 
@@ -37,4 +55,4 @@ def producer_settings(client: Mapping[str, str]) -> dict[str, str]:
             client["acks"],
         )
     warn_of_unknown(client, PRODUCER_SETTINGS)
-    return settings_for(client, PRODUCER_SETTINGS, _DEFAULTS)
+    return settings_for(client, PRODUCER_SETTINGS, _DEFAULTS | _EXACTLY_ONCE if is_exactly_once else _DEFAULTS)

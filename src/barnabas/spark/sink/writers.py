@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.core.options import SinkOptions
 from barnabas.spark.sink.columns import sink_columns
-from barnabas.spark.sink.messages import RowsWritten, all_rows
+from barnabas.spark.sink.messages import RowsWritten, TransactionWritten, all_rows
 from barnabas.spark.sink.settings import producer_settings
 from barnabas.spark.sink.writing import WritePlan, write_rows
 from barnabas.spark.telling import told_first
@@ -32,7 +32,13 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
             "A topic cannot be overwritten: records are only ever appended. Use mode('append'); to begin anew, "
             "delete the topic's records or the topic first"
         )
-    return TopicBatchWriter(_write_plan(options, schema))
+    plan = _write_plan(options, schema)
+    if plan.exactly_once is not None and plan.exactly_once.batch is None:
+        raise OptionError(
+            "Option delivery is exactly-once, which is for streams: a batch that is written again has no number by "
+            "which it is known. Use writeStream, or barnabas.spark.topic_writer in foreachBatch"
+        )
+    return TopicBatchWriter(plan)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> TopicStreamWriter:
@@ -46,7 +52,8 @@ def _write_plan(options: Mapping[str, str], schema: StructType) -> WritePlan:
     for warning in parsed.warnings:
         _log.warning("%s", warning)
     columns = sink_columns(schema, topic=parsed.topic, include_timestamp=parsed.include_timestamp)
-    return WritePlan(columns, producer_settings(parsed.client), parsed.topic)
+    client = producer_settings(parsed.client, is_exactly_once=parsed.exactly_once is not None)
+    return WritePlan(columns, client, parsed.topic, parsed.exactly_once)
 
 
 class TopicBatchWriter(DataSourceArrowWriter):
@@ -56,14 +63,15 @@ class TopicBatchWriter(DataSourceArrowWriter):
         self.plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
-        with told_first():
-            return write_rows(self.plan, iterator)
+        return _write(self.plan, iterator)
 
     def commit(self, messages: _Messages) -> None:
+        _commit(self.plan, messages, None if self.plan.exactly_once is None else self.plan.exactly_once.batch)
         _log.info("wrote %s", all_rows(messages))
 
     def abort(self, messages: _Messages) -> None:
-        _log.warning("the write failed; %s", _left_behind(messages))
+        _abort(self.plan, messages, None if self.plan.exactly_once is None else self.plan.exactly_once.batch)
+        _log.warning("the write failed; %s", _left_behind(self.plan, messages))
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -73,20 +81,46 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self.plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
-        with told_first():
-            return write_rows(self.plan, iterator)
+        return _write(self.plan, iterator)
 
     def commit(self, messages: _Messages, batchId: int) -> None:  # noqa: N803
+        _commit(self.plan, messages, batchId)
         _log.info("batch %d: wrote %s", batchId, all_rows(messages))
 
     def abort(self, messages: _Messages, batchId: int) -> None:  # noqa: N803
-        _log.warning("batch %d failed; %s", batchId, _left_behind(messages))
+        _abort(self.plan, messages, batchId)
+        _log.warning("batch %d failed; %s", batchId, _left_behind(self.plan, messages))
 
 
-def _left_behind(messages: _Messages) -> str:
-    """What a failed write has left in topics: it stays there, and a second try adds its own."""
+def _write(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> RowsWritten:
+    with told_first():
+        if plan.exactly_once is None:
+            return write_rows(plan, batches)
+        from barnabas.spark.sink.transactional import attempt_of_this_task, write_in_transaction
+
+        return write_in_transaction(plan, batches, attempt_of_this_task(plan))
+
+
+def _commit(plan: WritePlan, messages: _Messages, batch: int | None) -> None:
+    if plan.exactly_once is not None and batch is not None:
+        from barnabas.spark.sink.batches import commit_batch
+
+        with told_first():
+            commit_batch(plan, batch, [each.written for each in messages if isinstance(each, TransactionWritten)])
+
+
+def _abort(plan: WritePlan, messages: _Messages, batch: int | None) -> None:
+    if plan.exactly_once is not None and batch is not None:
+        from barnabas.spark.sink.batches import abort_batch
+
+        with told_first():
+            abort_batch(plan, batch, [each.written for each in messages if isinstance(each, TransactionWritten)])
+
+
+def _left_behind(plan: WritePlan, messages: _Messages) -> str:
+    """What a failed write has left in topics. At least once, it stays there, and a second try adds its own."""
     failed = sum(message is None for message in messages)
-    return (
-        f"{failed} of {len(messages)} tasks did not end well, the others wrote {all_rows(messages)}. These rows stay, "
-        "and a new try writes them again (at least once)"
-    )
+    done = f"{failed} of {len(messages)} tasks did not end well, the others wrote {all_rows(messages)}"
+    if plan.exactly_once is not None:
+        return f"{done}. These rows are seen only if the batch was decided before (exactly once)"
+    return f"{done}. These rows stay, and a new try writes them again (at least once)"

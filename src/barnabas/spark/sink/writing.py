@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.spark.core.errors import SparkConnectorError, null_topic_in_data
+from barnabas.spark.core.options import ExactlyOnceOptions
 from barnabas.spark.pool import ClientPool
 from barnabas.spark.producers import producers
 from barnabas.spark.sink.columns import SinkColumns
@@ -36,6 +37,8 @@ class WritePlan:
     client: Mapping[str, str] = field(repr=False)
     #: The topic of all rows, or None where column `topic` names it.
     topic: str | None = None
+    #: None: at least once.
+    exactly_once: ExactlyOnceOptions | None = None
 
 
 class WriteError(SparkConnectorError):
@@ -55,7 +58,7 @@ def write_rows(
     if first is None:
         return RowsWritten()
     with pool.lend(plan.client) as producer:
-        task = _Task(plan, producer)
+        task = RowsUnderWay(plan, producer)
         task.send(first)
         for batch in filled:
             task.send(batch)
@@ -87,8 +90,8 @@ def by_topic(plan: WritePlan, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.R
         start += sizes[code]
 
 
-class _Task:
-    """Rows under way, and what is known of them."""
+class RowsUnderWay:
+    """The rows of a task that are on their way, and what is known of them."""
 
     def __init__(self, plan: WritePlan, producer: Producer) -> None:
         self._plan = plan
@@ -145,11 +148,12 @@ class _Task:
         for other, delivery in self._under_way:
             self._tally.add_ranges(other, delivery.ranges())
         written = self._tally.written()
-        left = (
-            f"This task has written {written}; if Spark runs it again they are written again."
-            if written.partitions
-            else "No row of this task had been acknowledged."
-        )
+        if self._plan.exactly_once is not None:
+            left = "Nothing of this task will be seen; Spark runs it again."
+        elif written.partitions:
+            left = f"This task has written {written}; if Spark runs it again they are written again."
+        else:
+            left = "No row of this task had been acknowledged."
         servers = self._plan.client.get("bootstrap.servers", "")
         reason = str(error).rstrip(".")
         return WriteError(

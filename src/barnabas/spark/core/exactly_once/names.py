@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 _PREFIX: Final = "barnabas-spark"
-#: Ids are used again after so many batches, for coordinators remember every id for a week. An attempt that sleeps for
-#: longer than that, and then begins, would abort another one; the driver finds that out unless it has just decided.
-SLOTS: Final = 16
+#: Coordinators remember every id for a week, so there are only so many of a task: ids are used again after some
+#: batches, unless the remainder of Spark's number of the attempt differs. An attempt that sleeps so long, and then
+#: begins in the id of another, would abort it; the driver finds that out before it decides, or tells of a torn batch.
+SLOTS: Final = 4
+REMAINDERS: Final = 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,15 @@ class Attempt:
     run: str
     batch: int
     task: int
-    stage_attempt: int
+    #: Counts from 0 in each attempt at the stage.
     attempt: int
+    #: Spark's `taskAttemptId`: no two attempts of an application have the same.
+    attempt_id: int
 
     @property
     def transactional_id(self) -> str:
         """No two attempts of near batches share one: to begin in an id aborts what is open in it."""
-        numbers = (self.task, self.stage_attempt, self.attempt, self.batch % SLOTS)
+        numbers = (self.task, self.batch % SLOTS, self.attempt, self.attempt_id % REMAINDERS)
         return f"{self.stream.task_prefix}{self.run}.{'.'.join(map(str, numbers))}"
 
 

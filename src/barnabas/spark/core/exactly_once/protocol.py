@@ -19,6 +19,7 @@ from barnabas.spark.core.exactly_once.steps import (
     FenceDriver,
     HasCommitted,
     ListOpen,
+    PeekControl,
     Probe,
     ReadControl,
     ReadReceipt,
@@ -37,8 +38,8 @@ def commit(
     that is written exactly once: none before it has a decision.
     """
     stream, run = written[0].attempt.stream, written[0].attempt.run
-    # Read first without fencing: a driver that has no business here should disturb nobody.
-    control = yield from take(ReadControl(stream))
+    # Looked at before anything is fenced: a driver that has no business here should disturb nobody.
+    control = yield from take(PeekControl(stream))
     check_owner(stream, run, control)
     check_past(stream, batch, control, written, first_batch, keeps_other_rows)
     control = yield from fence_and_read(stream, run, batch)
@@ -65,7 +66,7 @@ def abort(batch: int, written: Sequence[Written]) -> Steps[None]:
     if not written:
         return
     stream, run = written[0].attempt.stream, written[0].attempt.run
-    check_owner(stream, run, (yield from take(ReadControl(stream))))
+    check_owner(stream, run, (yield from take(PeekControl(stream))))
     control = yield from fence_and_read(stream, run, batch)
     decided = control.decision if control is not None else None
     unclear = yield from end_decided(stream, decided)

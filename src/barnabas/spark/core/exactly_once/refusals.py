@@ -100,6 +100,15 @@ def too_late(stream: Stream, batch: int, left_ms: int, needed_ms: int) -> NotAli
     )
 
 
+def batch_too_long(stream: Stream, batch: int, task: int, age_ms: int, timeout_ms: int) -> NotAliveError:
+    return NotAliveError(
+        f"Task {task} of batch {batch} of query {stream.query} has written for {age_ms / 1000:,.0f} s, and the cluster"
+        f" aborts its transaction after {timeout_ms / 1000:,.0f} s: the batch could not be committed safely any more."
+        " Make kafka.transaction.timeout.ms longer than a batch (and transaction.max.timeout.ms of the brokers, if need"
+        " be), or batches shorter with maxOffsetsPerTrigger."
+    )
+
+
 def _whole(decision: BatchDecision) -> str:
     return f"{rows_text(decision.rows)} and {decision.size_bytes:,} bytes in {len(decision.parts)} transactions"
 

@@ -32,6 +32,11 @@ def take(step: DriverStep[A]) -> Steps[A]:
 
 
 @dataclass(frozen=True, slots=True)
+class PeekControl(DriverStep[Control | None]):
+    """The newest committed control record, or one that was so a moment ago: nobody is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadControl(DriverStep[Control | None]):
     """The newest committed control record. What was committed when the step began is seen."""
 

@@ -1,0 +1,54 @@
+"""The topic in which decisions are kept: one partition, compacted: it keeps the newest record of each stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.spark.client_settings import settings_for
+from barnabas.spark.sink.writing import WriteError
+
+if TYPE_CHECKING:
+    from barnabas import Admin
+
+#: Times are the brokers' own, by which the age of transactions is told.
+_CONFIGS: Final = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "segment.bytes": 16 << 20}
+
+#: What this process knows to exist. Workers of Spark live on from task to task.
+_known: Final[set[tuple[str, str]]] = set()
+
+
+def new_admin(client: Mapping[str, str]) -> Admin:
+    from barnabas import Admin
+    from barnabas.client.settings import ADMIN_SETTINGS
+
+    return Admin(settings_for(client, ADMIN_SETTINGS))
+
+
+def ensure_control_topic(client: Mapping[str, str], topic: str) -> None:
+    """Create it if it is not there, with as many replicas as the cluster gives a topic."""
+    place = (client.get("bootstrap.servers", ""), topic)
+    if place in _known:
+        return
+    from barnabas import NewTopic
+
+    try:
+        with new_admin(client) as admin:
+            if topic not in admin.list_topics():
+                admin.create_topics([NewTopic(topic, 1, configs=_CONFIGS)])
+    except BrokerError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise _refused(topic, error) from error
+    except BarnabasError as error:
+        raise _refused(topic, error) from error
+    _known.add(place)
+
+
+def _refused(topic: str, error: BarnabasError) -> WriteError:
+    return WriteError(
+        f"delivery is exactly-once, which needs the control topic '{topic}', and it cannot be created:"
+        f" {str(error).rstrip('.')}. Create it with one partition and cleanup.policy=compact, or name another with the"
+        " option controlTopic"
+    )

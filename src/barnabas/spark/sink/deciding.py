@@ -1,0 +1,254 @@
+"""The driver of a write that is exactly once: takes the steps of the protocol, with clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
+from barnabas.base.ids import TopicPartition
+from barnabas.client.core.consuming.membership_steps import GroupMetadata
+from barnabas.client.core.consuming.offsets import OffsetAndMetadata
+from barnabas.client.core.producing.transaction_states import TransactionHandle
+from barnabas.client.errors import KeyedError, ProducerFencedError
+from barnabas.net.errors import UnsupportedRequestError
+from barnabas.spark.client_settings import settings_for
+from barnabas.spark.core.exactly_once import steps
+from barnabas.spark.core.exactly_once.control import Control, Receipt
+from barnabas.spark.core.exactly_once.names import Stream
+from barnabas.spark.core.exactly_once.refusals import DeliveryError
+from barnabas.spark.sink.control_topic import ensure_control_topic, new_admin
+from barnabas.spark.sink.settings import DRIVER_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from barnabas import Producer
+    from barnabas.client.admin.transactions import TransactionDescription, TransactionState
+
+T = TypeVar("T")
+
+#: Answers to EndTxn that say that the transaction was ended before, and not how.
+_ENDED: Final = (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+#: Longer than the transactions of other drivers, which hold back what can be read of the control topic.
+_READ_S: Final = 60.0
+
+
+class DecidingCluster:
+    """The cluster as the driver of one batch asks it. One of these per `commit` or `abort`."""
+
+    def __init__(self, client: Mapping[str, str], control_topic: str) -> None:
+        self._client = client
+        self._place = TopicPartition(control_topic, 0)
+        self._open = ExitStack()
+        self._producer: Producer | None = None
+        #: When the record of this driver was written, by the clock of the cluster.
+        self._written_ms: int | None = None
+
+    def __enter__(self) -> Self:
+        ensure_control_topic(self._client, self._place.topic)
+        self._admin = self._open.enter_context(new_admin(self._client))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def perform(self, asked: steps.Steps[T]) -> T:
+        """Take one step after the other until there are no more."""
+        answer: Any = None
+        try:
+            while True:
+                answer = self.take(asked.send(answer))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def take(self, step: steps.DriverStep[Any]) -> Any:
+        return _TAKEN[type(step)](self, step)
+
+    # The control topic.
+
+    def _peek_control(self, step: steps.PeekControl) -> Control | None:
+        return self._control(step.stream, is_stable=False)
+
+    def _read_control(self, step: steps.ReadControl) -> Control | None:
+        return self._control(step.stream, is_stable=True)
+
+    def _control(self, stream: Stream, *, is_stable: bool) -> Control | None:
+        """By the offset that was committed with the newest record, or else by reading all."""
+        key = stream.name
+        committed = self._admin.list_group_offsets({key: [self._place]}, require_stable=is_stable)[key]
+        if self._place in committed:
+            found = self._record_at(key, committed[self._place].offset)
+            if found is not None:
+                return found
+        return self._newest_record(key, is_stable=is_stable)
+
+    def _record_at(self, key: str, offset: int) -> Control | None:
+        # It is known to be committed: whatever others have open before it need not be waited for.
+        with self._consumer("read_uncommitted") as consumer:
+            first, end = consumer.beginning_offsets([self._place]), consumer.end_offsets([self._place])
+            if not first[self._place] <= offset < end[self._place]:
+                return None
+            consumer.seek(self._place, offset)
+            for record in consumer.poll(_READ_S, max_records=1):
+                if record.offset == offset and record.key == key.encode() and record.value is not None:
+                    return Control.decode(record.value)
+        return None
+
+    def _newest_record(self, key: str, *, is_stable: bool) -> Control | None:
+        with self._consumer("read_uncommitted" if is_stable else "read_committed") as consumer:
+            end = consumer.end_offsets([self._place])[self._place]
+        deadline_s, newest = time.monotonic() + _READ_S, None
+        with self._consumer("read_committed") as consumer:
+            consumer.seek_to_beginning([self._place])
+            while consumer.position(self._place) < end:
+                for record in consumer.poll(1.0):
+                    if record.key == key.encode() and record.value is not None:
+                        newest = record.value
+                if time.monotonic() > deadline_s:
+                    raise DeliveryError(
+                        f"the control topic '{self._place.topic}' cannot be read to its end: a transaction in it was"
+                        f" open for {_READ_S:.0f} s"
+                    )
+        return None if newest is None else Control.decode(newest)
+
+    def _consumer(self, isolation_level: str) -> Any:
+        from barnabas import Consumer
+        from barnabas.client.settings import CONSUMER_SETTINGS
+
+        settings = settings_for(self._client, CONSUMER_SETTINGS) | {
+            "isolation.level": isolation_level,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": "false",
+        }
+        consumer = Consumer(settings)
+        consumer.assign([self._place])
+        return consumer
+
+    def _fence_driver(self, step: steps.FenceDriver) -> None:
+        from barnabas import Producer
+
+        settings = {
+            **self._client,
+            "transactional.id": step.stream.driver_id,
+            "transaction.timeout.ms": str(DRIVER_TIMEOUT_MS),
+        }
+        self._producer = self._open.enter_context(Producer(settings))
+        self._producer.init_transactions()
+
+    def _write_control(self, step: steps.WriteControl) -> None:
+        producer, key = self._fenced(), step.stream.name
+        producer.begin_transaction()
+        sent = producer.send(self._place.topic, step.control.encode(), key=key.encode(), partition=0)
+        producer.flush()
+        metadata = sent.result()
+        self._written_ms = metadata.timestamp_ms
+        producer.send_offsets_to_transaction({self._place: OffsetAndMetadata(metadata.offset)}, GroupMetadata(key))
+
+    def _commit_control(self, step: steps.CommitControl) -> None:
+        self._fenced().commit_transaction()
+
+    def _drop_control(self, step: steps.DropControl) -> None:
+        self._fenced().abort_transaction()
+
+    def _fenced(self) -> Producer:
+        assert self._producer is not None
+        return self._producer
+
+    # The transactions of tasks.
+
+    def _list_open(self, step: steps.ListOpen) -> tuple[str, ...]:
+        return self._listed(step.stream, "Ongoing")
+
+    def _has_committed(self, step: steps.HasCommitted) -> bool:
+        return bool(self._listed(step.stream, "PrepareCommit", "CompleteCommit"))
+
+    def _listed(self, stream: Stream, *states: str) -> tuple[str, ...]:
+        """What the cluster tells; nothing, if it is older than 3.0."""
+        prefix = stream.task_prefix
+        try:
+            listed = self._admin.list_transactions(states=states, pattern=prefix.replace(".", "[.]") + ".*")
+        except UnsupportedRequestError:
+            try:
+                listed = self._admin.list_transactions(states=states)
+            except UnsupportedRequestError:
+                return ()
+        return tuple(each.transactional_id for each in listed if each.transactional_id.startswith(prefix))
+
+    def _probe(self, step: steps.Probe) -> dict[str, int]:
+        if not step.handles:
+            return {}
+        now_ms = self._written_ms or int(time.time() * 1000)
+        found = self._described([each.transactional_id for each in step.handles])
+        return {
+            each.transactional_id: described.started_ms + described.timeout_ms - now_ms
+            for each in step.handles
+            if (described := found.get(each.transactional_id)) is not None
+            and described.started_ms is not None
+            and _is_open(described.state, (described.producer_id, described.producer_epoch), each)
+        }
+
+    def _described(self, transactional_ids: list[str]) -> Mapping[str, TransactionDescription]:
+        try:
+            return self._admin.describe_transactions(transactional_ids)
+        except KeyedError as error:
+            if any(not _is_unknown(each) for each in error.errors.values()):
+                raise
+            return error.results
+        except BrokerError as error:
+            if not _is_unknown(error):
+                raise
+            return {}
+        except UnsupportedRequestError as error:
+            raise DeliveryError(
+                f"delivery=exactly-once needs brokers that tell of transactions, which Kafka does from 3.0 on: {error}"
+            ) from error
+
+    def _commit_task(self, step: steps.CommitTask) -> bool:
+        try:
+            self._admin.end_transaction(step.handle)
+        except ProducerFencedError:
+            return False
+        except BrokerError as error:
+            if error.code not in _ENDED:
+                raise
+            return False
+        return True
+
+    def _abort_tasks(self, step: steps.AbortTasks) -> None:
+        self._admin.fence_producers(step.transactional_ids)
+
+    def _read_receipt(self, step: steps.ReadReceipt) -> Receipt | None:
+        group = step.stream.group_of(step.task)
+        committed = self._admin.list_group_offsets({group: [self._place]}, require_stable=True)[group]
+        found = committed.get(self._place)
+        return None if found is None else Receipt(found.offset, found.metadata)
+
+
+def _is_unknown(error: Exception) -> bool:
+    return isinstance(error, BrokerError) and error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def _is_open(state: TransactionState, identity: tuple[int, int], handle: TransactionHandle) -> bool:
+    return state == "Ongoing" and identity == (handle.producer_id, handle.producer_epoch)
+
+
+_TAKEN: Final[Mapping[type, Callable[[DecidingCluster, Any], Any]]] = {
+    steps.PeekControl: DecidingCluster._peek_control,
+    steps.ReadControl: DecidingCluster._read_control,
+    steps.HasCommitted: DecidingCluster._has_committed,
+    steps.FenceDriver: DecidingCluster._fence_driver,
+    steps.ListOpen: DecidingCluster._list_open,
+    steps.WriteControl: DecidingCluster._write_control,
+    steps.CommitControl: DecidingCluster._commit_control,
+    steps.DropControl: DecidingCluster._drop_control,
+    steps.Probe: DecidingCluster._probe,
+    steps.CommitTask: DecidingCluster._commit_task,
+    steps.AbortTasks: DecidingCluster._abort_tasks,
+    steps.ReadReceipt: DecidingCluster._read_receipt,
+}

@@ -1,0 +1,138 @@
+"""One task of a write that is exactly once: its rows in a transaction, which is left open for the driver to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
+from barnabas.client.core.consuming.membership_steps import GroupMetadata
+from barnabas.client.core.consuming.offsets import OffsetAndMetadata
+from barnabas.spark.core.exactly_once import Attempt, Stream, Written
+from barnabas.spark.core.exactly_once.refusals import DeliveryError, batch_too_long
+from barnabas.spark.sink.control_topic import ensure_control_topic
+from barnabas.spark.sink.messages import TransactionWritten
+from barnabas.spark.sink.settings import needed_ms, transaction_timeout_ms
+from barnabas.spark.sink.writing import RowsUnderWay, WriteError, WritePlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from barnabas import Producer
+
+#: Under these names Spark tells a task whose it is.
+_QUERY: Final = "sql.streaming.queryId"
+_RUN: Final = "spark.jobGroup.id"
+_BATCH: Final = "streaming.sql.batchId"
+
+
+def attempt_of_this_task(plan: WritePlan) -> Attempt:
+    """Who this is, as Spark tells it; raises outside of a streaming query."""
+    from pyspark import TaskContext
+
+    assert plan.exactly_once is not None
+    context = TaskContext.get()
+    told = [] if context is None else [context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH)]
+    if context is None or not all(told):
+        raise DeliveryError(
+            "delivery is exactly-once, and this task belongs to no streaming query that Spark tells of: only batches of"
+            " a stream have the numbers by which a repeated one is known. Use writeStream, or topic_writer in"
+            " foreachBatch of a session that is not one of Spark Connect."
+        )
+    query, run, batch = (each or "" for each in told)
+    return Attempt(
+        Stream(query, plan.exactly_once.sink),
+        run,
+        int(batch),
+        context.partitionId(),
+        context.attemptNumber(),
+        context.taskAttemptId(),
+    )
+
+
+def write_in_transaction(
+    plan: WritePlan,
+    batches: Iterable[pa.RecordBatch],
+    attempt: Attempt,
+    now_s: Callable[[], float] = time.monotonic,
+) -> TransactionWritten:
+    """Write all batches, and return once every row is acknowledged; without rows there is no transaction."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return TransactionWritten(written=Written(attempt))
+    with _transaction(plan, attempt) as producer:
+        begin_s, size_bytes = now_s(), 0
+        task = RowsUnderWay(plan, producer)
+        for batch in _with_first(first, filled):
+            task.send(batch)
+            size_bytes += _size_bytes(plan, batch)
+            _check_time(plan, attempt, int((now_s() - begin_s) * 1000))
+        rows = task.finish()
+        written = _hand_over(plan, producer, attempt, Written(attempt, rows.row_count, size_bytes))
+        _check_time(plan, attempt, int((now_s() - begin_s) * 1000))
+    return TransactionWritten(rows.partitions, written)
+
+
+def _with_first(first: pa.RecordBatch, others: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+@contextmanager
+def _transaction(plan: WritePlan, attempt: Attempt) -> Iterator[Producer]:
+    """A producer in a transaction. If the task fails, so does the transaction, at once if that is possible."""
+    from barnabas import Producer
+
+    assert plan.exactly_once is not None
+    ensure_control_topic(plan.client, plan.exactly_once.control_topic)
+    producer = Producer({**plan.client, "transactional.id": attempt.transactional_id})
+    try:
+        with _told(plan, attempt):
+            producer.init_transactions()
+            producer.begin_transaction()
+        yield producer
+    finally:
+        # Aborts what is open, but not what was handed over.
+        producer.close()
+
+
+def _hand_over(plan: WritePlan, producer: Producer, attempt: Attempt, written: Written) -> Written:
+    assert plan.exactly_once is not None
+    place = TopicPartition(plan.exactly_once.control_topic, 0)
+    receipt = OffsetAndMetadata(attempt.batch, attempt.transactional_id)
+    with _told(plan, attempt):
+        producer.send_offsets_to_transaction({place: receipt}, GroupMetadata(attempt.stream.group_of(attempt.task)))
+        return replace(written, handle=producer.transaction_handle())
+
+
+@contextmanager
+def _told(plan: WritePlan, attempt: Attempt) -> Iterator[None]:
+    try:
+        yield
+    except BarnabasError as error:
+        servers = plan.client.get("bootstrap.servers", "")
+        raise WriteError(
+            f"task {attempt.task} of batch {attempt.batch} got no transaction of the brokers at {servers}, which"
+            f" delivery=exactly-once needs: {str(error).rstrip('.')}. The ids and groups are those that begin with"
+            f" {attempt.stream.name}"
+        ) from error
+
+
+def _check_time(plan: WritePlan, attempt: Attempt, age_ms: int) -> None:
+    timeout_ms = transaction_timeout_ms(plan.client)
+    if age_ms > timeout_ms - needed_ms(plan.client):
+        raise batch_too_long(attempt.stream, attempt.batch, attempt.task, age_ms, timeout_ms)
+
+
+def _size_bytes(plan: WritePlan, batch: pa.RecordBatch) -> int:
+    """The size of keys and values, however the rows lie in tasks and batches."""
+    import pyarrow.compute as pc
+
+    places = (plan.columns.key, plan.columns.value)
+    sizes = (pc.sum(pc.binary_length(batch.column(place))).as_py() for place in places if place is not None)
+    return sum(size or 0 for size in sizes)

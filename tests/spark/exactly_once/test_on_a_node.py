@@ -1,0 +1,187 @@
+"""The sink exactly once against a real node, with drivers that die after every single step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from barnabas import Admin
+from barnabas.spark.core.exactly_once import finish
+from barnabas.spark.core.exactly_once.refusals import (
+    NotAliveError,
+    OtherPastError,
+    SupersededError,
+    TornBatchError,
+)
+from barnabas.spark.sink.deciding import DecidingCluster
+from barnabas.testing import EmbeddedBroker
+from tests.spark.exactly_once.real_batches import RealBatches
+
+Make = Callable[..., RealBatches]
+
+
+@pytest.fixture
+def make(broker: EmbeddedBroker, new_topic: Callable[..., str]) -> Iterator[Make]:
+    made: list[RealBatches] = []
+
+    def make(**options: object) -> RealBatches:
+        made.append(RealBatches(broker.bootstrap_servers, new_topic(), **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.left.close()
+
+
+def open_ids(batches: RealBatches) -> list[str]:
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        listed = admin.list_transactions(states=["Ongoing"])
+        return [
+            each.transactional_id for each in listed if each.transactional_id.startswith(batches.stream.task_prefix)
+        ]
+
+
+def test_batches_one_after_another(make: Make) -> None:
+    batches = make()
+    for batch in range(3):
+        written = batches.write(batch, [[f"{batch}a", f"{batch}b"], [], [f"{batch}c"]])
+        assert batches.rows() == [f"{each}{row}" for each in range(batch) for row in "abc"]
+        batches.commit(batch, written)
+    assert batches.rows() == [f"{each}{row}" for each in range(3) for row in "abc"]
+
+
+def test_a_driver_that_dies_after_any_step_of_a_commit(make: Make) -> None:
+    seen = []
+    for step_count in range(99):
+        batches = make()
+        batches.commit(0, batches.write(0, [["0"]]))
+        last = batches.dies_after(step_count, 1, batches.write(1, [["a"], ["b", "c"], []]))
+        seen.append(last)
+        batches.restart()
+        # Another number of tasks, in another order.
+        batches.commit(1, batches.write(1, [[], ["c"], ["b"], ["a"]]))
+        batches.commit(2, batches.write(2, [["2"]]))
+        assert sorted(batches.rows()) == ["0", "2", "a", "b", "c"], f"after {last}"
+        assert open_ids(batches) == [], f"after {last}"
+        if not last:
+            break
+    assert seen == [
+        *("nothing", "PeekControl", "FenceDriver", "ReadControl", "ListOpen", "WriteControl", "Probe"),
+        *("CommitControl", "CommitTask", ""),
+    ]
+
+
+def test_commit_fails_half_way_and_abort_follows(make: Make) -> None:
+    batches = make()
+    written = batches.write(0, [["a"], ["b"]])
+    assert batches.dies_after(9, 0, written) == "CommitTask"
+    batches.abort(0, written)
+    assert sorted(batches.rows()) == ["a", "b"]
+    batches.restart()
+    batches.commit(0, batches.write(0, [["a", "b"]]))
+    assert sorted(batches.rows()) == ["a", "b"]
+
+
+def test_an_abort_without_a_decision_leaves_nothing(make: Make) -> None:
+    batches = make()
+    written = batches.write(0, [["a"], ["b"]])
+    assert len(open_ids(batches)) == 2
+    batches.abort(0, written[:1])
+    assert open_ids(batches) == []
+    with pytest.raises(NotAliveError, match=r"task 0 \(1 row\), task 1 \(1 row\)"):
+        batches.commit(0, written)
+    assert batches.rows() == []
+
+
+def test_losers_and_vanished_tasks_are_aborted(make: Make) -> None:
+    batches = make()
+    batches.write_task(0, 0, ["lost"], attempt=0)
+    winner = batches.write_task(0, 0, ["a"], attempt=1)
+    batches.commit(0, [winner])
+    assert open_ids(batches) == []
+    assert batches.rows() == ["a"]
+
+
+def test_an_old_driver_that_comes_back_is_told_that_it_is_superseded(make: Make) -> None:
+    batches = make()
+    batches.commit(0, batches.write(0, [["0"]]))
+    old_run, old = batches.run, batches.write(1, [["1"]])
+    batches.restart()
+    batches.commit(1, batches.write(1, [["1"]]))
+    new_run, batches.run = batches.run, old_run
+    with pytest.raises(SupersededError, match=f"superseded by run {new_run}"):
+        batches.commit(1, old)
+    assert batches.rows() == ["0", "1"]
+
+
+def test_a_past_that_does_not_fit_is_refused(make: Make) -> None:
+    batches = make()
+    with pytest.raises(OtherPastError, match="exactlyOnceFrom to 7"):
+        batches.commit(7, batches.write(7, [["a"]]))
+    batches.plan = batches.plan_with(first_batch=7)
+    batches.commit(7, batches.write(7, [["a"]]))
+    batches.commit(8, batches.write(8, [["b"]]))
+    with pytest.raises(OtherPastError, match="the newest decision is that of batch 8"):
+        batches.commit(7, batches.write(7, [["a"]]))
+    with pytest.raises(OtherPastError, match="ends with batch 8"):
+        batches.commit(10, batches.write(10, [["c"]]))
+    batches.restart()
+    with pytest.raises(OtherPastError, match="now has 2 rows with 2 bytes in 1 tasks"):
+        batches.commit(8, batches.write(8, [["b", "c"]]))
+    batches.plan = batches.plan_with(keeps_other_rows=True)
+    batches.commit(8, batches.write(8, [["b", "c"]]))
+    assert batches.rows() == ["a", "b"]
+
+
+def test_a_driver_that_stays_away_for_too_long_leaves_a_torn_batch_which_is_told(make: Make) -> None:
+    batches = make()
+    written = batches.write(0, [["a"], ["b", "c"]])
+    assert batches.dies_after(9, 0, written) == "CommitTask"
+    # As if its time were over.
+    assert written[1].handle is not None
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        admin.force_terminate_transaction(written[1].handle.transactional_id)
+    for _ in range(2):
+        batches.restart()
+        with pytest.raises(TornBatchError, match=r"no proof that 2 rows are in the topics: those of task 1 \(2 rows\)"):
+            batches.commit(0, batches.write(0, [["a", "b", "c"]]))
+    assert batches.rows() == ["a"]
+    assert open_ids(batches) == []
+
+
+def test_what_was_committed_is_known_by_its_receipt(make: Make) -> None:
+    batches = make()
+    written = batches.write(0, [["a"], ["b"]])
+    assert batches.dies_after(9, 0, written) == "CommitTask"
+    assert written[0].handle is not None
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        # Committed before; EndTxn cannot tell from here on.
+        admin.fence_producers([written[0].handle.transactional_id])
+    batches.restart()
+    batches.commit(0, batches.write(0, [["a", "b"]]))
+    assert sorted(batches.rows()) == ["a", "b"]
+
+
+def test_what_a_dead_driver_left_can_be_finished_without_a_query(make: Make) -> None:
+    batches = make()
+    batches.write_task(0, 1, ["lost"])
+    assert batches.dies_after(8, 0, [batches.write_task(0, 0, ["a"], 1)]) == "CommitControl"
+    with DecidingCluster(batches.plan.client, "barnabas-spark-control") as cluster:
+        decided = cluster.perform(finish(batches.stream, "finishing"))
+    assert decided is not None
+    assert (decided.batch, decided.rows) == (0, 1)
+    assert batches.rows() == ["a"]
+    assert open_ids(batches) == []
+
+
+def test_a_control_topic_without_the_newest_decision_is_noticed(make: Make) -> None:
+    batches = make(control_topic="control-that-is-deleted")
+    batches.commit(0, batches.write(0, [["a"]]))
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        admin.delete_topics(["control-that-is-deleted"])
+        admin.create_topics(["control-that-is-deleted"])
+    batches.restart()
+    with pytest.raises(OtherPastError, match="has no decision of this query"):
+        batches.commit(0, batches.write(0, [["a"]]))
+    assert batches.rows() == ["a"]
