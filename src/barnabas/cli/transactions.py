@@ -31,11 +31,23 @@ _TOPIC: Final = click.option("--topic", required=True, help="The topic.")
 _PARTITION: Final = click.option("--partition", type=int, required=True, help="The number of the partition.")
 
 
-@click.group(cls=Actions)
+@click.group(cls=Actions, invoke_without_command=True, no_args_is_help=True)
 @click.option(SERVER, metavar="HOST:PORT", help="A broker to ask first; or several, by ','.")
 @click.option("--command-config", metavar="FILE", help="Settings of the client, as in client.properties.")
+@click.option(
+    "--from-checkpoint", metavar="DIR", help="Show what a Spark query that writes exactly once has left open."
+)
+@click.option("--finish", is_flag=True, help="With it: commit what is decided, abort the rest.")
+@click.option("--control-topic", metavar="TOPIC", help="With it: where the query keeps its decisions.")
 @click.pass_context
-def transactions(ctx: click.Context, bootstrap_server: str | None, command_config: str | None) -> None:
+def transactions(
+    ctx: click.Context,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    from_checkpoint: str | None,
+    finish: bool,
+    control_topic: str | None,
+) -> int | None:
     """Look at transactions and at the producers that partitions know; end those that hang.
 
     \b
@@ -43,8 +55,20 @@ def transactions(ctx: click.Context, bootstrap_server: str | None, command_confi
       barnabas transactions --bootstrap-server 127.0.0.1:9092 list
       barnabas transactions --bootstrap-server 127.0.0.1:9092 find-hanging --broker-id 1
       barnabas transactions --bootstrap-server 127.0.0.1:9092 abort --topic clicks --partition 0 --start-offset 42
+      barnabas transactions --bootstrap-server 127.0.0.1:9092 --from-checkpoint /data/checkpoint --finish
     """
-    ctx.obj = ClusterOptions(bootstrap_server, command_config)
+    ctx.obj = cluster = ClusterOptions(bootstrap_server, command_config)
+    if from_checkpoint is None:
+        if finish or control_topic is not None:
+            ctx.fail("--finish and --control-topic go with --from-checkpoint")
+        if ctx.invoked_subcommand is None:
+            ctx.fail("Missing command.")
+        return None
+    if ctx.invoked_subcommand is not None:
+        ctx.fail(f"--from-checkpoint goes without {ctx.invoked_subcommand}")
+    from barnabas.cli.checkpoint_transactions import show_checkpoint
+
+    return show_checkpoint(cluster.settings(), from_checkpoint, control_topic, is_finishing=finish)
 
 
 @transactions.command("list", cls=Action)

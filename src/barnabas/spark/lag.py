@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from os import PathLike, fspath
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
@@ -27,6 +26,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
+from barnabas.spark.checkpoint_files import CheckpointFiles
 from barnabas.spark.core.errors import OptionError, SparkConnectorError
 from barnabas.spark.core.positions import Positions, from_offset, starts_of
 
@@ -420,7 +420,7 @@ def _positions(offset: object) -> Positions | None:
 
 def _sources_of_checkpoint(folder: str) -> list[_Source | None]:
     """Where the last batch ended that counts as done: what a restart would read next."""
-    files = _CheckpointFiles(folder)
+    files = CheckpointFiles(folder)
     planned = files.numbers("offsets")
     if not planned:
         raise LagError(f"{folder} is not the checkpoint of a query that has begun: there is nothing in 'offsets'")
@@ -431,7 +431,7 @@ def _sources_of_checkpoint(folder: str) -> list[_Source | None]:
     return [_begin(files, number, line) for number, line in enumerate(_offset_lines(files, min(planned)))]
 
 
-def _begin(files: _CheckpointFiles, number: int, line: str) -> _Source | None:
+def _begin(files: CheckpointFiles, number: int, line: str) -> _Source | None:
     """Where a source began: in the end of its first batch if it is ours, in a file of its own if it is the JVM's."""
     if _positions(line) is None:
         return None
@@ -443,7 +443,7 @@ def _begin(files: _CheckpointFiles, number: int, line: str) -> _Source | None:
     return _Source(starts)
 
 
-def _offset_lines(files: _CheckpointFiles, batch: int) -> list[str]:
+def _offset_lines(files: CheckpointFiles, batch: int) -> list[str]:
     """The offsets of a batch, one line per source: version 1 in their order, version 2 with their ids before them."""
     version, _, *lines = (files.text(f"offsets/{batch}") or "").splitlines() or ["", ""]
     if version == "v1":
@@ -451,33 +451,6 @@ def _offset_lines(files: _CheckpointFiles, batch: int) -> list[str]:
     if version == "v2":
         return [line.partition(":")[2] for line in lines]
     raise LagError(f"{files.folder}/offsets/{batch} has version {version!r}, and only v1 and v2 are known")
-
-
-class _CheckpointFiles:
-    """The files of a checkpoint, wherever pyarrow can read: on this machine, in HDFS, in an object store."""
-
-    def __init__(self, folder: str) -> None:
-        from pyarrow import fs
-
-        self.folder = folder
-        if folder.startswith("file:") or "://" not in folder:
-            local = Path(folder.removeprefix("file:"))
-            self._files, self._root = fs.LocalFileSystem(), "/" + str(local.absolute()).lstrip("/")
-        else:
-            self._files, self._root = fs.FileSystem.from_uri(folder)
-        self._selector = fs.FileSelector
-
-    def numbers(self, name: str) -> list[int]:
-        """Batches that have a file in a folder."""
-        selector = self._selector(f"{self._root}/{name}", allow_not_found=True)
-        return sorted(int(file.base_name) for file in self._files.get_file_info(selector) if file.base_name.isdigit())
-
-    def text(self, name: str) -> str | None:
-        try:
-            with self._files.open_input_stream(f"{self._root}/{name}") as stream:
-                return bytes(stream.read()).decode()
-        except FileNotFoundError:
-            return None
 
 
 def _java_double(number: float) -> str:

@@ -256,7 +256,7 @@ def _ids(written: Iterable[Written]) -> list[str]:
 
 
 def _task(step: steps.CommitTask) -> int:
-    return int(step.handle.transactional_id.removeprefix(step.stream.task_prefix).split(".")[1])
+    return names.task_of(step.handle.transactional_id, step.stream)
 
 
 Change = Callable[[Sequence[Written], DriverStep[Any]], DriverStep[Any] | None]

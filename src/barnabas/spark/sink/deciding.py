@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -19,13 +19,13 @@ from barnabas.net.errors import UnsupportedRequestError
 from barnabas.spark.client_settings import settings_for
 from barnabas.spark.core.exactly_once import steps
 from barnabas.spark.core.exactly_once.control import Control, Receipt
-from barnabas.spark.core.exactly_once.names import Stream
+from barnabas.spark.core.exactly_once.names import Stream, prefix_of_query, stream_of
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
 from barnabas.spark.sink.control_topic import ensure_control_topic, new_admin
 from barnabas.spark.sink.settings import DRIVER_TIMEOUT_MS
 
 if TYPE_CHECKING:
-    from barnabas import Producer
+    from barnabas import ConsumerRecord, Producer
     from barnabas.client.admin.transactions import TransactionDescription, TransactionState
 
 T = TypeVar("T")
@@ -39,17 +39,23 @@ _READ_S: Final = 60.0
 class DecidingCluster:
     """The cluster as the driver of one batch asks it. One of these per `commit` or `abort`."""
 
-    def __init__(self, client: Mapping[str, str], control_topic: str) -> None:
+    def __init__(self, client: Mapping[str, str], control_topic: str, *, creates: bool = True) -> None:
         self._client = client
         self._place = TopicPartition(control_topic, 0)
+        #: Whether the control topic comes to be if it is not there; who only looks finds it empty.
+        self._creates = creates
+        self._has_topic = True
         self._open = ExitStack()
         self._producer: Producer | None = None
         #: When the record of this driver was written, by the clock of the cluster.
         self._written_ms: int | None = None
 
     def __enter__(self) -> Self:
-        ensure_control_topic(self._client, self._place.topic)
+        if self._creates:
+            ensure_control_topic(self._client, self._place.topic)
         self._admin = self._open.enter_context(new_admin(self._client))
+        if not self._creates:
+            self._has_topic = self._place.topic in self._admin.list_topics()
         return self
 
     def __exit__(
@@ -101,21 +107,28 @@ class DecidingCluster:
         return None
 
     def _newest_record(self, key: str, *, is_stable: bool) -> Control | None:
+        newest = None
+        for record in self._records(is_stable=is_stable):
+            if record.key == key.encode() and record.value is not None:
+                newest = record.value
+        return None if newest is None else Control.decode(newest)
+
+    def _records(self, *, is_stable: bool) -> Iterator[ConsumerRecord]:
+        """All committed records; if `is_stable`, once what is there now is committed or aborted."""
+        if not self._has_topic:
+            return
         with self._consumer("read_uncommitted" if is_stable else "read_committed") as consumer:
             end = consumer.end_offsets([self._place])[self._place]
-        deadline_s, newest = time.monotonic() + _READ_S, None
+        deadline_s = time.monotonic() + _READ_S
         with self._consumer("read_committed") as consumer:
             consumer.seek_to_beginning([self._place])
             while consumer.position(self._place) < end:
-                for record in consumer.poll(1.0):
-                    if record.key == key.encode() and record.value is not None:
-                        newest = record.value
+                yield from consumer.poll(1.0)
                 if time.monotonic() > deadline_s:
                     raise DeliveryError(
                         f"the control topic '{self._place.topic}' cannot be read to its end: a transaction in it was"
                         f" open for {_READ_S:.0f} s"
                     )
-        return None if newest is None else Control.decode(newest)
 
     def _consumer(self, isolation_level: str) -> Any:
         from barnabas import Consumer
@@ -160,17 +173,23 @@ class DecidingCluster:
         assert self._producer is not None
         return self._producer
 
+    def streams_of(self, query: str) -> list[Stream]:
+        """All sinks of a query, by their decisions and by what they have open."""
+        names = [record.key.decode(errors="replace") for record in self._records(is_stable=False) if record.key]
+        names += self._listed(prefix_of_query(query), "Ongoing")
+        found = {stream for name in names if (stream := stream_of(name, query)) is not None}
+        return sorted(found, key=lambda stream: stream.sink)
+
     # The transactions of tasks.
 
     def _list_open(self, step: steps.ListOpen) -> tuple[str, ...]:
-        return self._listed(step.stream, "Ongoing")
+        return self._listed(step.stream.task_prefix, "Ongoing")
 
     def _has_committed(self, step: steps.HasCommitted) -> bool:
-        return bool(self._listed(step.stream, "PrepareCommit", "CompleteCommit"))
+        return bool(self._listed(step.stream.task_prefix, "PrepareCommit", "CompleteCommit"))
 
-    def _listed(self, stream: Stream, *states: str) -> tuple[str, ...]:
+    def _listed(self, prefix: str, *states: str) -> tuple[str, ...]:
         """What the cluster tells; nothing, if it is older than 3.0."""
-        prefix = stream.task_prefix
         try:
             listed = self._admin.list_transactions(states=states, pattern=prefix.replace(".", "[.]") + ".*")
         except UnsupportedRequestError:
@@ -224,8 +243,15 @@ class DecidingCluster:
         self._admin.fence_producers(step.transactional_ids)
 
     def _read_receipt(self, step: steps.ReadReceipt) -> Receipt | None:
-        group = step.stream.group_of(step.task)
-        committed = self._admin.list_group_offsets({group: [self._place]}, require_stable=True)[group]
+        return self._receipt(step.stream, step.task, is_stable=True)
+
+    def peek_receipt(self, stream: Stream, task: int) -> Receipt | None:
+        """As it is now, whatever is open."""
+        return self._receipt(stream, task, is_stable=False)
+
+    def _receipt(self, stream: Stream, task: int, *, is_stable: bool) -> Receipt | None:
+        group = stream.group_of(task)
+        committed = self._admin.list_group_offsets({group: [self._place]}, require_stable=is_stable)[group]
         found = committed.get(self._place)
         return None if found is None else Receipt(found.offset, found.metadata)
 

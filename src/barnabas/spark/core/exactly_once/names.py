@@ -66,3 +66,18 @@ class Attempt:
 def run_of(transactional_id: str, stream: Stream) -> str:
     """The run whose task has this id."""
     return transactional_id.removeprefix(stream.task_prefix).split(".", 1)[0]
+
+
+def task_of(transactional_id: str, stream: Stream) -> int:
+    return int(transactional_id.removeprefix(stream.task_prefix).split(".")[1])
+
+
+def prefix_of_query(query: str) -> str:
+    """What all names of a query begin with."""
+    return f"{_PREFIX}.{query}."
+
+
+def stream_of(name: str, query: str) -> Stream | None:
+    """The stream that has this key, group or transactional id; None if it is of another query."""
+    prefix = prefix_of_query(query)
+    return Stream(query, name.removeprefix(prefix).split(".", 1)[0]) if name.startswith(prefix) else None
