@@ -112,6 +112,7 @@ def outcome(*, updates: int, broken_off: int | None = None, is_complete: bool = 
         distinct_clicks=0,
         broken_off=broken_off,
         sessions={},
+        twice=0,
         failure=None,
     )
 

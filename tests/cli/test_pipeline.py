@@ -90,6 +90,7 @@ def test_a_run_tells_lines_and_a_summary(barnabas: Tools, spark: FakeSpark, proj
         "clicks: 12 rows break the rule: has a user",
         "tables written: clicks, views (1,234 rows)",
         "update completed in 4.2 s, 12 bad records",
+        "exactly once: clicks; at least once: one, two",
     ]
 
 

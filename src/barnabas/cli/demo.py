@@ -175,7 +175,8 @@ def _tell(outcome: DemoResult, options: DemoOptions) -> None:
     say(f"  topic sessions      {picture.sessions:>9,} records")
     say(f"  topic clicks.dead   {picture.dead_letters:>9,} records")
     if outcome.is_complete and outcome.is_exact:
-        say("Every valid click is in the table, once; every broken one is among the dead letters.")
+        say("Counted: every valid click is in the table, once; every broken one is among the dead letters, once;")
+        say("no session is in its topic twice. All of it was written exactly once.")
     say()
     say("Try next:")
     for text in _next_steps(options.keep):

@@ -72,6 +72,8 @@ class ShownPipeline:
                 print_graph(self.graph)
         else:
             print_summary(summary)
+            if self.graph.flows:
+                output.say(delivery_text(self.graph))
 
 
 class AsLines(ShownPipeline):
@@ -148,7 +150,11 @@ class AsJson(ShownPipeline):
             {"name": each.name, "target": each.target, "inputs": list(each.inputs), "defined": each.place}
             for each in graph.flows.values()
         ]
-        output.say(output.compact_json({"event": "defined", "datasets": datasets, "flows": flows}))
+        once, again = graph.deliveries()
+        delivery = {"exactlyOnce": once, "atLeastOnce": again}
+        output.say(
+            output.compact_json({"event": "defined", "datasets": datasets, "flows": flows, "delivery": delivery})
+        )
 
     def flow_changed(self, flow: FlowState) -> None:
         output.say(output.compact_json({"event": "flow", "update": self._number, **flow_json(flow)}))
@@ -308,6 +314,13 @@ def _cells(flow: FlowState) -> list[str]:
         "" if flow.batch_s is None else f"{flow.batch_s:.1f} s",
         f"{flow.bad:,}" if flow.broken else "",
     ]
+
+
+def delivery_text(graph: Graph) -> str:
+    """Which flows write what they read once, and which may write it again after a crash."""
+    once, again = graph.deliveries()
+    text = f"exactly once: {', '.join(once) or 'none'}"
+    return f"{text}; at least once: {', '.join(again)}" if again else text
 
 
 def print_summary(summary: Summary) -> None:

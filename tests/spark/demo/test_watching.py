@@ -52,7 +52,7 @@ def test_records_that_were_written_twice_count_once(address: str) -> None:
     while read < 7:
         read += watch.look(timeout_s=5)
     watch.close()
-    assert (watch.sessions, watch.dead_letters) == (2, 3)
+    assert (watch.sessions, watch.dead_letters, watch.twice) == (2, 3, 2)
     assert watch.causes == {"JSON_SYNTAX": 1, "unknown": 1, "breaks: has a user": 1}
     assert {(session.user, session.name) for session in watch.last_sessions} == {("u1", None), ("u2", "Olga")}
     assert watch.sessions_trend == (2,)

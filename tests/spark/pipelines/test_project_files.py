@@ -110,6 +110,7 @@ def test_names_are_short_where_everything_is_in_one_database(folder: Path) -> No
         (SOUND.replace(": storage", ": 'file:storage'"), "is no absolute path"),
         (SOUND.replace(": storage", ": 's3a://[::1'"), "`storage: s3a://[::1` is no address: Invalid IPv6 URL"),
         (SOUND + "database: a\nschema: b", "`database` and `schema` mean the same"),
+        (SOUND + "delivery: twice", "`delivery: twice`: write at-least-once or exactly-once"),
         (SOUND + "configuration: [a]", "`configuration` must be a mapping"),
         (SOUND + "configuration: {spark.x: 2}", 'the value of spark.x must be text: write `spark.x: "2"`'),
         (SOUND + "configuration: {spark.x: true}", 'write `spark.x: "true"`'),

@@ -62,13 +62,16 @@ class DemoResult:
     broken_off: int | None
     #: Of the topic of sessions, by user and beginning: how many clicks.
     sessions: Mapping[tuple[str, str], int]
+    #: Records of the topics of sessions and dead letters that were there before.
+    twice: int
     failure: BaseException | None
 
     @property
     def is_exact(self) -> bool:
-        """Whether each valid click is in the table once, and each broken one among the dead letters."""
+        """Whether each valid click is in the table once, each broken one among the dead letters once, and no session
+        in its topic twice."""
         is_in_table = self.written.valid == self.distinct_clicks == self.picture.table_rows
-        return is_in_table and self.written.broken == self.picture.dead_letters
+        return is_in_table and self.written.broken == self.picture.dead_letters and not self.twice
 
 
 class Demo:
@@ -114,6 +117,7 @@ class Demo:
                 distinct_clicks=self._clicks.count_distinct("id"),
                 broken_off=self._pipeline.broken_off,
                 sessions=dict(self._topics.found_sessions),
+                twice=self._topics.twice,
                 failure=self._failure,
             )
 

@@ -30,17 +30,23 @@ _WINDOW_MINUTES: Final = 10
 
 
 class TopicWatch:
-    """Counts what the pipeline writes to its topics. Whatever was written twice, as at-least-once may, counts once."""
+    """Counts what the pipeline writes to its topics, and what is there twice: nothing, as it writes exactly once."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.causes: Counter[str] = Counter()
+        self.twice = 0
         self.last_sessions: deque[Session] = deque(maxlen=_LAST_SESSIONS)
         self._dead_letters: set[bytes | None] = set()
         #: By user and when it began: how many clicks it had.
         self.found_sessions: dict[tuple[str, str], int] = {}
         self._by_window: Counter[datetime] = Counter()
         self._consumer = Consumer(
-            SESSIONS, DEAD_LETTERS, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", client_id="demo"
+            SESSIONS,
+            DEAD_LETTERS,
+            bootstrap_servers=bootstrap_servers,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            client_id="demo",
         )
 
     @property
@@ -76,6 +82,7 @@ class TopicWatch:
     def _see_session(self, session: Session, began: str, began_at: datetime) -> None:
         identity = (session.user, began)
         if identity in self.found_sessions:
+            self.twice += 1
             return
         self.found_sessions[identity] = session.clicks
         self._by_window[
@@ -85,6 +92,7 @@ class TopicWatch:
 
     def _see_dead_letter(self, key: bytes | None, headers: Iterable[dict[str, Any]]) -> None:
         if key in self._dead_letters:
+            self.twice += 1
             return
         self._dead_letters.add(key)
         self.causes[_cause({header["key"]: header["value"] for header in headers})] += 1

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -148,10 +149,14 @@ def _registry(
 
     class Recording(SparkConnectGraphElementRegistry):
         def register_output(self, output: Any) -> None:
+            if isinstance(output, Sink):
+                output = replace(output, options=_sink_options(output.format, output.options, project.delivery))
             super().register_output(output)
             kinds = {MaterializedView: VIEW, Sink: SINK, TemporaryView: TEMPORARY}
             kind = kinds.get(type(output), TABLE)
-            graph.datasets[output.name] = Dataset(output.name, kind, place(output), getattr(output, "format", None))
+            is_once = kind == SINK and _delivery(output.options) == "exactly-once"
+            form = getattr(output, "format", None)
+            graph.datasets[output.name] = Dataset(output.name, kind, place(output), form, is_once)
 
         def register_flow(self, flow: Any) -> None:
             made: list[Any] = []
@@ -180,6 +185,17 @@ def _registry(
             graph.flows[flow.name] = Flow(flow.name, flow.target, place(flow), (flow.source,))
 
     return Recording(spark, graph_id)
+
+
+def _sink_options(form: str, options: Mapping[str, str], delivery: str | None) -> Mapping[str, str]:
+    """Those of a sink, with the delivery of the project where it is ours and has none."""
+    if delivery is None or form.lower() != "barnabas" or _delivery(options) is not None:
+        return options
+    return {**options, "delivery": delivery}
+
+
+def _delivery(options: Mapping[str, str]) -> str | None:
+    return next((value.lower() for name, value in options.items() if name.lower() == "delivery"), None)
 
 
 def _place(location: Any, folder: Path) -> str:

@@ -24,6 +24,8 @@ class Dataset:
     place: str
     #: The format of a sink or of a table that names one.
     format: str | None = None
+    #: Of a sink: whether it says that it writes exactly once.
+    is_exactly_once: bool = False
 
     @property
     def is_stored(self) -> bool:
@@ -52,6 +54,20 @@ class Graph:
 
     def flows_into(self, dataset: str) -> list[Flow]:
         return [flow for flow in self.flows.values() if flow.target == dataset]
+
+    def deliveries(self) -> tuple[list[str], list[str]]:
+        """The flows that write what they read exactly once, and those that may write it again after a crash.
+
+        Streams into tables are of the first kind, by Spark's own log of files. A view is computed anew each time.
+        """
+        once: list[str] = []
+        again: list[str] = []
+        for flow in self.flows.values():
+            target = self.datasets.get(flow.target)
+            if target is not None and target.kind in (TABLE, SINK):
+                is_once = target.kind == TABLE or target.is_exactly_once
+                (once if is_once else again).append(flow.name)
+        return once, again
 
     def clusters_of(self, flow: str) -> list[Mapping[str, str]]:
         """The clusters whose topics a flow reads, itself or through temporary views, which are part of its query."""

@@ -1,7 +1,8 @@
 """A pipeline project: a folder with `spark-pipeline.yml` in it, and the files that define flows and tables.
 
-The file is that of Spark's own `spark-pipelines`, and means the same. What is wrong with it is told before Spark is
-started, which takes seconds, and in words: the file, the key, what was found there and what to write instead.
+The file is that of Spark's own `spark-pipelines`, and means the same; `delivery` is a key of ours. What is wrong with
+it is told before Spark is started, which takes seconds, and in words: the file, the key, what was found there and what
+to write instead.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.extras import how_to_install
 
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
-_KEYS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
+_KEYS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries", "delivery")
+_DELIVERIES: Final = ("at-least-once", "exactly-once")
 _SUFFIXES: Final = (".py", ".sql")
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _LOCAL: Final = "file://"
@@ -47,6 +49,8 @@ class Project:
     configuration: Mapping[str, str]
     catalog: str | None = None
     database: str | None = None
+    #: How sinks of format barnabas write that say nothing else: at-least-once or exactly-once.
+    delivery: str | None = None
 
     @property
     def tables(self) -> str:
@@ -179,6 +183,7 @@ class _Reading:
             configuration=self._configuration(),
             catalog=self._optional_text("catalog"),
             database=self._optional_text("database") or self._optional_text("schema"),
+            delivery=self._delivery(),
         )
 
     def _wrong(self, problem: str) -> ProjectError:
@@ -205,6 +210,12 @@ class _Reading:
         if value is not None and not isinstance(value, str):
             raise self._wrong(f"`{key}` must be text, and {value!r} is not: write it in quotes")
         return value
+
+    def _delivery(self) -> str | None:
+        delivery = self._optional_text("delivery")
+        if delivery is not None and delivery not in _DELIVERIES:
+            raise self._wrong(f"`delivery: {delivery}`: write {' or '.join(_DELIVERIES)}")
+        return delivery
 
     def _storage(self) -> str:
         """As a URI. A path counts from the folder of the specification, so that projects can be shared."""

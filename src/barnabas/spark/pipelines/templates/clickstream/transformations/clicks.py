@@ -11,7 +11,11 @@ spark = SparkSession.active()
 rules = quality.rules(clickstream.RULES, bad_records="_bad_record")
 
 # Spark wants to know a sink before the flows that write to it.
-dp.create_sink("dead_letters_topic", "barnabas", at_cluster(topic="clicks.dead", includeHeaders="true"))
+dp.create_sink(
+    "dead_letters_topic",
+    "barnabas",
+    at_cluster(topic="clicks.dead", includeHeaders="true", delivery="exactly-once"),
+)
 
 
 @dp.temporary_view

@@ -7,7 +7,7 @@ from topics import at_cluster
 
 spark = SparkSession.active()
 
-dp.create_sink("sessions_topic", "barnabas", at_cluster(topic="sessions"))
+dp.create_sink("sessions_topic", "barnabas", at_cluster(topic="sessions", delivery="exactly-once"))
 
 
 @dp.temporary_view
