@@ -1,0 +1,200 @@
+"""Drivers and executors that are killed (SIGKILL) after any step of the protocol, on a real cluster; Spark's part is
+played, so that every step can be met.
+
+python -m tests.spark.exactly_once.killed                               # our node, each step five times
+python -m tests.spark.exactly_once.killed --cluster three --times 1     # our three nodes
+python -m tests.spark.exactly_once.killed --cluster kafka --times 1     # Apache Kafka 4.3.1
+python -m tests.spark.exactly_once.killed --servers HOST:PORT           # any other
+
+A batch has been written before; in the next one somebody is killed, and a new driver repeats it with other tasks, and
+writes one more. After each, what readers of committed records see is made of whole tasks, and in the end it is every
+row once; nothing is left open.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from barnabas import Admin, NewTopic
+from barnabas.spark.core.exactly_once import Attempt, Written, abort, commit
+from barnabas.spark.sink.settings import needed_ms
+from tests.oracles import ROOT
+from tests.spark.exactly_once.real_batches import RealBatches
+
+#: What the driver does in `commit`, when the batch before was decided by the same run.
+DRIVER_STEPS: Final = (
+    *("PeekControl", "FenceDriver", "ReadControl", "ListOpen", "WriteControl", "Probe", "CommitControl"),
+    *("CommitTask", "CommitTask"),
+)
+#: And in `abort`, after a `commit` that was broken off when the batch was decided.
+ABORT_STEPS: Final = ("PeekControl", "FenceDriver", "ReadControl", "CommitTask", "CommitTask", "ListOpen")
+#: Calls of the producer in a task.
+TASK_STEPS: Final = (
+    *("init_transactions", "begin_transaction", "send_arrow", "flush", "send_offsets_to_transaction"),
+    "transaction_handle",
+)
+TASKS: Final = (("a",), ("b", "c"), ())
+ROWS: Final = ["0", "2", "a", "b", "c"]
+
+
+# In the process that is killed.
+
+
+def child() -> None:
+    """Do what standard input says, and die on the way."""
+    what, step, arguments = pickle.load(sys.stdin.buffer)
+    _CHILDREN[what](step, *arguments)
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _driver_dies(step: int, plan: Any, batch: int, written: Sequence[Written], is_abort: bool) -> None:
+    from barnabas.spark.sink import deciding
+
+    taken = 0
+
+    class Mortal(deciding.DecidingCluster):
+        def take(self, each: Any) -> Any:
+            nonlocal taken
+            answer = super().take(each)
+            taken += 1
+            if taken == step:
+                _die()
+            return answer
+
+    asked: Any = abort(batch, written) if is_abort else commit(batch, written, needed_ms=needed_ms(plan.client))
+    with Mortal(plan.client, plan.exactly_once.control_topic) as cluster:
+        cluster.perform(asked)
+
+
+def _task_dies(step: str, plan: Any, attempt: Attempt, rows: Sequence[str]) -> None:
+    import pyarrow as pa
+
+    from barnabas import Producer
+    from barnabas.spark.sink.transactional import write_in_transaction
+
+    real = getattr(Producer, step)
+
+    def last(*arguments: Any, **keywords: Any) -> None:
+        real(*arguments, **keywords)
+        _die()
+
+    setattr(Producer, step, last)
+    write_in_transaction(plan, [pa.record_batch({"value": [row.encode() for row in rows]})], attempt)
+
+
+_CHILDREN: Final[dict[str, Callable[..., None]]] = {"driver": _driver_dies, "task": _task_dies}
+
+
+def _kill(what: str, step: int | str, *arguments: object) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from tests.spark.exactly_once.killed import child; child()"],
+        input=pickle.dumps((what, step, arguments)),
+        cwd=ROOT,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, f"{what} was not killed after {step}: {done.stderr.decode()[-2000:]}"
+
+
+# What is played.
+
+
+def killed_driver(batches: RealBatches, step: int) -> None:
+    """Killed in `commit`, after so many steps."""
+    written = batches.write(1, TASKS)
+    _kill("driver", step, batches.plan, 1, written, False)
+
+
+def killed_in_abort(batches: RealBatches, step: int) -> None:
+    """`commit` ends with an error when the batch is decided, `abort` follows, and the driver is killed in that."""
+    written = batches.write(1, TASKS)
+    _kill("driver", DRIVER_STEPS.index("CommitControl") + 1, batches.plan, 1, written, False)
+    _kill("driver", step, batches.plan, 1, written, True)
+
+
+def killed_task(batches: RealBatches, step: str) -> None:
+    """An executor is killed; Spark runs the task again in another, and the driver commits."""
+    others = [batches.write_task(1, task, rows) for task, rows in enumerate(TASKS) if task != 1]
+    attempt = Attempt(batches.stream, batches.run, 1, 1, 0, next(batches.attempt_ids))
+    _kill("task", step, batches.plan, attempt, TASKS[1])
+    batches.commit(1, [*others, batches.write_task(1, 1, TASKS[1], attempt=1)])
+
+
+def play(batches: RealBatches, killed: Any, step: int | str) -> None:
+    batches.commit(0, batches.write(0, [["0"]]))
+    killed(batches, step)
+    seen = batches.rows()
+    assert ("b" in seen) == ("c" in seen), f"part of a task is seen: {seen}"
+    batches.restart()
+    batches.commit(1, batches.write(1, [[], ["c"], ["b"], ["a"]]))
+    assert sorted(batches.rows()) == [row for row in ROWS if row != "2"]
+    batches.commit(2, batches.write(2, [["2"]]))
+    assert sorted(batches.rows()) == ROWS
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        listed = admin.list_transactions(states=["Ongoing"])
+    left = [each.transactional_id for each in listed if each.transactional_id.startswith(batches.stream.name)]
+    assert not left, f"left open: {left}"
+
+
+STORIES: Final = (
+    *((killed_driver, number, f"driver after {name}") for number, name in enumerate(DRIVER_STEPS, start=1)),
+    *((killed_in_abort, number, f"abort after {name}") for number, name in enumerate(ABORT_STEPS, start=1)),
+    *((killed_task, name, f"executor after {name}") for name in TASK_STEPS),
+)
+
+
+@contextmanager
+def cluster(kind: str) -> Iterator[str]:
+    if kind == "node":
+        from barnabas.testing import EmbeddedBroker
+
+        with EmbeddedBroker() as broker:
+            yield broker.bootstrap_servers
+    elif kind == "three":
+        from barnabas.testing import EmbeddedCluster
+
+        with EmbeddedCluster(3) as nodes:
+            yield nodes.bootstrap_servers
+    else:
+        from tests.oracles.kafka_server import KafkaServer
+
+        with tempfile.TemporaryDirectory() as folder, KafkaServer(Path(folder)) as server:
+            yield server.bootstrap
+
+
+@click.command()
+@click.option("--cluster", "kind", type=click.Choice(["node", "three", "kafka"]), default="node", show_default=True)
+@click.option("--servers", metavar="HOST:PORT", help="A cluster that is there; it gets topics and groups.")
+@click.option("--times", default=5, show_default=True, help="How often each step is met.")
+def main(kind: str, servers: str | None, times: int) -> None:
+    """Kill drivers and executors after every step; stops at the first that ends as none must."""
+    with ExitStack() as open_clusters:
+        address = servers or open_clusters.enter_context(cluster(kind))
+        numbers = itertools.count()
+        for killed, step, text in STORIES:
+            for _ in range(times):
+                topic = f"killed-{os.getpid()}-{next(numbers)}"
+                with Admin(bootstrap_servers=address) as admin:
+                    admin.create_topics([NewTopic(topic, 1)])
+                play(RealBatches(address, topic), killed, step)
+            click.echo(f"{text}: every row once, {times} times")
+
+
+if __name__ == "__main__":
+    main()

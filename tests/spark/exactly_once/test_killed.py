@@ -1,0 +1,37 @@
+"""Some of the steps of `killed`, on our node; all of them, and other clusters, by its command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from barnabas.testing import EmbeddedBroker
+from tests.spark.exactly_once.killed import STORIES, cluster, play
+from tests.spark.exactly_once.real_batches import RealBatches
+
+_STEPS = ("driver after WriteControl", "driver after CommitControl", "executor after transaction_handle")
+_SOME = [(killed, step) for killed, step, text in STORIES if text in _STEPS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("killed", "step"), _SOME, ids=_STEPS)
+def test_every_row_is_there_once(
+    broker: EmbeddedBroker, new_topic: Callable[..., str], killed: object, step: int | str
+) -> None:
+    play(RealBatches(broker.bootstrap_servers, new_topic()), killed, step)
+
+
+@pytest.fixture(scope="module")
+def three_nodes() -> Iterator[str]:
+    with cluster("three") as address:
+        yield address
+
+
+@pytest.mark.slow
+def test_every_row_is_there_once_on_three_nodes(three_nodes: str) -> None:
+    from barnabas import Admin, NewTopic
+
+    with Admin(bootstrap_servers=three_nodes) as admin:
+        admin.create_topics([NewTopic("out", 1)])
+    play(RealBatches(three_nodes, "out"), *_SOME[1])
