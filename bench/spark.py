@@ -33,6 +33,8 @@ _FILL_ROWS: Final = 10_000
 #: Of the best that Python and Arrow allow, and of the JVM connector.
 SOURCE_TARGET: Final = 0.6
 JVM_TARGET: Final = 1.0
+#: Of writing at least once.
+ONCE_TARGET: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,13 @@ class Plan:
 
     reads: tuple[tuple[int, int], ...] = ((100, 10_000_000), (1024, 2_000_000))
     writes: tuple[tuple[int, int], ...] = ((100, 4_000_000), (1024, 800_000))
+    #: From topic to topic, in batches of a quarter of it.
+    streams: tuple[tuple[int, int], ...] = ((100, 4_000_000),)
     rounds: int = 3
 
 
 FULL: Final = Plan()
-QUICK: Final = Plan(reads=((100, 1_000_000),), writes=((100, 500_000),), rounds=1)
+QUICK: Final = Plan(reads=((100, 1_000_000),), writes=((100, 500_000),), streams=((100, 500_000),), rounds=1)
 
 
 def connector_jars() -> list[Path]:
@@ -140,6 +144,40 @@ class Contest:
             sink()
         return self._rates(rows, sinks)
 
+    def stream(self, rows: int, size: int) -> dict[str, float]:
+        """The same of a stream from topic to topic, read by our source, from its start to its end."""
+        with self._topic() as source, tempfile.TemporaryDirectory() as folder:
+            fill(self._bootstrap, source, rows, size)
+
+            def stream_to(kind: str, **more: str) -> Callable[[], None]:
+                return lambda: self._stream(source, rows, kind, Path(folder) / str(next(self._numbers)), more)
+
+            sinks = {
+                "at least once": stream_to("barnabas"),
+                "ours": stream_to("barnabas", delivery="exactly-once"),
+            }
+            if connector_jars():
+                sinks["JVM"] = stream_to("kafka")
+            for sink in sinks.values():
+                sink()
+            return self._rates(rows, sinks)
+
+    def _stream(self, source: str, rows: int, kind: str, checkpoint: Path, more: dict[str, str]) -> None:
+        read = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(rows // 4)}
+        with self._topic() as topic:
+            query = (
+                self._spark.readStream.format("barnabas")
+                .options(**{"kafka.bootstrap.servers": self._bootstrap, **read})
+                .load()
+                .select("value")
+                .writeStream.format(kind)
+                .options(**{"kafka.bootstrap.servers": self._bootstrap, "topic": topic, **more})
+                .option("checkpointLocation", str(checkpoint))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+
     def _rates(self, rows: int, contestants: dict[str, Callable[[], None]]) -> dict[str, float]:
         best = dict.fromkeys(contestants, float("inf"))
         for _ in range(self._rounds):
@@ -204,6 +242,12 @@ def run(plan: Plan = FULL) -> list[Result]:
                 results.append(compared(f"write, {size} bytes", rates, "discarding", None))
                 if "JVM" in rates:
                     results.append(compared("  against the JVM connector", rates, "JVM", JVM_TARGET))
+            for size, rows in plan.streams:
+                rates = contest.stream(rows, size)
+                name = f"topic to topic, exactly once, {size} bytes"
+                results.append(compared(name, rates, "at least once", ONCE_TARGET))
+                if "JVM" in rates:
+                    results.append(compared("  against the JVM connector, at least once", rates, "JVM", None))
         return results
     finally:
         node.stop()

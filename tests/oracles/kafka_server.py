@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from tests.oracles import end_process, java, missing
+from tests.oracles import CURRENT, end_process, java, missing
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _START_TIMEOUT_S = 60
@@ -37,11 +37,16 @@ class KafkaServer:
     """
 
     def __init__(
-        self, folder: Path, overrides: Mapping[str, str] | None = None, format_options: tuple[str, ...] = FORMAT
+        self,
+        folder: Path,
+        overrides: Mapping[str, str] | None = None,
+        format_options: tuple[str, ...] = FORMAT,
+        release: str = CURRENT,
     ) -> None:
-        reason = missing()
+        reason = missing(release)
         if reason is not None:
             raise RuntimeError(reason)
+        self._release = release
         self._folder = folder
         self._overrides = dict(overrides or {})
         self._format_options = format_options
@@ -76,7 +81,7 @@ class KafkaServer:
         properties = self.format()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*java(*_JVM, logs=True), "kafka.Kafka", str(properties)],
+                [*java(*_JVM, release=self._release, logs=True), "kafka.Kafka", str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -135,7 +140,11 @@ class KafkaServer:
 
     def _run(self, *arguments: str) -> None:
         done = subprocess.run(
-            [*java(*_JVM, logs=True), *arguments], capture_output=True, text=True, check=False, timeout=120
+            [*java(*_JVM, release=self._release, logs=True), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         if done.returncode != 0:
             raise RuntimeError(f"Kafka's {arguments[0]} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")

@@ -3,7 +3,7 @@ played, so that every step can be met.
 
 python -m tests.spark.exactly_once.killed                               # our node, each step five times
 python -m tests.spark.exactly_once.killed --cluster three --times 1     # our three nodes
-python -m tests.spark.exactly_once.killed --cluster kafka --times 1     # Apache Kafka 4.3.1
+python -m tests.spark.exactly_once.killed --cluster kafka --times 1     # Apache Kafka 4.3.1, or kafka-3.9
 python -m tests.spark.exactly_once.killed --servers HOST:PORT           # any other
 
 A batch has been written before; in the next one somebody is killed, and a new driver repeats it with other tasks, and
@@ -30,7 +30,7 @@ import click
 from barnabas import Admin, NewTopic
 from barnabas.spark.core.exactly_once import Attempt, Written, abort, commit
 from barnabas.spark.sink.settings import needed_ms
-from tests.oracles import ROOT
+from tests.oracles import CURRENT, OLDEST_VERSIONS, ROOT
 from tests.spark.exactly_once.real_batches import RealBatches
 
 #: What the driver does in `commit`, when the batch before was decided by the same run.
@@ -159,6 +159,9 @@ STORIES: Final = (
 )
 
 
+CLUSTERS: Final = ("node", "three", "kafka", "kafka-3.9")
+
+
 @contextmanager
 def cluster(kind: str) -> Iterator[str]:
     if kind == "node":
@@ -172,14 +175,19 @@ def cluster(kind: str) -> Iterator[str]:
         with EmbeddedCluster(3) as nodes:
             yield nodes.bootstrap_servers
     else:
-        from tests.oracles.kafka_server import KafkaServer
+        from tests.oracles.kafka_server import FORMAT, KafkaServer
 
-        with tempfile.TemporaryDirectory() as folder, KafkaServer(Path(folder)) as server:
+        # An older release does not know all features of the newest.
+        release, options = (OLDEST_VERSIONS, ()) if kind == "kafka-3.9" else (CURRENT, FORMAT)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            KafkaServer(Path(folder), format_options=options, release=release) as server,
+        ):
             yield server.bootstrap
 
 
 @click.command()
-@click.option("--cluster", "kind", type=click.Choice(["node", "three", "kafka"]), default="node", show_default=True)
+@click.option("--cluster", "kind", type=click.Choice(CLUSTERS), default="node", show_default=True)
 @click.option("--servers", metavar="HOST:PORT", help="A cluster that is there; it gets topics and groups.")
 @click.option("--times", default=5, show_default=True, help="How often each step is met.")
 def main(kind: str, servers: str | None, times: int) -> None:
