@@ -32,18 +32,30 @@ def ensure_control_topic(client: Mapping[str, str], topic: str) -> None:
     place = (client.get("bootstrap.servers", ""), topic)
     if place in _known:
         return
+    with new_admin(client) as admin:
+        create_control_topic(admin, topic)
+    _known.add(place)
+
+
+def create_control_topic(admin: Admin, topic: str) -> None:
     from barnabas import NewTopic
 
     try:
-        with new_admin(client) as admin:
-            if topic not in admin.list_topics():
-                admin.create_topics([NewTopic(topic, 1, configs=_CONFIGS)])
-    except BrokerError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise _refused(topic, error) from error
+        if not has_topic(admin, topic):
+            admin.create_topics([NewTopic(topic, 1, configs=_CONFIGS)])
     except BarnabasError as error:
-        raise _refused(topic, error) from error
-    _known.add(place)
+        if not (isinstance(error, BrokerError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise _refused(topic, error) from error
+
+
+def has_topic(admin: Admin, topic: str) -> bool:
+    try:
+        admin.describe_topics([topic])
+    except BrokerError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return False
+    return True
 
 
 def _refused(topic: str, error: BarnabasError) -> WriteError:

@@ -21,7 +21,7 @@ from barnabas.spark.core.exactly_once import steps
 from barnabas.spark.core.exactly_once.control import Control, Receipt
 from barnabas.spark.core.exactly_once.names import Stream, prefix_of_query, stream_of
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
-from barnabas.spark.sink.control_topic import ensure_control_topic, new_admin
+from barnabas.spark.sink.control_topic import create_control_topic, has_topic, new_admin
 from barnabas.spark.sink.settings import DRIVER_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ class DecidingCluster:
         self._written_ms: int | None = None
 
     def __enter__(self) -> Self:
-        if self._creates:
-            ensure_control_topic(self._client, self._place.topic)
         self._admin = self._open.enter_context(new_admin(self._client))
-        if not self._creates:
-            self._has_topic = self._place.topic in self._admin.list_topics()
+        if self._creates:
+            create_control_topic(self._admin, self._place.topic)
+        else:
+            self._has_topic = has_topic(self._admin, self._place.topic)
         return self
 
     def __exit__(
