@@ -25,6 +25,7 @@ class Heard:
 
     def lines(self) -> list[str]:
         told = [re.sub(r"in \d+ ms", "in … ms", record.getMessage()) for record in self._caplog.records]
+        told = [re.sub(r"after [\d.]+ s$", "after … s", line) for line in told]
         self._caplog.clear()
         return [re.sub(r"(topic ID|cluster) [\w-]{22}", r"\1 …", line) for line in told]
 
@@ -57,6 +58,7 @@ def test_from_a_start_to_a_clean_stop_and_the_next_start(heard: Heard) -> None:
             await node.stop()
             assert heard.lines() == [
                 "Node 1 is shutting down",
+                "Controlled shutdown succeeded after … s",
                 f"Closed 1 logs of {DIRECTORY} and wrote clean shutdown file",
                 "Node 1: shut down completed",
             ]

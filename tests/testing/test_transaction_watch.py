@@ -57,7 +57,7 @@ class Disks:
         return f"/data/{name.topic}-{name.partition}"
 
     def _node(self, node_id: int) -> Any:
-        role = object.__new__(LeaderState) if node_id == 1 else None
+        role = LeaderState.__new__(LeaderState) if node_id == 1 else None
         partition = SimpleNamespace(log=self.leader, role=role)
         manager = SimpleNamespace(get=lambda name: partition if name == TOTALS else None)
         return SimpleNamespace(

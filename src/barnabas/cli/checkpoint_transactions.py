@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.extras import how_to_install
 from barnabas.cli.output import say, shown
 from barnabas.cli.warnings_shown import show_warnings
 
@@ -24,7 +25,7 @@ _MEANING: Final = {
 def show_checkpoint(settings: Mapping[str, Any], folder: str, control_topic: str | None, *, is_finishing: bool) -> int:
     """One table; with `is_finishing`, of what is there then. Ends with 1 if rows of a batch are lost."""
     if importlib.util.find_spec("pyspark") is None:
-        raise BarnabasError("--from-checkpoint needs PySpark: pip install 'barnabas[spark]'")
+        raise BarnabasError(f"--from-checkpoint needs PySpark: {how_to_install('spark')}")
     show_warnings()
     from barnabas.spark.core.exactly_once.refusals import TornBatchError
     from barnabas.spark.core.options import ExactlyOnceOptions

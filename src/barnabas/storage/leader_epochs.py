@@ -41,7 +41,7 @@ class LeaderEpochs:
     truncates again.
     """
 
-    __slots__ = ("_epochs", "_latest_start", "_saved_version", "_starts", "latest_epoch", "version")
+    __slots__ = ("_epochs", "_latest_start", "_saved_version", "_starts", "latest_epoch", "saved_entries", "version")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
@@ -52,14 +52,17 @@ class LeaderEpochs:
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
         self._saved_version = self.version
+        #: What the file says.
+        self.saved_entries = self.entries
 
     @property
     def dirty(self) -> bool:
         return self._saved_version < self.version
 
-    def saved(self, version: int) -> None:
+    def saved(self, version: int, entries: list[EpochEntry]) -> None:
         """The file holds what was there at `version`; may be told from any thread."""
-        self._saved_version = max(self._saved_version, version)
+        if version >= self._saved_version:
+            self._saved_version, self.saved_entries = version, entries
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` has a record at `start_offset`; true if that was news. What contradicts it is forgotten."""
@@ -158,8 +161,9 @@ def load_leader_epochs(files: FileSystem, directory: str) -> LeaderEpochs:
 def save_leader_epochs(files: FileSystem, directory: str, epochs: LeaderEpochs) -> None:
     """Bring the file up to date, if it is not."""
     if epochs.dirty:
-        write_leader_epochs(files, directory, epochs.entries)
-        epochs.saved(epochs.version)
+        entries = epochs.entries
+        write_leader_epochs(files, directory, entries)
+        epochs.saved(epochs.version, entries)
 
 
 def write_leader_epochs(files: FileSystem, directory: str, entries: Iterable[EpochEntry]) -> None:

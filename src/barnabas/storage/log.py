@@ -292,15 +292,15 @@ class PartitionLog(LogTail):
         epochs = self.epochs
         if not epochs.dirty:
             return None
-        version = epochs.version
-        write = self._epoch_file.begin(epochs.entries)
+        version, entries = epochs.version, epochs.entries
+        write = self._epoch_file.begin(entries)
 
         def save() -> None:
             try:
                 write()
             except OSError as failure:
                 raise self.failed(failure) from failure
-            epochs.saved(version)
+            epochs.saved(version, entries)
 
         return save
 
@@ -528,6 +528,10 @@ class PartitionLog(LogTail):
             self.active_segment.finish()
             self.snapshots.take(self.producers, self.log_end_offset)
             self.flush()
+            # An epoch without a record is forgotten when the log is loaded: it is not worth a write.
+            self.epochs.truncate_from_end(self.log_end_offset)
+            if self.epochs.entries != self.epochs.saved_entries:
+                self._save_epochs()
         except OSError as failure:
             raise self.failed(failure) from failure
         finally:
