@@ -375,10 +375,23 @@ def test_starting_again_is_due_when_no_update_succeeded_for_long() -> None:
     assert made.view.topics() == ["t"], "what was known is of use until there is something better"
     assert made.next_update_in_ms(11_000) == 0
     made.request(11_000)
-    made.answered(response(topic("t", (2, 1))), 11_000)
+    made.answered(response(topic("t", (2, 6))), 11_000)
     assert not made.is_bootstrapping
-    assert made.view.leader_epoch(T0) == 1, "another cluster, perhaps: its epochs are its own"
+    assert made.view.leader_epoch(T0) == 6
     assert not made.should_rebootstrap(21_000)
+
+
+@pytest.mark.parametrize("cluster_id", ["c", "another"])
+def test_who_starts_again_forgets_epochs_only_in_another_cluster(cluster_id: str) -> None:
+    made = known(topic("t", (1, 5)), rebootstrap_trigger_ms=10_000)
+    made.rebootstrap(11_000)
+    made.request(11_000)
+    answer = response(topic("t", (2, 1)))
+    answer.cluster_id = cluster_id
+    made.answered(answer, 11_000)
+    # A bootstrap server that was cut off names the leader of old, with which a reader of epoch 5 would find itself
+    # ahead of the log, and begin again.
+    assert made.view.leader_epoch(T0) == (5 if cluster_id == "c" else 1)
 
 
 def test_a_broker_may_ask_for_a_new_start() -> None:

@@ -93,7 +93,7 @@ class Metadata:
     """See the module.
 
     Guarantees: a partition's leader is never replaced by one with a lower epoch, unless the topic was made anew (it
-    has another id) or the client started again from its bootstrap servers; the view's version grows with each change.
+    has another id) or the bootstrap servers have led to another cluster; the view's version grows with each change.
     """
 
     def __init__(self, policy: MetadataPolicy, *, randomness: Random) -> None:
@@ -216,8 +216,8 @@ class Metadata:
         asked = self._asked or _Asked(False, frozenset(), True)
         self._asked = None
         before = self.view
-        if self.is_bootstrapping:
-            self._seen.clear()
+        if self.is_bootstrapping and response.cluster_id != before.cluster_id:
+            self._seen.clear()  # in the same cluster, one that lags behind would lead back to logs of old
         self.is_bootstrapping = False
         for name in asked.topics:
             self._new.pop(name, None)
@@ -302,7 +302,7 @@ class Metadata:
         return self._must_rebootstrap or (is_overdue and not self.is_bootstrapping)
 
     def rebootstrap(self, now_ms: int) -> None:
-        """Ask the bootstrap servers next, and believe whatever they answer. The view stays until then."""
+        """Ask the bootstrap servers next; they may lead to another cluster. The view stays until then."""
         self._must_rebootstrap = False
         self.is_bootstrapping = True
         self._needs_full = True
