@@ -29,6 +29,7 @@ class FakeConnection:
         self.peer_port = 50_000
         self.principal = "User:ANONYMOUS"
         self.client_software = ("", "")
+        self.sends_untouched = False
         self.answers: list[bytes] = []
         self.unanswered = 0
         self.muted_ms: list[int] = []

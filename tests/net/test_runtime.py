@@ -7,12 +7,14 @@ import platform
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from barnabas.base.runtime import Runtime
 from barnabas.base.system_runtime import SystemRuntime
 from barnabas.net.runtime import new_event_loop, run
+from barnabas.net.sockets import sends_untouched
 
 
 def test_work_is_offloaded_to_a_bounded_pool() -> None:
@@ -31,6 +33,23 @@ def test_work_is_offloaded_to_a_bounded_pool() -> None:
     runtime.close()
     assert here not in seen
     assert 1 <= len(set(seen)) <= 2
+
+
+@pytest.mark.parametrize("new_loop", [new_event_loop, asyncio.new_event_loop])
+def test_only_uvloop_is_known_to_hand_over_what_it_sends_as_it_is(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def main() -> bool:
+        server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, "127.0.0.1", port)
+        transport.close()
+        server.close()
+        return sends_untouched(transport)
+
+    loop = new_loop()
+    assert loop.run_until_complete(main()) == type(loop).__module__.startswith("uvloop")
+    loop.close()
 
 
 def test_two_runtimes_draw_different_numbers() -> None:

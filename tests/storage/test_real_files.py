@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.storage.files import read_file, replace_file
+from barnabas.base.errors import known
+from barnabas.storage.files import File, read_file, replace_file
 from barnabas.storage.real_files import RealFile, RealFileSystem
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
@@ -264,6 +265,8 @@ def test_what_is_in_memory_is_read_without_waiting(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(OSError, match="closed"):
         file.read_now(0, 1)
+    with pytest.raises(OSError, match="closed"):
+        file.map_now(0, 1)
 
 
 def test_where_nobody_can_tell_what_is_in_memory_reads_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,6 +294,48 @@ def test_what_is_not_in_memory_is_not_waited_for(tmp_path: Path, monkeypatch: py
     assert file.read_now(2, 5) is None
     monkeypatch.setattr(os, "preadv", lambda *_: 3)
     assert file.read_now(2, 5) is None
+
+
+@pytest.fixture
+def mappable(tmp_path: Path) -> Iterator[File]:
+    """A file of which parts can be mapped."""
+    file = RealFileSystem().open(f"{tmp_path}/a", create=True)
+    file.write_at(0, b"0123456789" * 10_000)
+    if file.map_now(0, 10) is None:
+        pytest.skip("this system cannot tell what it has in memory")
+    yield file
+    file.close()
+
+
+@pytest.mark.parametrize(("position", "size_bytes"), [(0, 100_000), (4095, 2), (4096, 4096), (12_345, 50_000)])
+def test_what_is_in_memory_can_be_sent_from_where_it_lies(mappable: File, position: int, size_bytes: int) -> None:
+    assert bytes(known(mappable.map_now(position, size_bytes), "")) == mappable.read_at(position, size_bytes)
+
+
+def test_what_a_file_does_not_hold_is_not_mapped(mappable: File) -> None:
+    # The rest of its last page reads as zeros.
+    assert mappable.map_now(99_990, 11) is None
+    assert mappable.map_now(200_000, 1) is None
+
+
+def test_what_is_not_in_memory_is_not_mapped(mappable: File) -> None:
+    mappable.sync()
+    descriptor = mappable.fileno()
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+    if mappable.read_now(0, 100_000) is not None:
+        pytest.skip("this file system keeps everything in memory")
+    assert mappable.map_now(0, 100_000) is None
+
+
+def test_who_sends_from_a_file_that_was_cut_fails_and_lives_on(mappable: File) -> None:
+    mapped = known(mappable.map_now(8192, 50_000), "")
+    mappable.truncate(4096)
+    receiving, sending = os.pipe()
+    with pytest.raises(OSError, match="Bad address"):
+        os.write(sending, mapped)
+    os.close(receiving)
+    os.close(sending)
 
 
 def test_a_disk_has_a_size(tmp_path: Path) -> None:

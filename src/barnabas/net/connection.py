@@ -33,7 +33,7 @@ from barnabas.net.memory import RequestMemory, Share
 from barnabas.net.pace import Doing, Standing
 from barnabas.net.phases import ConnectionEvent, ConnectionPhase
 from barnabas.net.request_channel import Dispatch, RequestChannel
-from barnabas.net.sockets import tune
+from barnabas.net.sockets import sends_untouched, tune
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
 
@@ -119,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer_port",
         "phase",
         "principal",
+        "sends_untouched",
         "was_ended_by_peer",
     )
 
@@ -144,6 +145,8 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = ANONYMOUS
         #: Name and version of the client's library, as ApiVersions tells them.
         self.client_software = ("unknown", "unknown")
+        #: Whether responses may hold memory that only the kernel should look at.
+        self.sends_untouched = False
         self.active_at_s = 0.0
         self._around = around
         self._loop = around.loop
@@ -427,6 +430,7 @@ class Connection(asyncio.BufferedProtocol):
         peername = transport.get_extra_info("peername")
         if peername:
             self.peer_host, self.peer_port = peername[0], peername[1]
+        self.sends_untouched = sends_untouched(transport)
         tune(transport)
         self._around.connections[self.id] = self
         self._idle.add(self)

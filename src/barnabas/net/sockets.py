@@ -54,6 +54,12 @@ async def open_socket(
     return opened
 
 
+def sends_untouched(transport: asyncio.BaseTransport) -> bool:
+    """Whether what is written goes to a system call as it is. uvloop neither looks at it nor copies it, but for TLS."""
+    kind = type(transport)
+    return (kind.__module__, kind.__name__) == ("uvloop.loop", "TCPTransport")
+
+
 def tune(transport: asyncio.BaseTransport) -> None:
     """Send small responses at once, and let the kernel find out about peers that are gone without a word."""
     found = transport.get_extra_info("socket")

@@ -44,6 +44,12 @@ class File(Protocol):
         """What `read_at` gives, if it can be had without waiting for the disk; None if not all of it can."""
         ...
 
+    def map_now(self, position: int, size_bytes: int) -> memoryview | None:
+        """The same where it lies, for a system call: who else looks at it is gone if the file is cut meanwhile.
+
+        None also where that cannot be had."""
+        ...
+
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write all of `data`; zeros fill a gap before it. On an error any part of it may have been written."""
         ...

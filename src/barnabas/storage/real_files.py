@@ -29,6 +29,7 @@ from typing import Final, TypeVar
 
 from barnabas.base._kernel.scratch import scratch
 from barnabas.storage._kernel.appending import DescriptorFile
+from barnabas.storage._kernel.mapping import map_resident
 from barnabas.storage.files import Space
 from barnabas.storage.open_files import OpenFiles
 
@@ -98,6 +99,19 @@ class RealFile(DescriptorFile):
         finally:
             calls.pop()
         return self.read_at(position, size_bytes)
+
+    def map_now(self, position: int, size_bytes: int) -> memoryview | None:
+        calls = self.calls
+        calls.append(None)
+        try:
+            descriptor = self.descriptor
+            if descriptor < 0:
+                descriptor = self.files.lend(self)
+            else:
+                self.used = True
+            return map_resident(descriptor, position, size_bytes)
+        finally:
+            calls.pop()
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         calls = self.calls

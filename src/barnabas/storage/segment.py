@@ -50,6 +50,8 @@ _MAX_MAGIC: Final = 2
 _LOOK_BYTES: Final = 4096 + _HEADER_BYTES
 # Looking through more records takes too long where others wait, and so may unpacking compressed ones.
 _FEW_RECORDS: Final = 1000
+# From how many bytes on setting up a mapping costs less than a copy.
+_MAPPED_BYTES: Final = 128 * 1024
 # How much of a file is read at once when all of it must be read.
 SCAN_BYTES: Final = 1024 * 1024
 
@@ -93,6 +95,13 @@ class FileRange(NamedTuple):
         that the file does not hold as many any more."""
         data = self.file.read_now(self.position, self.size_bytes)
         return None if data is None or len(data) != self.size_bytes else data
+
+    def map_now(self) -> bytes | bytearray | memoryview | None:
+        """The same for a system call alone: much of it is not copied, but sent from where it lies."""
+        mapped = None
+        if self.size_bytes >= _MAPPED_BYTES:
+            mapped = self.file.map_now(self.position, self.size_bytes)
+        return self.read_now() if mapped is None else mapped
 
 
 class Location(NamedTuple):

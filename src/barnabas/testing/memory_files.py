@@ -254,6 +254,9 @@ class _File:
     def read_now(self, position: int, size_bytes: int) -> bytes:
         return self.read_at(position, size_bytes)
 
+    def map_now(self, position: int, size_bytes: int) -> None:
+        return None
+
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         self._check(position)
         if not len(data):

@@ -508,7 +508,7 @@ class Fetch:
             return self._respond_in_steps(look)
         answers = _Answers()
         if look.found:
-            buffers = [_read_now(outcome) for _, _, outcome in look.found]
+            buffers = [self._read_now(outcome) for _, _, outcome in look.found]
             if None in buffers:
                 self._connection.expect_response(look.size_bytes)
                 return self._respond_cold(look, buffers)
@@ -526,12 +526,21 @@ class Fetch:
                 size_bytes = outcome.range.size_bytes
                 if size_bytes >= _BYTES_PER_STEP:
                     yield from spent(size_bytes // _BYTES_PER_STEP)
-            buffers.append(_read_now(outcome))
+            buffers.append(self._read_now(outcome))
         if None not in buffers:
             return (yield from self._response_in_steps(look, buffers))
         if look.size_bytes <= _FEW_BYTES:
             self._connection.expect_response(look.size_bytes)
         return self._respond_cold(look, buffers)
+
+    def _read_now(self, outcome: PartitionRead | LogError) -> Buffer | None:
+        """The bytes that were found; None if they must be read away from the loop, which also tells what fails."""
+        if isinstance(outcome, LogError) or outcome.range is None:
+            return b""
+        try:
+            return outcome.range.map_now() if self._connection.sends_untouched else outcome.range.read_now()
+        except (OSError, LogError):
+            return None
 
     async def _respond_cold(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
         """Read what is not in memory, away from the loop."""
@@ -636,13 +645,3 @@ class Fetch:
                         node_id=hint.leader_id, host=hint.endpoint.host, port=hint.endpoint.port, rack=hint.rack
                     )
         return data
-
-
-def _read_now(outcome: PartitionRead | LogError) -> Buffer | None:
-    """The bytes that were found; None if they must be read away from the loop, which also tells what fails."""
-    if isinstance(outcome, LogError) or outcome.range is None:
-        return b""
-    try:
-        return outcome.range.read_now()
-    except (OSError, LogError):
-        return None

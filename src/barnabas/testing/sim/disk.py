@@ -366,6 +366,9 @@ class SimulatedFile:
     def read_now(self, position: int, size_bytes: int) -> bytes | None:
         return None if self._disk.is_cold() else self.read_at(position, size_bytes)
 
+    def map_now(self, position: int, size_bytes: int) -> None:
+        return None
+
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         self._check_open()
         if position < 0:
