@@ -197,17 +197,19 @@ def error_codes(frame: bytearray) -> list[int]:
 def exchange(bootstrap: str, frames: Sequence[bytes], seconds: float) -> load.Exchange:
     """Produce requests, again and again, on a connection each; that they are taken is looked at before and after."""
     with connected(bootstrap) as peer:
-        _check_all(peer, frames)
+        _check_all(peer, frames, patience_s=10.0)  # of a new topic this broker may not have heard yet
         found = load.exchange(bootstrap, frames, seconds)
         _check_all(peer, frames)
     return found
 
 
-def _check_all(peer: Peer, frames: Sequence[bytes]) -> None:
+def _check_all(peer: Peer, frames: Sequence[bytes], patience_s: float = 0.0) -> None:
+    until_s = time.monotonic() + patience_s
     for frame in frames:
-        refused = [ErrorCode.of(code).name for code in error_codes(peer.exchange(frame)) if code]
-        if refused:
-            raise RuntimeError(f"records were refused: {', '.join(refused)}")
+        while refused := [ErrorCode.of(code).name for code in error_codes(peer.exchange(frame)) if code]:
+            if time.monotonic() >= until_s:
+                raise RuntimeError(f"records were refused: {', '.join(refused)}")
+            time.sleep(0.1)
 
 
 def fill(bootstrap: str, topic: str, partitions: int, count: int, size: int) -> None:
