@@ -21,7 +21,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, crowd_of, in_crowd, spent
 from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.net import Connection
-from barnabas.replication._kernel.following import FollowerGlance
+from barnabas.replication._kernel.following import ConsumerGlance, FollowerGlance, Glance
 from barnabas.replication.fetch_sessions import NOT_SENT, SessionFetch, WantedPartition
 from barnabas.replication.leader_state import LeaderState, is_older_broker
 from barnabas.replication.partition import Partition
@@ -252,13 +252,18 @@ class Fetch:
         return look
 
     def _pass_over(self, look: _Look, some: Iterable[WantedPartition]) -> Iterable[WantedPartition]:
-        """Those that need more than a compiled glance: of a follower that goes on with a session, few do."""
-        if self._replica < 0 or self._session.is_full:
+        """Those that need more than a compiled glance: of who goes on with a session, few do."""
+        if self._session.is_full:
             return some
-        services = self._services
-        if is_older_broker(services.metadata.image.brokers.get(self._replica), self._replica_epoch):
+        services, replica = self._services, self._replica
+        index = services.replica_manager.index
+        glance: Glance
+        if replica < 0:
+            glance = ConsumerGlance(index, LeaderState, self._is_allowed)
+        elif is_older_broker(services.metadata.image.brokers.get(replica), self._replica_epoch):
             return some
-        glance = FollowerGlance(services.replica_manager.index, LeaderState, self._replica, self._replica_epoch)
+        else:
+            glance = FollowerGlance(index, LeaderState, replica, self._replica_epoch)
         now_ms = services.runtime.clock.monotonic_ms()
         return glance.over(some, self._is_first_look, now_ms, look.offsets, look.seen_bytes)
 

@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from barnabas.base.ids import Uuid
@@ -42,11 +42,9 @@ class RoleFields:
     is_over: bool
     delayed: Any
 
-class FollowerGlance:
-    """The partitions of a follower's fetch in which nothing is new: it has all there is, is in sync, is where it was
-    the last time, and was told of the high watermark and the log start."""
+class Glance:
+    """The partitions of a fetch that goes on with a session in which nothing is new."""
 
-    def __init__(self, index: Mapping[Any, Any], leader_type: type, replica: int, broker_epoch: int) -> None: ...
     def over(
         self,
         positions: Iterable[W],
@@ -56,7 +54,18 @@ class FollowerGlance:
         seen_bytes: dict[Any, int] | None,
     ) -> list[W]:
         """Pass over those, and return the others, in their order, of which nothing was noted. `offsets` gets where to
-        wait, `seen_bytes` what was appended there. With `is_first` it is noted that the follower has fetched."""
+        wait, `seen_bytes` what was appended there. With `is_first` it is noted that a follower has fetched."""
+
+class FollowerGlance(Glance):
+    """A follower has all there is, is in sync, is where it was the last time, and was told of the high watermark and
+    the log start."""
+
+    def __init__(self, index: Mapping[Any, Any], leader_type: type, replica: int, broker_epoch: int) -> None: ...
+
+class ConsumerGlance(Glance):
+    """A consumer has all that it may see, and was told of the high watermark and the log start."""
+
+    def __init__(self, index: Mapping[Any, Any], leader_type: type, is_allowed: Callable[[Any], bool]) -> None: ...
 
 def watch_to_the_end(delayed: Any, offsets: dict[Any, int], seen_bytes: dict[Any, int] | None) -> dict[Any, int]:
     """Let `delayed` hear of what is appended to these roles; how much was, by now or by `seen_bytes`."""

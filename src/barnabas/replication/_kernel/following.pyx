@@ -49,9 +49,35 @@ cdef class RoleFields:
     """The fields of a role; they are declared where others can see them."""
 
 
-cdef class FollowerGlance:
+cdef class Glance:
     cdef dict _index
     cdef type _leader_type
+
+    def over(self, positions, bint is_first, int64_t now_ms, dict offsets, dict seen_bytes):
+        cdef FetchPosition wanted
+        cdef RoleFields role
+        cdef PyObject* found
+        cdef list rest = []
+        for wanted in positions:
+            found = PyDict_GetItem(self._index, wanted.key)
+            role = None
+            if found is not NULL:
+                leader = (<object>found).role
+                if type(leader) is self._leader_type:
+                    role = <RoleFields>leader
+            if role is None or not self._is_quiet(wanted, role, is_first, now_ms):
+                rest.append(wanted)
+                continue
+            offsets[role] = wanted.fetch_offset
+            if seen_bytes is not None:
+                seen_bytes[role] = role.appended_bytes
+        return rest
+
+    cdef bint _is_quiet(self, FetchPosition wanted, RoleFields role, bint is_first, int64_t now_ms) except -1:
+        raise NotImplementedError
+
+
+cdef class FollowerGlance(Glance):
     cdef object _replica
     cdef object _broker_epoch
 
@@ -61,44 +87,23 @@ cdef class FollowerGlance:
         self._replica = replica
         self._broker_epoch = broker_epoch
 
-    def over(self, positions, bint is_first, int64_t now_ms, dict offsets, dict seen_bytes):
-        cdef FetchPosition wanted
-        cdef RoleFields role
-        cdef list rest = []
-        for wanted in positions:
-            role = self._quiet_leader(wanted, is_first, now_ms)
-            if role is None:
-                rest.append(wanted)
-                continue
-            offsets[role] = wanted.fetch_offset
-            if seen_bytes is not None:
-                seen_bytes[role] = role.appended_bytes
-        return rest
-
-    cdef RoleFields _quiet_leader(self, FetchPosition wanted, bint is_first, int64_t now_ms):
+    cdef bint _is_quiet(self, FetchPosition wanted, RoleFields role, bint is_first, int64_t now_ms) except -1:
         cdef FollowerPosition follower
-        cdef LogTail log
-        cdef RoleFields role
-        cdef PyObject* found = PyDict_GetItem(self._index, wanted.key)
-        if found is NULL:
-            return None
-        leader = (<object>found).role
-        if type(leader) is not self._leader_type:
-            return None
-        role = <RoleFields>leader
-        log = role.log
+        cdef LogTail log = role.log
+        cdef PyObject* found
         if (
             role.leader_epoch != wanted.leader_epoch
             or log.log_end_offset != wanted.fetch_offset
             or log.high_watermark != wanted.high_watermark
             or log.log_start_offset != wanted.log_start_offset
         ):
-            return None
+            return False
         if wanted.last_fetched_epoch >= 0 and log.epochs.latest_epoch != wanted.last_fetched_epoch:
-            return None
+            return False
+        leader = <object>role
         found = PyDict_GetItem(leader.followers, self._replica)
         if found is NULL:
-            return None
+            return False
         if is_first:
             follower = <object>found
             if (
@@ -107,11 +112,39 @@ cdef class FollowerGlance:
                 or follower.broker_epoch != self._broker_epoch
                 or self._replica not in leader.maximal_isr
             ):
-                return None
+                return False
             follower.fetched(
                 wanted.fetch_offset, follower.log_start_offset, log.log_end_offset, self._broker_epoch, now_ms
             )
-        return role
+        return True
+
+
+cdef class ConsumerGlance(Glance):
+    cdef object _is_allowed
+    cdef object _allowed_topic
+
+    def __init__(self, dict index, type leader_type, is_allowed):
+        self._index = index
+        self._leader_type = leader_type
+        self._is_allowed = is_allowed
+        self._allowed_topic = None
+
+    cdef bint _is_quiet(self, FetchPosition wanted, RoleFields role, bint is_first, int64_t now_ms) except -1:
+        cdef LogTail log = role.log
+        if (
+            (wanted.leader_epoch >= 0 and role.leader_epoch != wanted.leader_epoch)
+            or wanted.last_fetched_epoch >= 0
+            or log.high_watermark != wanted.fetch_offset
+            or log.high_watermark != wanted.high_watermark
+            or log.log_start_offset != wanted.log_start_offset
+        ):
+            return False
+        topic = wanted.key[0]
+        if topic is not self._allowed_topic:
+            if not self._is_allowed(role.partition):
+                return False
+            self._allowed_topic = topic
+        return True
 
 
 def watch_to_the_end(delayed, dict offsets, dict seen_bytes):

@@ -1,5 +1,6 @@
-"""The compiled glance at the partitions of a follower's fetch, beside the rules alone: the same answers at the same
-moments, and the leader knows the same of its followers.
+"""The compiled glance at the partitions of a fetch that goes on with a session, beside the rules alone.
+
+The same answers come at the same moments, and the leader knows the same of its followers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.data.fetching import FEW_PARTITIONS, Fetch
-from barnabas.replication._kernel.following import FollowerGlance
+from barnabas.replication._kernel.following import ConsumerGlance, FollowerGlance, Glance
 from barnabas.replication.fetch_sessions import WantedPartition
 from barnabas.replication.leader_state import LeaderState
 from barnabas.wire.messages.fetch import FetchResponse
@@ -22,22 +23,25 @@ from tests.broker.data_plane import DataPlane, batch, broker
 from tests.broker.test_follower_fetches import Follower
 
 TOPIC = "r"
+CONSUMER = -1
 STEPS = 100
 
 
 class Story:
-    """A leader with two followers that go on with their sessions, from a seed; `told` is all that can be seen."""
+    """A leader and those who go on with their sessions, from a seed; `told` is all that can be seen."""
 
-    def __init__(self, seed: int, partitions: int) -> None:
+    def __init__(self, seed: int, partitions: int, numbers: tuple[int, ...]) -> None:
         self.random = Random(seed)
         self.plane = DataPlane()
-        topic = self.plane.create_topic(TOPIC, partitions, replicas=(1, 2, 3))
+        self.numbers = numbers
+        self.replicas = (1, *(each for each in numbers if each != CONSUMER))
+        topic = self.plane.create_topic(TOPIC, partitions, replicas=self.replicas)
         self.partitions = partitions
-        self.followers = {number: Follower(self.plane, topic, number) for number in (2, 3)}
-        self.offsets = {number: dict.fromkeys(range(partitions), 0) for number in (2, 3)}
-        self.starts = {2: 0, 3: 0}
+        self.readers = {number: Follower(self.plane, topic, number) for number in numbers}
+        self.offsets = {number: dict.fromkeys(range(partitions), 0) for number in numbers}
+        self.starts = dict.fromkeys(numbers, 0)
         self.parked: dict[int, asyncio.Future[Any]] = {}
-        self.moved: dict[int, dict[int, int]] = {number: dict(self.offsets[number]) for number in (2, 3)}
+        self.moved: dict[int, dict[int, int]] = {number: dict(self.offsets[number]) for number in numbers}
         self.epoch = 0
         self.told: list[Any] = []
 
@@ -57,19 +61,19 @@ class Story:
             self.plane.produce({(TOPIC, number): batch([b"a"] * self.random.randint(1, 3))}, acks=1)
 
     def ask(self) -> None:
-        """A follower that has its answer asks on; sometimes from elsewhere, or with another log start."""
-        number = self.random.choice([2, 3])
+        """Who has its answer asks on; sometimes from elsewhere, or with another log start."""
+        number = self.random.choice(self.numbers)
         if number in self.parked:
             return
         if self.random.random() < 0.05:
             self.starts[number] += 1
             self.moved[number] = dict(self.offsets[number])
-        answer = self.followers[number].begin(
+        answer = self.readers[number].begin(
             self.moved[number],
             start=self.starts[number],
             max_wait_ms=self.random.choice([0, 50, 500]),
             current_leader_epoch=self.epoch - (self.random.random() < 0.03),
-            last_fetched_epoch=-1 if self.random.random() < 0.7 else self.epoch,
+            last_fetched_epoch=-1 if self.random.random() < (0.97 if number == CONSUMER else 0.7) else self.epoch,
         )
         self.moved[number] = {}
         if isinstance(answer, asyncio.Future):
@@ -82,25 +86,27 @@ class Story:
 
     def restart(self) -> None:
         """A follower is registered anew; what asks with the older epoch is refused."""
-        number = self.random.choice([2, 3])
+        number = self.random.choice(self.numbers)
+        if number == CONSUMER:
+            return
         epoch = self.random.choice([1, 2, 3])
         brokers = self.plane.image.brokers.set(number, replace(broker(number), epoch=epoch))
         self.plane.apply(replace(self.plane.image, brokers=brokers), brokers_changed=(number,))
         if self.random.random() < 0.8:
-            self.followers[number].state.replica_epoch = epoch
+            self.readers[number].state.replica_epoch = epoch
             self.moved[number] = dict(self.offsets[number])
 
     def lead_again(self) -> None:
-        """All partitions have another epoch, of which the followers hear at once."""
+        """All partitions have another epoch, of which the readers hear at once."""
         self.epoch += 1
         for number in range(self.partitions):
             self.plane.change_partition(TOPIC, number, leader_epoch=self.epoch)
-        for each in (2, 3):
+        for each in self.numbers:
             self.moved[each] = dict(self.offsets[each])
 
     def shrink(self) -> None:
         number = self.random.randrange(self.partitions)
-        self.plane.change_partition(TOPIC, number, isr=self.random.choice([(1,), (1, 2), (1, 2, 3)]))
+        self.plane.change_partition(TOPIC, number, isr=self.replicas[: self.random.randint(1, 3)])
 
     def delete(self) -> None:
         number = self.random.randrange(self.partitions)
@@ -120,7 +126,7 @@ class Story:
 
     def take(self, number: int, response: FetchResponse) -> None:
         self.told.append((number, response.encode(17)))
-        follower = self.followers[number]
+        follower = self.readers[number]
         if response.error_code:
             follower.session_id = follower.epoch = 0
             self.moved[number] = dict(self.offsets[number])
@@ -130,8 +136,9 @@ class Story:
             for each in topic.partitions:
                 role = self.plane.partition(TOPIC, each.partition_index).role
                 if each.records and isinstance(role, LeaderState):
-                    self.offsets[number][each.partition_index] = role.log.log_end_offset
-                    self.moved[number][each.partition_index] = role.log.log_end_offset
+                    end_offset = role.log.high_watermark if number == CONSUMER else role.log.log_end_offset
+                    self.offsets[number][each.partition_index] = end_offset
+                    self.moved[number][each.partition_index] = end_offset
                 elif each.error_code:
                     self.moved[number][each.partition_index] = self.offsets[number][each.partition_index]
 
@@ -159,23 +166,38 @@ def by_the_rules(fetch: Fetch, look: Any, some: Iterable[WantedPartition]) -> It
     return some
 
 
-@pytest.mark.parametrize("partitions", [2, 5, FEW_PARTITIONS + 2])
+@pytest.mark.parametrize(
+    ("partitions", "numbers"),
+    [
+        (2, (2, 3, CONSUMER)),
+        (5, (2, 3, CONSUMER)),
+        # Who looks in steps is overtaken by others, or not, by how many steps that takes.
+        (FEW_PARTITIONS + 2, (2, 3)),
+        (FEW_PARTITIONS + 2, (CONSUMER,)),
+    ],
+)
 @pytest.mark.parametrize("seed", range(8))
-def test_with_it_and_without_it_the_same_happens(seed: int, partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    passed_over = 0
+def test_with_it_and_without_it_the_same_happens(
+    seed: int, partitions: int, numbers: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed_over: dict[type[Glance], int] = {FollowerGlance: 0, ConsumerGlance: 0}
 
-    class Counting(FollowerGlance):
-        def over(self, positions: Any, *rest: Any) -> Any:
-            nonlocal passed_over
-            asked = list(positions)
-            left = super().over(asked, *rest)
-            passed_over += len(asked) - len(left)
-            return left
+    def count_over(kind: type[Glance]) -> type[Glance]:
+        class Counting(kind):  # type: ignore[misc, valid-type]
+            def over(self, positions: Any, *rest: Any) -> Any:
+                asked = list(positions)
+                left = super().over(asked, *rest)
+                passed_over[kind] += len(asked) - len(left)
+                return left
 
-    monkeypatch.setattr("barnabas.broker.data.fetching.FollowerGlance", Counting)
-    with_it = Story(seed, partitions).play()
+        return Counting
+
+    for kind in list(passed_over):
+        monkeypatch.setattr(f"barnabas.broker.data.fetching.{kind.__name__}", count_over(kind))
+    with_it = Story(seed, partitions, numbers).play()
     monkeypatch.setattr(Fetch, "_pass_over", by_the_rules)
-    without_it = Story(seed, partitions).play()
+    without_it = Story(seed, partitions, numbers).play()
     for number, (one, other) in enumerate(zip(with_it, without_it, strict=True)):
         assert one == other, f"event {number}"
-    assert passed_over, "nothing was passed over: the test compares nothing"
+    assert passed_over[FollowerGlance] or 2 not in numbers, "nothing was passed over: the test compares nothing"
+    assert passed_over[ConsumerGlance] or CONSUMER not in numbers, "nothing was passed over"
