@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from barnabas.base.runtime import Runtime
 from barnabas.broker.configs.config_resources import BrokerRules, controller_options, effective_settings
@@ -35,8 +34,6 @@ from barnabas.wire.stored.cluster_metadata import (
     FeatureLevelRecord,
     MetadataRecord,
 )
-
-_PLAINTEXT: Final = 0
 
 
 class ControllerServer:
@@ -172,7 +169,10 @@ def registered_listeners(
         host, port = (given[name].host, given[name].port) if name in given else bound[name]
         found.append(
             controller_registration.Listener(
-                name=name, host=host or "localhost", port=port or bound[name][1], security_protocol=_PLAINTEXT
+                name=name,
+                host=host or "localhost",
+                port=port or bound[name][1],
+                security_protocol=settings.security_protocol_id(name),
             )
         )
     return found

@@ -33,6 +33,10 @@ class ConnectError(ChannelError):
     is_refused = False
 
 
+class AuthenticationFailedError(ConnectError):
+    """The two sides could not show each other who they are. Nothing was sent, and trying again does not help."""
+
+
 class NotSentError(ConnectError):
     """It waited for its turn as long as it may: behind others, for a connection, or since the node is to be spared."""
 

@@ -55,7 +55,7 @@ class BrokerTlsSettings(TlsSettings, title="TLS", state=NOT_BUILT, importance=LO
     )
 
 
-class BrokerSaslSettings(SaslSettings, title="SASL", state=NOT_BUILT):
+class BrokerSaslSettings(SaslSettings, title="SASL"):
     """SASL on the side of the broker."""
 
     sasl_kerberos_kinit_cmd: str = again(default="/usr/bin/kinit", importance=MEDIUM)
@@ -75,13 +75,16 @@ class BrokerSaslSettings(SaslSettings, title="SASL", state=NOT_BUILT):
         "The mechanism between brokers and controllers.", default="GSSAPI", importance=HIGH
     )
     sasl_server_callback_handler_class: Plugin | None = setting(
-        "A plug-in that answers for the server during authentication.", default=None
+        "A plug-in that says for PLAIN whether a user and a password belong together.", default=None
     )
     sasl_server_max_receive_size: Int = setting(
         "The largest message that is accepted before a client is authenticated.", default=512 * KIB
     )
     sasl_kerberos_principal_to_local_rules: Names = setting(
-        "How the name of a Kerberos principal becomes a short name.", default=("DEFAULT",), allowed=items()
+        "How the name of a Kerberos principal becomes a short name.",
+        default=("DEFAULT",),
+        allowed=items(),
+        state=NOT_BUILT,
     )
     connections_max_reauth_ms: Long = setting("After how long clients must authenticate again; 0 for never.", default=0)
 
