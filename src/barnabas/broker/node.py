@@ -193,6 +193,8 @@ class Node:
         if broker is not None:
             broker.open_directories()
             self._started.push_async_callback(broker.close)
+        await self._sasl.start()
+        self._started.push_async_callback(self._sasl.stop)
         # Before the slow part of the start, so that a port that is taken is told at once.
         self._started.push_async_callback(self._server.stop, 0)
         await self._listen()

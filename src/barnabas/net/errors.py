@@ -33,8 +33,12 @@ class ConnectError(ChannelError):
     is_refused = False
 
 
-class AuthenticationFailedError(ConnectError):
-    """The two sides could not show each other who they are. Nothing was sent, and trying again does not help."""
+class RefusedError(ChannelError):
+    """Trying again does not help."""
+
+
+class AuthenticationFailedError(RefusedError, ConnectError):
+    """The two sides could not show each other who they are. Nothing was sent."""
 
 
 class NotSentError(ConnectError):
@@ -49,7 +53,7 @@ class RequestTimeoutError(DisconnectedError):
     """The answer did not come in time. The connection was closed: later answers could not be told apart."""
 
 
-class UnsupportedRequestError(ChannelError):
+class UnsupportedRequestError(RefusedError):
     """The two sides have no version of a request in common."""
 
 

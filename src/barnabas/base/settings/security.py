@@ -76,7 +76,9 @@ class SaslSettings(Settings, title="SASL"):
         "A plug-in that answers for the client during authentication.", default=None, state=NOT_BUILT
     )
     sasl_login_callback_handler_class: Plugin | None = setting(
-        "A plug-in that obtains tokens: a function, or an object with token().", default=None
+        "A plug-in that obtains tokens: a function, or an object with token().",
+        default=None,
+        builtin={"oauthbearer": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"},
     )
     sasl_login_class: Plugin | None = setting("A plug-in that logs in.", default=None, state=NOT_BUILT)
     sasl_login_connect_timeout_ms: Int | None = setting(

@@ -10,13 +10,17 @@ from typing import Any, Final
 from barnabas.base.errors import SettingsError, known
 from barnabas.base.runtime import Runtime
 from barnabas.base.sasl import Authenticated, Mechanism, SaslServer
+from barnabas.base.sasl.jwt import JwtValidator
+from barnabas.base.sasl.oauthbearer import OAuthBearerServer
 from barnabas.base.sasl.plain import PlainServer, Verify, verify_among
 from barnabas.base.sasl.scram import MIN_ITERATIONS, ScramCredential, ScramLogin, ScramServer
 from barnabas.base.sasl.tokens import token_hmac, token_password
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.access_images import ScramCredentialData, ScramUser
 from barnabas.metadata.image import ClusterImage
-from barnabas.net.sasl_client import PasswordLogin, SaslLogin, new_nonce
+from barnabas.net.oidc import IssuedTokens, IssuerKeys
+from barnabas.net.oidc_options import client_credentials, key_retries, renewal_times, token_rules
+from barnabas.net.sasl_client import PasswordLogin, SaslLogin, TokenLogin, new_nonce, provider_of
 from barnabas.net.sasl_server import SaslListener
 
 _log = logging.getLogger("barnabas.broker")
@@ -43,8 +47,29 @@ class SaslParts:
         self._runtime = runtime
         self._image = image
         self._bootstrap = bootstrap
+        self._keys: dict[str, IssuerKeys] = {}
+        self._validators: dict[str, JwtValidator] = {}
         self._decoy_key = runtime.randomness.randbytes(_DECOY_KEY_BYTES)
         self._tokens: dict[tuple[str, Mechanism], ScramCredential] = {}
+
+    async def start(self) -> None:
+        """Load what tokens are checked with. Raises a `BarnabasError` if there is nothing: then nobody may come in."""
+        settings = self._settings
+        for name in [each.listener for each in settings.endpoints if settings.asks_for_sasl(each.listener)]:
+            if Mechanism.OAUTHBEARER not in settings.mechanisms_of(name):
+                continue
+            own = settings.for_listener(name)
+            keys = self._keys[name] = IssuerKeys(
+                known(own.sasl_oauthbearer_jwks_endpoint_url, "a rule of the settings asks for it"),
+                token_rules(own),
+                own.sasl_oauthbearer_jwks_endpoint_refresh_ms,
+                key_retries(own),
+            )
+            self._validators[name] = await keys.start()
+
+    async def stop(self) -> None:
+        for keys in self._keys.values():
+            await keys.stop()
 
     def listener(self, name: str) -> SaslListener | None:
         """How a listener has peers show who they are; None if it does not."""
@@ -64,12 +89,28 @@ class SaslParts:
         if not settings.asks_for_sasl(name):
             return None
         mechanism = settings.mechanism_to(name)
+        if mechanism is Mechanism.OAUTHBEARER:
+            return self._token_login(name)
         options = known(settings.jaas_of(name, mechanism), "a rule of the settings asks for it").options
         return PasswordLogin(mechanism, options["username"], options["password"], self._runtime.randomness)
+
+    def _token_login(self, name: str) -> SaslLogin:
+        settings, runtime = self._settings, self._runtime
+        provider = settings.of_mechanism(name, Mechanism.OAUTHBEARER, "sasl.login.callback.handler.class")
+        if provider is not None and provider.name != "oauthbearer":
+            given = provider.resolve({})
+            return TokenLogin(provider_of(given() if isinstance(given, type) else given))
+        own = settings.for_listener(name)
+        jaas = settings.of_mechanism(name, Mechanism.OAUTHBEARER, "sasl.jaas.config")
+        credentials = client_credentials(own, jaas=None if jaas is None else jaas.reveal())
+        return TokenLogin(IssuedTokens(credentials, renewal_times(own), runtime.clock, runtime.randomness))
 
     def _server_side(self, listener: str, mechanism: Mechanism) -> Callable[[], SaslServer]:
         if mechanism is Mechanism.PLAIN:
             return partial(PlainServer, self._verifier(listener))
+        if mechanism is Mechanism.OAUTHBEARER:
+            validator, clock = self._validators[listener], self._runtime.clock
+            return lambda: OAuthBearerServer(lambda token: validator.validate(token, clock.now_ms()))
         return partial(self._scram, mechanism)
 
     def _verifier(self, listener: str) -> Verify:

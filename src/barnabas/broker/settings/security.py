@@ -75,7 +75,9 @@ class BrokerSaslSettings(SaslSettings, title="SASL"):
         "The mechanism between brokers and controllers.", default="GSSAPI", importance=HIGH
     )
     sasl_server_callback_handler_class: Plugin | None = setting(
-        "A plug-in that says for PLAIN whether a user and a password belong together.", default=None
+        "A plug-in that says for PLAIN whether a user and a password belong together.",
+        default=None,
+        builtin={"oauthbearer": "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"},
     )
     sasl_server_max_receive_size: Int = setting(
         "The largest message that is accepted before a client is authenticated.", default=512 * KIB
