@@ -79,6 +79,7 @@ class ControllerServer:
             heartbeat_interval_ms=settings.broker_heartbeat_interval_ms,
             balance_interval_ms=_balance_interval_ms(settings),
             unclean_interval_ms=settings.unclean_leader_election_interval_ms,
+            token_interval_ms=_token_interval_ms(settings),
         )
         self._services = ControllerServices(
             settings=effective_settings(settings, image, identity.node_id),
@@ -155,6 +156,12 @@ class ControllerServer:
 def _balance_interval_ms(settings: BrokerSettings) -> int:
     """How often leaders are given back to preferred replicas; 0 for never."""
     return settings.leader_imbalance_check_interval_seconds * 1000 if settings.auto_leader_rebalance_enable else 0
+
+
+def _token_interval_ms(settings: BrokerSettings) -> int:
+    """How often delegation tokens are forgotten whose time is over; 0 where there are none."""
+    has_tokens = settings.delegation_token_secret_key is not None
+    return settings.delegation_token_expiry_check_interval_ms if has_tokens else 0
 
 
 def registered_listeners(

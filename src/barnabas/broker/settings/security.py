@@ -7,6 +7,7 @@ from barnabas.base.settings import (
     LOW,
     MEDIUM,
     NOT_BUILT,
+    READ_AT_START,
     Double,
     Int,
     Long,
@@ -106,16 +107,23 @@ class AuthorizationSettings(Settings, title="Authorization", state=NOT_BUILT):
         "Java classes that bring security algorithms.", default=None, importance=LOW
     )
     delegation_token_secret_key: Password | None = setting(
-        "The secret with which delegation tokens are signed, the same on all nodes.", default=None
+        "The secret with which delegation tokens are signed, the same on all nodes.", default=None, state=READ_AT_START
     )
     delegation_token_max_lifetime_ms: Long = setting(
-        "How long a delegation token can be renewed.", default=7 * DAY_MS, allowed=at_least(1)
+        "How long a delegation token can be renewed.", default=7 * DAY_MS, allowed=at_least(1), state=READ_AT_START
     )
     delegation_token_expiry_time_ms: Long = setting(
-        "How long a delegation token is valid before it must be renewed.", default=DAY_MS, allowed=at_least(1)
+        "How long a delegation token is valid before it must be renewed.",
+        default=DAY_MS,
+        allowed=at_least(1),
+        state=READ_AT_START,
     )
     delegation_token_expiry_check_interval_ms: Long = setting(
-        "How often expired delegation tokens are removed.", default=HOUR_MS, allowed=at_least(1), importance=LOW
+        "How often expired delegation tokens are removed.",
+        default=HOUR_MS,
+        allowed=at_least(1),
+        importance=LOW,
+        state=READ_AT_START,
     )
     super_users: str = setting("Principals that may do everything, separated by semicolons.", default="")
     allow_everyone_if_no_acl_found: bool = setting("Whether what no rule mentions is open to all.", default=False)
