@@ -65,6 +65,7 @@ ALLOWED = {
     "testing/node_loop.py": {"asyncio", "socket"},
     "testing/faults.py": {"asyncio", "threading"},
     "testing/memory_files.py": {"os", "threading"},
+    "testing/oidc.py": {"threading", "time"},
     "testing/scripted_client.py": {"asyncio"},
     "testing/sim/cluster_clients.py": {"asyncio"},
     "testing/sim/cluster_run.py": {"asyncio"},

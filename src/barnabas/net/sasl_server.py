@@ -22,6 +22,7 @@ from barnabas.base.runtime import Clock
 from barnabas.base.sasl import Authenticated, SaslError, SaslServer
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.compiler import Buffer
+from barnabas.wire.frames import SIZE_BYTES
 from barnabas.wire.headers import RequestHeader, decode_request_header, encode_response
 from barnabas.wire.message import Response
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
@@ -234,7 +235,8 @@ class SaslAuthenticator:
             return
         lifetime_ms = 0 if outcome is None else self._complete(connection, outcome)
         if header is None:
-            connection.respond([answer])
+            # An empty answer has a frame, too.
+            connection.respond_with_frame(len(answer).to_bytes(SIZE_BYTES, "big") + answer)
         else:
             done = SaslAuthenticateResponse(error_message=None, auth_bytes=answer, session_lifetime_ms=lifetime_ms)
             connection.respond(_framed(done, header))
