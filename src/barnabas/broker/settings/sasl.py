@@ -55,10 +55,19 @@ class SaslRules(RoleRules, BrokerSaslSettings):
 
     @rule("listeners", "listener_security_protocol_map", "sasl_enabled_mechanisms")
     def _peers_can_authenticate(self) -> str | None:
+        if self._listeners_are_told_of():
+            return None
         try:
             return next(self._problems_of_listeners(), None)
         except ValueError as problem:
             return str(problem)
+
+    def _listeners_are_told_of(self) -> bool:
+        """Whether listeners or protocols cannot be read at all, which other rules say."""
+        try:
+            return not (self.endpoints and self.security_protocols)
+        except ValueError:
+            return True
 
     def _problems_of_listeners(self) -> Iterator[str]:
         for listener in [each.listener for each in self.endpoints if self.asks_for_sasl(each.listener)]:
@@ -85,6 +94,8 @@ class SaslRules(RoleRules, BrokerSaslSettings):
         "sasl_enabled_mechanisms",
     )
     def _nodes_can_authenticate_to_each_other(self) -> str | None:
+        if self._listeners_are_told_of():
+            return None
         ways = [self.inter_broker_listener] if self.is_broker else []
         opened = {each.listener for each in self.endpoints}
         try:
