@@ -16,11 +16,8 @@ from barnabas.broker.controller.forwarding import FORWARDED
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.handlers import (
     create_acls,
-    create_delegation_token,
     delete_acls,
-    expire_delegation_token,
     list_partition_reassignments,
-    renew_delegation_token,
 )
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps, awaited
@@ -39,11 +36,8 @@ _ANSWERED_HERE: Final = {
     each.API_KEY: each
     for each in (
         create_acls,
-        create_delegation_token,
         delete_acls,
-        expire_delegation_token,
         list_partition_reassignments,
-        renew_delegation_token,
     )
 }
 
