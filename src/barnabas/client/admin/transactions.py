@@ -201,7 +201,7 @@ class TransactionCalls(Part):
                 ],
             )
 
-        brokers = sorted((await self._driver.newest_view(call)).nodes)
+        brokers = sorted((await self._driver.newest_view(call, is_first=True)).nodes)
         found = await self._driver.ask_each(
             call, brokers, each_broker(), ListTransactionsRequest, lambda spec: request, read
         )
