@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.core.consuming.membership_steps import GroupMetadata
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
@@ -21,9 +21,10 @@ from barnabas.spark.core.exactly_once import steps
 from barnabas.spark.core.exactly_once.control import Control, Receipt
 from barnabas.spark.core.exactly_once.names import Stream, prefix_of_query, stream_of
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
+from barnabas.spark.sink.advice import advice_for, with_advice
 from barnabas.spark.sink.control_topic import create_control_topic, has_topic
 from barnabas.spark.sink.driver_clients import driver_clients
-from barnabas.spark.sink.settings import DRIVER_TIMEOUT_MS
+from barnabas.spark.sink.settings import DRIVER_TIMEOUT_MS, transaction_timeout_ms
 
 if TYPE_CHECKING:
     from barnabas import ConsumerRecord, Producer
@@ -81,7 +82,16 @@ class DecidingCluster:
             return result
 
     def take(self, step: steps.DriverStep[Any]) -> Any:
-        return _TAKEN[type(step)](self, step)
+        try:
+            return _TAKEN[type(step)](self, step)
+        except BarnabasError as error:
+            topic = self._place.topic
+            if isinstance(error, DeliveryError) or advice_for(error, step.stream, topic) is None:
+                raise
+            raise DeliveryError(
+                f"the driver of query {step.stream.query} is refused what delivery=exactly-once needs:"
+                f" {with_advice(error, step.stream, topic)}"
+            ) from error
 
     # The control topic.
 
@@ -196,19 +206,33 @@ class DecidingCluster:
         return tuple(each.transactional_id for each in listed if each.transactional_id.startswith(prefix))
 
     def _probe(self, step: steps.Probe) -> dict[str, int]:
-        if not step.handles:
+        if not step.parts:
             return {}
         now_ms = self._written_ms or int(time.time() * 1000)
-        found = self._described([each.transactional_id for each in step.handles])
+        handles = [each.handle for each in step.parts]
+        found = self._described([each.transactional_id for each in handles])
+        if found is None:
+            return self._probed_one_by_one(step)
         return {
             each.transactional_id: described.started_ms + described.timeout_ms - now_ms
-            for each in step.handles
+            for each in handles
             if (described := found.get(each.transactional_id)) is not None
             and described.started_ms is not None
             and _is_open(described.state, (described.producer_id, described.producer_epoch), each)
         }
 
-    def _described(self, transactional_ids: list[str]) -> Mapping[str, TransactionDescription]:
+    def _probed_one_by_one(self, step: steps.Probe) -> dict[str, int]:
+        """As clusters before 3.0 tell it: whether a producer may go on. When it began is told by the clocks of tasks
+        and driver."""
+        now_ms, timeout_ms = int(time.time() * 1000), transaction_timeout_ms(self._client)
+        return {
+            part.handle.transactional_id: part.begun_ms + timeout_ms - now_ms
+            for part in step.parts
+            if self._admin.is_transaction_open(part.handle, step.stream.group_of(part.task))
+        }
+
+    def _described(self, transactional_ids: list[str]) -> Mapping[str, TransactionDescription] | None:
+        """By id; None if the cluster does not tell, being older than 3.0."""
         try:
             return self._admin.describe_transactions(transactional_ids)
         except KeyedError as error:
@@ -219,10 +243,8 @@ class DecidingCluster:
             if not _is_unknown(error):
                 raise
             return {}
-        except UnsupportedRequestError as error:
-            raise DeliveryError(
-                f"delivery=exactly-once needs brokers that tell of transactions, which Kafka does from 3.0 on: {error}"
-            ) from error
+        except UnsupportedRequestError:
+            return None
 
     def _commit_task(self, step: steps.CommitTask) -> bool:
         try:
