@@ -53,8 +53,6 @@ class NodeSettings(Settings, title="Node", importance=HIGH):
         "Listeners that open before the node is ready; null means those of the controller.",
         default=None,
         allowed=items(),
-        state=NOT_BUILT,
-        refused=False,
     )
     unstable_api_versions_enable: bool = setting(
         "Whether versions of the protocol that may still change are offered.",
