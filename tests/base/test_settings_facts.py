@@ -24,6 +24,18 @@ DOCS = Path(__file__).parents[2] / "docs" / "settings"
 
 # Known to Kafka, but not to the definition that a broker is loaded with.
 OURS_ONLY = {
+    **dict.fromkeys(
+        (
+            "ssl.cafile",
+            "ssl.certfile",
+            "ssl.keyfile",
+            "ssl.password",
+            "ssl.check.hostname",
+            "ssl.ciphers",
+            "ssl.context",
+        ),
+        "as kafka-python and aiokafka spell it",
+    ),
     "super.users": "belongs to Kafka's authorizer; declared so that it is refused, not unknown",
     "allow.everyone.if.no.acl.found": "belongs to Kafka's authorizer; declared so that it is refused, not unknown",
     "leader.replication.throttled.rate": "exists only as a dynamic setting in Kafka",

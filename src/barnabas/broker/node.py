@@ -262,7 +262,8 @@ class Node:
     def _warn_of_open_listeners(self) -> None:
         for name in self._static_settings.controller_listeners:
             host, port = self.endpoints.get(name, ("127.0.0.1", 0))
-            if not _is_loopback(host) and not self._static_settings.asks_for_sasl(name):
+            is_known = self._static_settings.asks_for_sasl(name) or self._tls.knows_peers(name)
+            if not _is_loopback(host) and not is_known:
                 _log.warning(
                     "The controllers' listener %s at %s:%d can be reached from other machines, and believes whoever "
                     "connects: let nobody but the nodes of this cluster reach it",
@@ -284,6 +285,7 @@ class Node:
             on_failure=self._fail,
             kraft_version=lambda: self.quorum.kraft_version,
             security=self._way_to(self._static_settings.inter_broker_listener),
+            tls=self._tls,
         )
 
     @property

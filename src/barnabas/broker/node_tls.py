@@ -71,6 +71,11 @@ class NodeTls:
         contexts = self._contexts.get(listener)
         return None if contexts is None else ClientTls(contexts)
 
+    def knows_peers(self, listener: str) -> bool:
+        """Whether all who connect to a listener have shown a certificate that is trusted."""
+        contexts = self._contexts.get(listener)
+        return contexts is not None and contexts.options.client_auth == "required"
+
     # What changes
 
     def apply(self, settings: BrokerSettings) -> None:

@@ -4,6 +4,7 @@ and the listener serves the next one."""
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable
 from random import Random
@@ -12,7 +13,7 @@ import pytest
 
 from barnabas.net import ConnectionPhase, Server
 from tests.net.tls.test_connections import dialled
-from tests.net.tls.worlds import listener, python_context
+from tests.net.tls.worlds import RawPeer, listener, python_context
 from tests.net.worlds import KIB, MIB, Desk, Peer, Story, eventually, framed, started
 from tests.sweeps import IS_FULL
 
@@ -37,7 +38,7 @@ def test_who_does_not_speak_tls_is_ended(run: Run, bytes_sent: bytes) -> None:
     async def story() -> None:
         desk = Desk()
         server = await started(desk, listener())
-        peer = await Peer.connect(server, "SSL")
+        peer = await RawPeer.connect(server, "SSL")
         peer.transport.write(bytes_sent)
         await peer.closed()
         assert not desk.requests
@@ -67,7 +68,7 @@ def test_who_speaks_tls_to_a_plaintext_port_is_ended(run: Run) -> None:
 def test_who_stops_half_way_is_ended_in_time(run: Run, sent: int) -> None:
     async def story() -> None:
         server = await started(Desk(), listener(), handshake_timeout_ms=300)
-        peer = await Peer.connect(server, "SSL")
+        peer = await RawPeer.connect(server, "SSL")
         peer.transport.write(client_hello()[:sent])
         began_s = asyncio.get_running_loop().time()
         await peer.closed()
@@ -82,7 +83,7 @@ def test_who_stops_half_way_is_ended_in_time(run: Run, sent: int) -> None:
 def test_a_handshake_in_single_bytes_is_done(run_real: Run) -> None:
     async def story() -> None:
         server = await started(Desk(), listener())
-        raw = await Peer.connect(server, "SSL")
+        raw = await RawPeer.connect(server, "SSL")
         for byte in client_hello():
             raw.transport.write(bytes([byte]))
             await asyncio.sleep(0)
@@ -99,7 +100,7 @@ def test_a_handshake_without_end_is_ended_by_its_size(run: Run) -> None:
 
     async def story() -> None:
         server = await started(Desk(), listener())
-        peer = await Peer.connect(server, "SSL")
+        peer = await RawPeer.connect(server, "SSL")
         # A ClientHello that says it has 16 MB, and brings them.
         record = b"\x16\x03\x01\x40\x00" + b"\x01\xff\xff\xff" + bytes(0x4000 - 4)
         more = b"\x16\x03\x01\x40\x00" + bytes(0x4000)
@@ -155,7 +156,7 @@ def test_before_there_is_a_place_nobody_shakes_hands(run_real: Run) -> None:
     async def story() -> None:
         server = await started(Desk(), listener(), max_connections=1)
         first = await dialled(server)
-        second = await Peer.connect(server, "SSL")
+        second = await RawPeer.connect(server, "SSL")
         second.transport.write(client_hello())
         await asyncio.sleep(0.1)
         assert not second.received_bytes
@@ -177,7 +178,7 @@ def test_renegotiation_is_refused(run_real: Run) -> None:
 
 async def _noise(server: Server, randomness: Random, hello: bytes) -> None:
     """One peer: what it sends is a handshake with a few bytes changed, cut or repeated, or noise behind a good one."""
-    peer = await Peer.connect(server, "SSL")
+    peer = await RawPeer.connect(server, "SSL")
     data = bytearray(hello)
     for _ in range(randomness.randrange(1, 8)):
         kind, place = randomness.randrange(4), randomness.randrange(len(data))
@@ -223,7 +224,8 @@ def test_noise_behind_the_handshake_ends_the_connection(run_real: Run) -> None:
             peer = await dialled(server)
             assert await peer.ask(b"hello") == b"hello"
             # Under the peer's own TLS, so that it is no record.
-            peer.transport.get_extra_info("socket").send(randomness.randbytes(randomness.randrange(1, 400)))
+            noise = randomness.randbytes(randomness.randrange(1, 400))
+            os.write(peer.transport.get_extra_info("socket").fileno(), noise)
             peer.transport.write(b"\0\0\0\1x")
             await peer.closed()
         assert len(desk.requests) == 20

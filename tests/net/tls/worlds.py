@@ -13,6 +13,7 @@ from barnabas.net.tls.listening import ListenerTls
 from barnabas.net.tls.options import Store, TlsOptions
 from barnabas.net.tls.principal_mapping import PrincipalMapper
 from barnabas.testing.certificates import CertificateAuthority, IssuedCertificate
+from tests.net.worlds import Peer
 
 HOSTS = ("localhost", "127.0.0.1")
 
@@ -70,3 +71,11 @@ def python_context(issued_files: tuple[str, str] | None = None) -> ssl.SSLContex
     if issued_files is not None:
         context.load_cert_chain(*issued_files)
     return context
+
+
+class RawPeer(Peer):
+    """One that looks at no byte that it is sent."""
+
+    def data_received(self, data: bytes) -> None:
+        self.received_bytes += len(data)
+        self._changed.set()

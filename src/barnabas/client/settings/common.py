@@ -194,15 +194,11 @@ class ClientSettings(ConnectionSettings, ClientMetricsSettings, ClientSecuritySe
 
     @rule("ssl_certfile", "ssl_keystore_location", "ssl_keystore_key")
     def _one_key_is_given(self) -> str | None:
-        given = [each for each in (self.ssl_certfile, self.ssl_keystore_location, self.ssl_keystore_key) if each]
-        return "these say the same in different ways; give one of them" if len(given) > 1 else None
+        return _one_of(self.ssl_certfile, self.ssl_keystore_location, self.ssl_keystore_key)
 
     @rule("ssl_cafile", "ssl_truststore_location", "ssl_truststore_certificates")
     def _one_trust_store_is_given(self) -> str | None:
-        given = [
-            each for each in (self.ssl_cafile, self.ssl_truststore_location, self.ssl_truststore_certificates) if each
-        ]
-        return "these say the same in different ways; give one of them" if len(given) > 1 else None
+        return _one_of(self.ssl_cafile, self.ssl_truststore_location, self.ssl_truststore_certificates)
 
     @rule("ssl_keyfile", "ssl_certfile")
     def _key_has_a_certificate(self) -> str | None:
@@ -226,3 +222,7 @@ class ClientSettings(ConnectionSettings, ClientMetricsSettings, ClientSecuritySe
                 yield SettingsWarning(
                     longest.replace("_", "."), f"raised to {values[first]}, so that it is not below the first wait"
                 )
+
+
+def _one_of(*ways: object) -> str | None:
+    return "these say the same in different ways; give one of them" if len([*filter(None, ways)]) > 1 else None

@@ -30,6 +30,7 @@ _MAX_HANDSHAKE_BYTES: Final = 256 * 1024
 #: What the library may want to send by itself, such as new keys, while the peer takes nothing.
 _MAX_UNASKED_BYTES: Final = 64 * 1024
 _DEFAULT_HIGH_BYTES: Final = 64 * 1024
+_LINGER_S: Final = 1.0
 
 
 class SecuredProtocol(Protocol):
@@ -46,6 +47,9 @@ class _State(Enum):
     SHAKING_HANDS = "shaking hands"
     OPEN = "open"
     CLOSING = "closing"
+    #: The peer was told that it failed. What it sends is read and dropped, or the system would tell it instead that the
+    #: connection was reset, and throw away what it was told.
+    LINGERING = "lingering"
     CLOSED = "closed"
 
 
@@ -69,6 +73,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self.above = self._above = above
         self._told = cast(SecuredProtocol, above)
         self._suites = suites
+        self._server_side = server_side
         self._timeout_ms = timeout_ms
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side, server_hostname=host)
@@ -103,7 +108,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         return self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._state is _State.CLOSED:
+        if self._state in (_State.LINGERING, _State.CLOSED):
             return
         self._incoming.write(self._scratch[:nbytes])
         if self._state is _State.SHAKING_HANDS:
@@ -111,9 +116,10 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
                 self._fail(TlsError(TlsFailure.TOO_LARGE, f"more than {_MAX_HANDSHAKE_BYTES} bytes in the handshake"))
                 return
-            self._shake_hands()
-        if self._state is _State.OPEN:
-            self._read()
+        if self._is_reading_paused:
+            self._below.pause_reading()  # uvloop begins to read after `connection_made`, whatever was said there
+            return
+        self._read_on()
 
     def eof_received(self) -> bool:
         if self._state is _State.SHAKING_HANDS:
@@ -152,7 +158,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         return self._below.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        return self._state in (_State.CLOSING, _State.CLOSED) or self._below.is_closing()
+        return self._state not in (_State.SHAKING_HANDS, _State.OPEN) or self._below.is_closing()
 
     def is_reading(self) -> bool:
         return not self._is_reading_paused
@@ -160,7 +166,8 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     def pause_reading(self) -> None:
         if not self._is_reading_paused:
             self._is_reading_paused = True
-            self._below.pause_reading()
+            if self._state is not _State.LINGERING:
+                self._below.pause_reading()
 
     def resume_reading(self) -> None:
         if self._is_reading_paused:
@@ -231,17 +238,22 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _fail(self, failure: TlsError) -> None:
         """Tell the peer, if the library has something to tell, and end."""
-        if self._state is _State.CLOSED:
+        if self._state in (_State.LINGERING, _State.CLOSED):
             return
         self._stop_timer()
-        self._state = _State.CLOSED
+        self._state = _State.LINGERING
         self._failure = failure
         self._send_outgoing()
         self._told.not_secured(failure)
         # Who does not take the little that it is told is not waited for.
-        if self._is_full_below:
-            self._below.abort()
+        if self._is_full_below or self._below.is_closing():
+            self.abort()
+        elif self._server_side and failure.kind is TlsFailure.REFUSED and self._below.can_write_eof():
+            self._below.write_eof()
+            self._below.resume_reading()
+            self._timer = self._loop.call_later(_LINGER_S, self.abort)
         else:
+            self._state = _State.CLOSED
             self._below.close()
 
     def _stop_timer(self) -> None:
@@ -252,7 +264,11 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     # ---- inside: reading
 
     def _read_on(self) -> None:
-        if self._state is _State.OPEN and not self._is_reading_paused:
+        if self._is_reading_paused:
+            return
+        if self._state is _State.SHAKING_HANDS:
+            self._shake_hands()
+        if self._state is _State.OPEN:
             self._read()
 
     def _read(self) -> None:
@@ -318,7 +334,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         backlog = self._backlog
         if self._state is _State.SHAKING_HANDS:
             return
-        while backlog and not self._is_full_below and self._state is not _State.CLOSED:
+        while backlog and not self._is_full_below and self._state in (_State.OPEN, _State.CLOSING):
             part = backlog[0]
             if len(part) > _PIECE_BYTES:
                 backlog[0] = part[_PIECE_BYTES:]
@@ -355,7 +371,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _look_at_buffers(self) -> None:
         """Tell the connection to write no more, or again."""
-        if self._state is _State.CLOSED:
+        if self._state in (_State.LINGERING, _State.CLOSED):
             return
         size = self.get_write_buffer_size()
         if not self._is_above_paused:
