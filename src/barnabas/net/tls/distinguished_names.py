@@ -21,9 +21,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-#: The kinds of text by their tag. Of others the encoded value is shown.
-_TEXTS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x1B: "ascii", 0x1C: "utf-32-be", 0x1E: "utf-16-be"}
-_IA5_STRING: Final = 0x16
+#: The tags of those kinds of text that Java shows, all of them as if they were UTF-8. Of others it shows the encoding.
+_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
 _ESCAPED: Final = ',=+<>#;"\\'
 _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
@@ -79,12 +78,9 @@ def _attribute(attribute: Element) -> str:
         raise ValueError("a part of a name has no kind and value")
     kind, value = oid_text(fields[0].content), fields[1]
     keyword = _KEYWORDS.get(kind)
-    encoding = _TEXTS.get(value.tag)
-    if keyword == "DC" and value.tag == _IA5_STRING:
-        encoding = "ascii"  # what every domain component is
-    if keyword is None or encoding is None:
+    if keyword is None or value.tag not in _TEXTS:
         return f"{keyword or kind}=#{value.raw.hex()}"
-    return f"{keyword}={_escaped(value.content.decode(encoding, errors='replace'))}"
+    return f"{keyword}={_escaped(value.content.decode(errors='replace'))}"
 
 
 def _escaped(text: str) -> str:
