@@ -110,7 +110,7 @@ def test_a_node_accepts(changes: dict[str, str]) -> None:
         ({"listeners": "PLAINTEXT://:1,FOO://:2,CONTROLLER://:3"}, "does not say which protocol FOO uses"),
         (
             {"listeners": "PLAINTEXT://:1,SSL://:2,CONTROLLER://:3"},
-            "SSL uses SSL, which is not built yet; use PLAINTEXT",
+            "does not say which protocol CONTROLLER uses",
         ),
         ({"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}, "does not say which protocol CONTROLLER uses"),
         ({"listener.security.protocol.map": "PLAINTEXT:FOO,CONTROLLER:PLAINTEXT"}, "no protocol is called FOO"),
@@ -165,7 +165,7 @@ def test_a_node_accepts(changes: dict[str, str]) -> None:
         ({"compression.gzip.level": "0"}, "1 to 9, or -1"),
         ({"authorizer.class.name": "a.B"}, "this is not built yet"),
         ({"super.users": "User:admin"}, "this is not built yet"),
-        ({"ssl.keystore.location": "/k"}, "this is not built yet"),
+        ({"ssl.engine.factory.class": "a.B"}, "this is not built yet"),
         ({"sasl.kerberos.service.name": "kafka"}, "this is not built yet"),
         (SASL, "GSSAPI (Kerberos) is not built; there are PLAIN"),
         (SASL | {"sasl.enabled.mechanisms": ""}, "SASL_PLAINTEXT asks for SASL, and no mechanism is enabled on it"),
@@ -194,7 +194,7 @@ def test_a_node_accepts(changes: dict[str, str]) -> None:
             "nodes cannot log in on SASL_PLAINTEXT: give listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config",
         ),
         ({"remote.log.storage.system.enable": "true"}, "this is not built yet"),
-        ({"listener.name.internal.ssl.keystore.location": "/k"}, "listener.name.internal.ssl.keystore.location = '/k'"),
+        ({"listener.name.a.ssl.engine.factory.class": "a.B"}, "listener.name.a.ssl.engine.factory.class = 'a.B'"),
         ({"listener.name.internal.max.connections": "-1"}, "allowed: a whole number, at least 0"),
     ],
 )

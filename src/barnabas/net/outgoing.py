@@ -290,7 +290,8 @@ class OutgoingConnection(asyncio.BufferedProtocol):
 
 def tls_failure(address: str, failure: TlsError) -> ChannelError:
     """A refusal stays one until somebody changes a certificate or a setting; an end without a word may pass."""
-    text = f"SSL handshake failed: {failure.text}"
+    hint = "; is the listener there one with SSL?" if failure.kind is TlsFailure.NO_TLS else ""
+    text = f"SSL handshake failed: {failure.text}{hint}"
     if failure.kind in (TlsFailure.ENDED, TlsFailure.LATE):
         return ConnectError(address, text)
     return SslAuthenticationError(address, text)

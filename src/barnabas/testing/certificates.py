@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.extras import how_to_install
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -32,7 +33,7 @@ class MissingExtraError(BarnabasError):
     """The library that makes certificates is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("making certificates needs the extra 'security': pip install 'barnabas[security]'")
+        super().__init__(f"making certificates needs {how_to_install('security')}")
 
 
 @dataclass(frozen=True, slots=True)

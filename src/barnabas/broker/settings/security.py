@@ -40,13 +40,16 @@ class BrokerTlsSettings(TlsSettings, title="TLS", importance=LOW):
     ssl_truststore_certificates: Password | None = again(default=None, importance=MEDIUM, state=LIVE)
     ssl_keymanager_algorithm: str = again(default="SunX509", importance=MEDIUM)
     ssl_trustmanager_algorithm: str = again(default="PKIX", importance=MEDIUM)
-    ssl_cipher_suites: Names = again(default=(), importance=MEDIUM)
+    ssl_cipher_suites: Names = again(default=(), importance=MEDIUM, state=LIVE)
+    ssl_enabled_protocols: Names = again(default=("TLSv1.2", "TLSv1.3"), state=LIVE)
+    ssl_endpoint_identification_algorithm: str = again(default="https", state=LIVE)
 
     ssl_client_auth: str = setting(
         "Whether clients must, may or need not show a certificate.",
         default="none",
         allowed=one_of("required", "requested", "none"),
         importance=MEDIUM,
+        state=LIVE,
     )
     ssl_principal_mapping_rules: str = setting(
         "How the name in a certificate becomes the name of a principal.", default="DEFAULT"

@@ -125,8 +125,11 @@ def _with_file(data: bytes, use: Callable[[str], None]) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "key.pem")
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
         use(path)
 
 

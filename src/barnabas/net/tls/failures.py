@@ -38,7 +38,7 @@ _ALERTS: Final = {
 }
 #: What our library says of the peer.
 _REASONS: Final = {
-    "WRONG_VERSION_NUMBER": (TlsFailure.NO_TLS, "it does not speak TLS; is the listener there one with SSL?"),
+    "WRONG_VERSION_NUMBER": (TlsFailure.NO_TLS, "it does not speak TLS"),
     "HTTP_REQUEST": (TlsFailure.NO_TLS, "it speaks HTTP, not TLS"),
     "HTTPS_PROXY_REQUEST": (TlsFailure.NO_TLS, "it speaks HTTP, not TLS"),
     "RECORD_LAYER_FAILURE": (TlsFailure.NO_TLS, "what it sends is no TLS"),

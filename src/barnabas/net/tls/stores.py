@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import SettingsError
+from barnabas.base.extras import how_to_install
 from barnabas.net.tls.jks import JCEKS_MAGIC, MAGIC, JksStore, read_jks, reveal_key
 from barnabas.net.tls.options import PEM, Store
 from barnabas.net.tls.pem import PemBlock, certificates_in, private_key_in
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
 _TYPES: Final = ("PEM", "PKCS12", "JKS")
-_EXTRA: Final = "PKCS12 stores need the extra 'security': pip install 'barnabas[security]'; PEM and JKS work without it"
+_EXTRA: Final = f"PKCS12 stores need {how_to_install('security')}; PEM and JKS work without it"
 
 
 @dataclass(frozen=True, slots=True)
