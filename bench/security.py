@@ -38,7 +38,7 @@ class Plan:
         self.warm_up_s = warm_up_s
 
 
-FULL: Final = Plan(pairs=5, record_bytes=200 * MB, handshake_s=2.0, warm_up_s=8.0)
+FULL: Final = Plan(pairs=5, record_bytes=100 * MB, handshake_s=1.5, warm_up_s=10.0)
 QUICK: Final = Plan(pairs=1, record_bytes=50 * MB, handshake_s=0.5, warm_up_s=1.0)
 
 
