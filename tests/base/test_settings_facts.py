@@ -36,10 +36,6 @@ OURS_ONLY = {
         ),
         "as kafka-python and aiokafka spell it",
     ),
-    **dict.fromkeys(
-        ("sasl.plain.username", "sasl.plain.password", "sasl.oauth.token.provider"),
-        "as kafka-python and aiokafka spell it",
-    ),
     "super.users": "belongs to Kafka's authorizer; declared so that it is refused, not unknown",
     "allow.everyone.if.no.acl.found": "belongs to Kafka's authorizer; declared so that it is refused, not unknown",
     "leader.replication.throttled.rate": "exists only as a dynamic setting in Kafka",
