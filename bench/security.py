@@ -70,7 +70,7 @@ def started() -> Iterator[tuple[list[Secured], dict[str, str]]]:
                 broker.prepare()
             else:
                 broker = Kafka(folder / kind, settings)
-                broker._port = plain  # type: ignore[attr-defined]
+                broker._port = plain
             broker.start()
             brokers.append(Secured(broker, tls))
         yield brokers, {"security.protocol": "ssl", "ssl.ca.location": str(folder / "ca.pem")}

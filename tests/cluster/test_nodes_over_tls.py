@@ -92,7 +92,7 @@ def write_and_read(bootstrap: str, settings: Mapping[str, str], topic: str, firs
         for number in range(first, first + count):
             producer.send(topic, key=b"%d" % number, value=b"x" * 1000)
         producer.flush()
-    seen = set()
+    seen = set[int]()
     own = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", **settings}
     with barnabas.Consumer(own) as consumer:
         consumer.assign([barnabas.TopicPartition(topic, each) for each in range(3)])
@@ -108,7 +108,8 @@ def create(bootstrap: str, settings: Mapping[str, str], topic: str) -> None:
 
 
 def test_three_nodes_with_certificates(tmp_path: Path) -> None:
-    with TlsCluster(tmp_path) as cluster:
+    cluster = TlsCluster(tmp_path)
+    with cluster:
         client = cluster.certificates.client()
         create(cluster.bootstrap, client, "secured")
         write_and_read(cluster.bootstrap, client, "secured", 0, 300)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import SettingsError
-from barnabas.net.tls.contexts import TlsContexts, client_context, server_context, shake_hands
+from barnabas.net.tls.contexts import TlsContexts, client_context, server_context, shake_hands, stamp_of
 from barnabas.net.tls.jks import WrongPasswordError, read_jks, reveal_key
 from barnabas.net.tls.options import Store, TlsOptions
 from barnabas.net.tls.pem import certificates_in, pem_blocks, private_key_in
@@ -199,19 +199,18 @@ def test_a_changed_file_is_noticed_and_a_bad_one_changes_nothing(tmp_path: Path)
     path.write_text(node().pem)
     options = TlsOptions(keystore=Store(type="PEM", location=str(path)), truststore=trust_store(authority()))
     contexts = TlsContexts(options, has_server=True)
-    before = contexts.server
+    before, stamp = contexts.server, stamp_of(options)
     assert not contexts.has_stale_files
     path.write_text("half a")
-    assert contexts.has_stale_files
+    assert stamp_of(options) != stamp
     with pytest.raises(SettingsError):
         contexts.replace(options)
     assert contexts.server is before
     path.write_text(authority().issue("node", ["localhost"]).pem)
     contexts.replace(options)
     assert contexts.server is not before
-    assert not contexts.has_stale_files
     path.unlink()
-    assert contexts.has_stale_files
+    assert stamp_of(options) == (None,)
 
 
 def test_secrets_do_not_show() -> None:
