@@ -63,11 +63,9 @@ class OidcIssuer:
             "exp": now_s + self.lifetime_s,
             **claims,
         }
-        return jwt.encode(
-            {"alg": "RS256", "kid": self._key.kid, **(header or {})},
-            {name: value for name, value in said.items() if value is not None},
-            self._key,
-        )
+        head = {"alg": "RS256", "kid": self._key.kid, **(header or {})}
+        given = ({name: value for name, value in each.items() if value is not None} for each in (head, said))
+        return jwt.encode(*given, self._key)
 
     def rotate(self, *, publishes: bool = True) -> None:
         """Sign with a new key from now on; the old one stays published."""
