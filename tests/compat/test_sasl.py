@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.base.sasl import Mechanism
+from barnabas.base.sasl.tokens import token_hmac
+from barnabas.base.system_runtime import new_randomness
+from barnabas.net import Channel
+from barnabas.net.sasl_client import PasswordLogin
+from barnabas.net.security import ChannelSecurity
 from barnabas.testing import EmbeddedBroker, OidcIssuer, Security
+from barnabas.wire.message import Request
+from barnabas.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from barnabas.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from barnabas.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from barnabas.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from barnabas.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from barnabas.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
+from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.wire.schema import Struct
 from tests.compat.brokers import unique
 from tests.compat.our_client_peers import kafkajs_missing
 from tests.compat.sasl_clients import CLIENTS, Login, java_tool
@@ -17,6 +39,7 @@ from tests.oracles import missing, needs_kafka, other_process
 from tests.oracles.kafka_server import FORMAT, KafkaServer
 
 USERS = {"admin": "admin-pw-7Qx", "ann": "sword.fish-7Qx"}
+TOKEN_KEY = "token-key-7Qx"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SECURITY = "org.apache.kafka.common.security"
 
@@ -44,7 +67,7 @@ def issuer() -> Iterator[OidcIssuer]:
 @pytest.fixture(scope="module")
 def ours(issuer: OidcIssuer) -> Iterator[Place]:
     security = Security(USERS, issuer)
-    with EmbeddedBroker(security=security, overrides={"delegation.token.secret.key": "token-key-7Qx"}) as broker:
+    with EmbeddedBroker(security=security, overrides={"delegation.token.secret.key": TOKEN_KEY}) as broker:
         yield Place(broker.bootstrap_servers, issuer)
 
 
@@ -86,6 +109,7 @@ def _kafka_settings(server: KafkaServer, issuer: OidcIssuer) -> dict[str, str]:
         f"{prefix}.oauthbearer.sasl.server.callback.handler.class": (
             f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler"
         ),
+        "delegation.token.secret.key": TOKEN_KEY,
         "advertised.listeners": f"SASL_PLAINTEXT://{server.bootstrap}",
     }
     return {name: str(value) for name, value in found.items()}
@@ -161,3 +185,90 @@ def test_java_logs_in_at_our_node_by_a_token_that_it_asks_for(ours: Place, tmp_p
     allowed = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={ours.issuer.token_url}",)
     tool = ("org.apache.kafka.tools.TopicCommand", "--list")
     assert java_tool(tmp_path, login, properties, *tool, options=allowed) is not None
+
+
+def _upsertion(name: str, mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:
+    return ScramCredentialUpsertion(
+        name=name, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=b"salted" * 5
+    )
+
+
+def _questions(secret: bytes) -> list[Request]:
+    """About users and tokens, right and wrong, in an order in which each finds what the last one left."""
+    users = [UserName(name=name) for name in ("new", "ann", "nobody", "twice", "twice", "")]
+    return [
+        AlterUserScramCredentialsRequest(
+            deletions=[
+                ScramCredentialDeletion(name="nobody", mechanism=1),
+                ScramCredentialDeletion(name="both", mechanism=1),
+                ScramCredentialDeletion(name="", mechanism=1),
+            ],
+            upsertions=[
+                _upsertion("new"),
+                _upsertion("both"),
+                _upsertion("twice"),
+                _upsertion("twice", mechanism=2),
+                _upsertion("weak", iterations=4095),
+                _upsertion("strong", iterations=16385),
+                _upsertion("odd", mechanism=3),
+            ],
+        ),
+        DescribeUserScramCredentialsRequest(users=users),
+        DescribeUserScramCredentialsRequest(users=None),
+        AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="new", mechanism=1)], upsertions=[]),
+        DescribeUserScramCredentialsRequest(users=[]),
+        RenewDelegationTokenRequest(hmac=b"unknown", renew_period_ms=-1),
+        ExpireDelegationTokenRequest(hmac=b"unknown", expiry_time_period_ms=-1),
+        CreateDelegationTokenRequest(
+            renewers=[CreatableRenewers(principal_type="Robot", principal_name="x")],
+            max_lifetime_ms=-1,
+            owner_principal_type=None,
+            owner_principal_name=None,
+        ),
+        DescribeDelegationTokenRequest(owners=[]),
+        DescribeDelegationTokenRequest(owners=None),
+        ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1),
+        DescribeDelegationTokenRequest(owners=None),
+        SaslHandshakeRequest(mechanism="PLAIN"),
+        SaslAuthenticateRequest(auth_bytes=b""),
+    ]
+
+
+async def _answers(place: Place) -> list[Any]:
+    login = PasswordLogin(Mechanism.PLAIN, "ann", USERS["ann"], new_randomness())
+    host, _, port = place.bootstrap.rpartition(":")
+    channel = Channel(host, int(port), client_id="duel", randomness=new_randomness(), security=ChannelSecurity(login))
+    try:
+        bob = [CreatableRenewers(principal_type="User", principal_name="bob")]
+        asked = CreateDelegationTokenRequest(
+            renewers=bob, max_lifetime_ms=60_000, owner_principal_type=None, owner_principal_name=None
+        )
+        token = await channel.request(asked)
+        assert token.error_code == 0
+        assert token.hmac == token_hmac(TOKEN_KEY, token.token_id)
+        assert token.max_timestamp_ms - token.issue_timestamp_ms == 60_000
+        # What a broker was told a moment ago another part of it may not know yet.
+        answers: list[Any] = []
+        for question in _questions(token.hmac):
+            await asyncio.sleep(0.3)
+            answers.append(await channel.request(question))
+        return answers
+    finally:
+        await channel.close()
+
+
+def _plain(answer: Any) -> Any:
+    """An answer without what differs each time, and with its lists in one order: Kafka's are in that of a hash map."""
+    if isinstance(answer, Struct):
+        names = [each.name for each in answer.FIELDS]
+        found = {name: _plain(getattr(answer, name)) for name in names if hasattr(answer, name)}
+        changing = ("token_id", "hmac", "issue_timestamp", "expiry_timestamp", "max_timestamp", "throttle_time_ms")
+        return {name: value for name, value in found.items() if name not in changing}
+    return sorted(map(_plain, answer), key=str) if isinstance(answer, list) else answer
+
+
+@needs_kafka()
+def test_answers_about_users_and_tokens_are_kafkas(apache: Place, ours: Place) -> None:
+    theirs, own = asyncio.run(_answers(apache)), asyncio.run(_answers(ours))
+    for question, expected, found in zip(_questions(b""), theirs, own, strict=True):
+        assert (question, _plain(found)) == (question, _plain(expected))

@@ -156,7 +156,7 @@ class ControllerApis:
         owner = token_owner(request, caller.principal)
         if owner != caller.principal and not self._may(caller, AclOperation.CREATE_TOKENS, Resource.USER)(owner):
             code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-            return ControllerResult(refused_token(owner, caller.principal, version, code, -1))
+            return ControllerResult(refused_token(owner, caller.principal, version, code))
         return self._controller.create_delegation_token(request, version, caller.principal, now_ms)
 
     def _renew_delegation_token(

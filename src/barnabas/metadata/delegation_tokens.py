@@ -34,6 +34,7 @@ _USER: Final = "User"
 #: The first metadata.version with records for them.
 _FIRST_LEVEL: Final = 14
 _FIRST_WITH_REQUESTER: Final = 3
+_NEVER_MS: Final = -1
 
 
 def create_delegation_token(
@@ -46,7 +47,7 @@ def create_delegation_token(
     now_ms: int,
 ) -> ControllerResult[CreateDelegationTokenResponse]:
     owner = token_owner(request, requester)
-    answer = refused_token(owner, requester, version, ErrorCode.NONE, 0)
+    answer = refused_token(owner, requester, version, ErrorCode.NONE)
     if options.secret_key is None:
         answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
         return ControllerResult(answer)
@@ -81,17 +82,15 @@ def token_owner(request: CreateDelegationTokenRequest, requester: str) -> str:
     return requester
 
 
-def refused_token(
-    owner: str, requester: str, version: int, code: ErrorCode, no_time_ms: int
-) -> CreateDelegationTokenResponse:
+def refused_token(owner: str, requester: str, version: int, code: ErrorCode) -> CreateDelegationTokenResponse:
     """An answer without a token."""
     answer = CreateDelegationTokenResponse(
         error_code=code,
         principal_type=owner.partition(":")[0],
         principal_name=owner.partition(":")[2],
-        issue_timestamp_ms=no_time_ms,
-        expiry_timestamp_ms=no_time_ms,
-        max_timestamp_ms=no_time_ms,
+        issue_timestamp_ms=_NEVER_MS,
+        expiry_timestamp_ms=_NEVER_MS,
+        max_timestamp_ms=_NEVER_MS,
         token_id="",
         hmac=b"",
     )

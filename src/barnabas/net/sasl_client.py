@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Protocol
@@ -29,7 +29,7 @@ _HANDSHAKE_VERSION: Final = 1
 _MAX_MESSAGES: Final = 8
 
 #: Gives a token, or a token and its extensions.
-TokenProvider = Callable[[], Awaitable[BearerToken]]
+TokenProvider = Callable[[], Coroutine[Any, Any, BearerToken]]
 
 
 class SaslLogin(Protocol):

@@ -64,8 +64,8 @@ class OidcIssuer:
             **claims,
         }
         head = {"alg": "RS256", "kid": self._key.kid, **(header or {})}
-        given = ({name: value for name, value in each.items() if value is not None} for each in (head, said))
-        return jwt.encode(*given, self._key)
+        head, said = ({name: value for name, value in each.items() if value is not None} for each in (head, said))
+        return jwt.encode(head, said, self._key)
 
     def rotate(self, *, publishes: bool = True) -> None:
         """Sign with a new key from now on; the old one stays published."""

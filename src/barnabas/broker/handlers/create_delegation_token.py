@@ -31,12 +31,12 @@ def handle(
     owner = token_owner(request, requester)
     if not may_ask_for_tokens(services, context, connection):
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        return refused_token(owner, requester, context.version, code, NEVER_MS)
+        return refused_token(owner, requester, context.version, code)
     if owner != requester and not services.authorizer.is_allowed(
         context, AclOperation.CREATE_TOKENS, Resource.USER, owner
     ):
         code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-        return refused_token(owner, requester, context.version, code, NEVER_MS)
+        return refused_token(owner, requester, context.version, code)
     return forwarded(services, context, request)
 
 
