@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ class SaslNodes:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
-    def client(self) -> dict[str, str]:
+    def client(self) -> dict[str, Any]:
         return {
             "bootstrap_servers": ",".join(f"127.0.0.1:{port}" for port in self._ports.values()),
             "security_protocol": "SASL_PLAINTEXT",

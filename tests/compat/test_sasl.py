@@ -53,7 +53,7 @@ class Place:
 
     def login(self, mechanism: str, password: str = USERS["ann"]) -> Login:
         is_good = password == USERS["ann"]
-        claims = {} if is_good else {"exp": 1}
+        claims: dict[str, Any] = {} if is_good else {"exp": 1}
         token = self.issuer.token("ann", **claims) if mechanism == "OAUTHBEARER" else None
         return Login(self.bootstrap, mechanism, "ann", password, token)
 
@@ -263,7 +263,10 @@ def _plain(answer: Any) -> Any:
         names = [each.name for each in answer.FIELDS]
         found = {name: _plain(getattr(answer, name)) for name in names if hasattr(answer, name)}
         changing = ("token_id", "hmac", "issue_timestamp", "expiry_timestamp", "max_timestamp", "throttle_time_ms")
-        return {name: value for name, value in found.items() if name not in changing}
+        kept = {name: value for name, value in found.items() if name not in changing}
+        return {
+            name: "a time" if name.endswith("_timestamp_ms") and value > 0 else value for name, value in kept.items()
+        }
     return sorted(map(_plain, answer), key=str) if isinstance(answer, list) else answer
 
 

@@ -176,7 +176,7 @@ def test_a_token_ends_at_once_or_later_and_is_forgotten() -> None:
     image, secret = created(image_of())
     asked = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1)
     outcome = expire_delegation_token(image, OPTIONS, asked, "User:ann", 1001)
-    assert outcome.response.expiry_timestamp_ms == -1
+    assert outcome.response.expiry_timestamp_ms == 1001
     assert not image_of(*outcome.records, before=image).delegation_tokens
     assert not expired_tokens(image, 1100).records
     assert len(expired_tokens(image, 1101).records) == 1

@@ -125,9 +125,7 @@ def expire_delegation_token(
     token_id, token = found
     if request.expiry_time_period_ms < 0:
         record: MetadataRecord = RemoveDelegationTokenRecord(token_id=token_id)
-        return ControllerResult(
-            ExpireDelegationTokenResponse(expiry_timestamp_ms=request.expiry_time_period_ms), [record]
-        )
+        return ControllerResult(ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms), [record])
     ends_ms = min(token.max_timestamp_ms, now_ms + request.expiry_time_period_ms)
     record = token_record(token_id, replace(token, expiration_timestamp_ms=ends_ms))
     return ControllerResult(ExpireDelegationTokenResponse(expiry_timestamp_ms=ends_ms), [record])
