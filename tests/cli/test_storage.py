@@ -62,10 +62,26 @@ def test_formatting_again_needs_to_be_asked_for(barnabas: Tools, config: str, tm
     assert (told.code, told.out) == (0, "All of the log directories are already formatted.\n")
 
 
+def test_the_first_users_are_in_the_first_records(barnabas: Tools, config: str, tmp_path: Path) -> None:
+    given = ("--add-scram", 'SCRAM-SHA-256=[name=ann,password="sword fish",iterations=8192]')
+    assert barnabas("storage", "format", "-t", CLUSTER_ID, "-c", config, *given).code == 0
+    (path,) = tmp_path.rglob("bootstrap.checkpoint")
+    assert b"ann" in path.read_bytes()
+    assert b"sword fish" not in path.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--add-scram", "SCRAM-SHA-256=[name=a,password=b]"), "SCRAM is not built yet"),
+        (
+            ("--add-scram", "PLAIN=[name=a,password=b]"),
+            "PLAIN keeps no users; there are SCRAM-SHA-256 and SCRAM-SHA-512",
+        ),
+        (("--add-scram", "GSSAPI=[name=a,password=b]"), "GSSAPI (Kerberos) is not built"),
+        (("--add-scram", "SCRAM-SHA-256=[password=b]"), "a name= is missing"),
+        (("--add-scram", "SCRAM-SHA-256=[name=a]"), "a needs a password= or a saltedpassword=, and not both"),
+        (("--add-scram", "SCRAM-SHA-256=[name=a,password=b,iterations=1]"), "iterations= must be 4096 to 16384"),
+        (("--add-scram", "SCRAM-SHA-256"), "write it like SCRAM-SHA-256=[name=ann,password=secret]"),
         (("--release-version", "4.3"), "metadata.version 30 is not built; built are metadata.version 7 (3.3-IV3) to"),
         (("--feature", "metadata.version=30"), "metadata.version=30: this level is not built; built are"),
         (("--feature", "group.version=1"), "only level 0 of group.version is built"),

@@ -1,4 +1,4 @@
-"""Whatever a stranger sends before it has shown who it is: it learns what ApiVersions tells, and nothing is left over."""
+"""Whatever a stranger sends before it has shown who it is: it learns what ApiVersions tells, and nothing stays."""
 
 from __future__ import annotations
 
