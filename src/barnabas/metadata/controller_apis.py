@@ -34,8 +34,10 @@ from barnabas.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from barnabas.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, Listener
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -45,6 +47,9 @@ from barnabas.wire.messages.incremental_alter_configs import (
 )
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+#: With SECURITY_DISABLED, as Kafka puts it: tools show it, and some look for it.
+NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
 class ControllerApis:
@@ -94,7 +99,9 @@ class ControllerApis:
     def _create_topics(
         self, request: CreateTopicsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[CreateTopicsResponse]:
-        may_create_all = self._authorizer.is_allowed(caller, AclOperation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+        may_create_all = self._authorizer.is_allowed(
+            caller, AclOperation.CREATE, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False
+        )
         may_create = self._may(caller, AclOperation.CREATE)
         return self._controller.create_topics(
             request,
@@ -110,6 +117,10 @@ class ControllerApis:
     def _delete_topics(
         self, request: DeleteTopicsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[DeleteTopicsResponse]:
+        if self._authorizer.is_allowed(
+            caller, AclOperation.DELETE, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False
+        ):
+            return self._controller.delete_topics(request, version)
         return self._controller.delete_topics(
             request,
             version,
@@ -130,6 +141,29 @@ class ControllerApis:
     ) -> ControllerResult[AlterConfigsResponse]:
         may_alter = partial(may_alter_configs, self._authorizer, caller)
         return self._controller.alter_configs(request, self._broker_rules, may_alter=may_alter)
+
+    # Who may do what
+
+    def _create_acls(
+        self, request: CreateAclsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[CreateAclsResponse]:
+        self._check_cluster(caller, AclOperation.ALTER)
+        if self._authorizer.keeps_acls:
+            return self._controller.create_acls(request)
+        # Results have no names: the client finds its own by their order.
+        refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+        return ControllerResult(CreateAclsResponse(results=[refused] * len(request.creations)))
+
+    def _delete_acls(
+        self, request: DeleteAclsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[DeleteAclsResponse]:
+        self._check_cluster(caller, AclOperation.ALTER)
+        if self._authorizer.keeps_acls:
+            return self._controller.delete_acls(request)
+        refused = DeleteAclsFilterResult(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
+        )
+        return ControllerResult(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
 
     # Brokers
 
@@ -214,6 +248,8 @@ def may_alter_configs(authorizer: Authorizer, caller: AuthorizableRequestContext
     """Whether the one who asks may change the settings of a resource."""
     if resource.type == ConfigResourceType.TOPIC:
         return authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.TOPIC, resource.name)
+    if resource.type == ConfigResourceType.GROUP:
+        return authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.GROUP, resource.name)
     return authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
 
 
@@ -223,6 +259,8 @@ _DECISIONS: Final[dict[type[Request], Callable[..., ControllerResult[Any]]]] = {
     DeleteTopicsRequest: ControllerApis._delete_topics,
     IncrementalAlterConfigsRequest: ControllerApis._incremental_alter_configs,
     AlterConfigsRequest: ControllerApis._alter_configs,
+    CreateAclsRequest: ControllerApis._create_acls,
+    DeleteAclsRequest: ControllerApis._delete_acls,
     BrokerRegistrationRequest: ControllerApis._register_broker,
     BrokerHeartbeatRequest: ControllerApis._heartbeat,
     UnregisterBrokerRequest: ControllerApis._unregister_broker,

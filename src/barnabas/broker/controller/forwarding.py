@@ -36,8 +36,10 @@ from barnabas.wire.messages.incremental_alter_configs import (
 FORWARDED: Final = frozenset(
     {
         ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_ACLS,
         ApiKey.CREATE_PARTITIONS,
         ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_ACLS,
         ApiKey.DELETE_TOPICS,
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.ELECT_LEADERS,

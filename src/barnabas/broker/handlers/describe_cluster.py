@@ -11,7 +11,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.broker.context import NOT_ASKED, RequestContext
 from barnabas.broker.services import CommonServices, ControllerServices
-from barnabas.metadata.authorizer import CLUSTER_NAME, Resource, authorized_operations
+from barnabas.metadata.authorizer import cluster_authorized_operations
 from barnabas.metadata.features import CONTROLLER_REGISTRATION
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_cluster import (
@@ -49,7 +49,7 @@ def handle(
         )
     operations = NOT_ASKED
     if request.include_cluster_authorized_operations:
-        operations = authorized_operations(services.authorizer, context, Resource.CLUSTER, CLUSTER_NAME)
+        operations = cluster_authorized_operations(services.authorizer, context)
     return DescribeClusterResponse(
         endpoint_type=expected,
         cluster_id=services.cluster_id,

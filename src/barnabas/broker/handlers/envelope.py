@@ -15,9 +15,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.controller.forwarding import FORWARDED
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.handlers import (
-    create_acls,
     create_delegation_token,
-    delete_acls,
     expire_delegation_token,
     list_partition_reassignments,
     renew_delegation_token,
@@ -38,9 +36,7 @@ ANSWER_BYTES_PER_ELEMENT: Final = 0
 _ANSWERED_HERE: Final = {
     each.API_KEY: each
     for each in (
-        create_acls,
         create_delegation_token,
-        delete_acls,
         expire_delegation_token,
         list_partition_reassignments,
         renew_delegation_token,

@@ -50,11 +50,11 @@ class NodeSettings(Settings, title="Node", importance=HIGH):
         refused=False,
     )
     early_start_listeners: Names | None = setting(
-        "Listeners that open before the node is ready; null means those of the controller.",
+        "Listeners that open before the authorizer is ready. Those of controllers always do, and serve super.users; "
+        "those of brokers never do, though their ports are bound.",
         default=None,
         allowed=items(),
-        state=NOT_BUILT,
-        refused=False,
+        state=NO_EFFECT,
     )
     unstable_api_versions_enable: bool = setting(
         "Whether versions of the protocol that may still change are offered.",

@@ -1,4 +1,4 @@
-"""Encryption, authentication and authorization: not built, so refused."""
+"""Encryption, authentication and authorization."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from barnabas.base.settings import (
     LOW,
     MEDIUM,
     NOT_BUILT,
+    READ_AT_START,
     Double,
     Int,
     Long,
@@ -90,7 +91,11 @@ class AuthorizationSettings(Settings, title="Authorization", state=NOT_BUILT):
     """Who may do what."""
 
     authorizer_class_name: str = setting(
-        "The plug-in that decides who may do what; empty allows everything.", default="", importance=LOW
+        "Who decides who may do what: org.apache.kafka.metadata.authorizer.StandardAuthorizer, by the ACLs in the "
+        "metadata log, or a plug-in in Python, package.module:Class; empty allows everything.",
+        default="",
+        importance=LOW,
+        state=READ_AT_START,
     )
     principal_builder_class: Plugin = setting(
         "The plug-in that tells from a connection who is behind it.",
@@ -112,5 +117,11 @@ class AuthorizationSettings(Settings, title="Authorization", state=NOT_BUILT):
     delegation_token_expiry_check_interval_ms: Long = setting(
         "How often expired delegation tokens are removed.", default=HOUR_MS, allowed=at_least(1), importance=LOW
     )
-    super_users: str = setting("Principals that may do everything, separated by semicolons.", default="")
-    allow_everyone_if_no_acl_found: bool = setting("Whether what no rule mentions is open to all.", default=False)
+    super_users: str = setting(
+        "Principals that may do everything, separated by semicolons: User:ann;User:bob.",
+        default="",
+        state=READ_AT_START,
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        "Whether what no rule mentions is open to all.", default=False, state=READ_AT_START
+    )
