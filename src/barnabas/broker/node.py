@@ -16,7 +16,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
-from barnabas.broker.authorization import follow, make_authorizer
+from barnabas.broker.authorization import anonymous_listeners, follow, make_authorizer
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.configs.part_options import (
     channel_limits,
@@ -252,6 +252,18 @@ class Node:
                     host or "*",
                     port,
                 )
+
+        if self._authorizer is not None:
+            for name in anonymous_listeners(self._static_settings):
+                host, port = self.endpoints.get(name, ("127.0.0.1", 0))
+                if not _is_loopback(host):
+                    _log.warning(
+                        "There is an authorizer, but on the listener %s at %s:%d, which can be reached from other "
+                        "machines, everybody is User:ANONYMOUS: what that may do, anybody may",
+                        name,
+                        host or "*",
+                        port,
+                    )
 
     def _make_broker(self, identity: NodeIdentity, loader: MetadataLoader) -> BrokerServer:
         return BrokerServer(
