@@ -127,7 +127,7 @@ _RECORDS: dict[str, Ask] = {
     "fetch: one": _fetch(TOPIC),
     "fetch: another": _fetch(COMPACTED),
     "fetch: new session": _fetch(*TOPICS, session_id=0, session_epoch=0),
-    "fetch: as a follower": _fetch(TOPIC, replica=9),
+    "fetch: as a follower": _fetch("nothing", replica=9),
     "list offsets": asking(
         list_offsets.ListOffsetsRequest(
             replica_id=-1,
@@ -339,30 +339,25 @@ def _acls() -> dict[str, Ask]:
         "operation": 1,
         "permission_type": 1,
     }
-    resources = [(2, "of-somebody", 3), (2, "", 3), (4, "x", 3), (1, "any", 3), (3, "g", 2), (6, "token", 4)]
+    resources = [(2, "of-somebody", 3), (2, "", 3), (4, "x", 3), (6, "token", 4)]
+
+    def creating(kind: int, name: str, pattern: int = 3, **changes: Any) -> create_acls.AclCreation:
+        return create_acls.AclCreation(
+            resource_type=kind, resource_name=name, resource_pattern_type=pattern, **(entry | changes)
+        )
+
     return {
-        "create acls": asking(
-            create_acls.CreateAclsRequest(
-                creations=[
-                    create_acls.AclCreation(
-                        resource_type=kind, resource_name=name, resource_pattern_type=pattern, **entry
-                    )
-                    for kind, name, pattern in resources
-                ]
-            )
-        ),
+        "create acls": asking(create_acls.CreateAclsRequest(creations=[creating(*each) for each in resources])),
         "create acls: users": asking(
             create_acls.CreateAclsRequest(
                 creations=[
-                    create_acls.AclCreation(
-                        resource_type=7,
-                        resource_name="User:ann",
-                        resource_pattern_type=3,
-                        **(entry | {"operation": operation, "principal": principal}),
-                    )
-                    for operation, principal in ((13, "User:b"), (14, "nobody"), (3, "User:"), (1, "User:c"))
+                    creating(7, "User:ann", operation=13, principal="User:b"),
+                    creating(7, "User:ann", operation=3, principal="User:"),
                 ]
             )
+        ),
+        "create acls: no principal": asking(
+            create_acls.CreateAclsRequest(creations=[creating(2, "of-somebody", principal="nobody")])
         ),
         "describe acls": asking(describe_acls.DescribeAclsRequest(**filtered)),
         "describe acls: match": asking(

@@ -102,13 +102,17 @@ def both(folder: Path) -> Iterator[tuple[Pair, Pair]]:
     """Kafka and our node with the same topics, groups, transactional ids and rules."""
     ours_folder = folder / "ours"
     ours_folder.mkdir()
-    with KafkaServer(folder / "kafka", SETTINGS) as kafka, OurServer(ours_folder, SETTINGS) as ours:
+    with KafkaServer(folder / "kafka", SETTINGS) as kafka, _on_disk(ours_folder) as ours:
         pairs = [Pair(Side(each.bootstrap, _PERSON), Side(each.bootstrap, _ADMIN)) for each in (kafka, ours)]
         for pair in pairs:
             _prepare(pair)
         yield pairs[0], pairs[1]
         for pair in pairs:
             pair.close()
+
+
+def _on_disk(folder: Path) -> OurServer:
+    return OurServer(folder, SETTINGS, ("--data-dir", str(folder / "data")))
 
 
 def _prepare(pair: Pair) -> None:

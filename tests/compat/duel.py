@@ -127,9 +127,12 @@ def differences_in(
     expected, answered = (_first_answer(side, ask(side), version) for side in (kafka, ours))
     if expected is None:
         return None
+    their_names, our_names = ({str(each): name for name, each in side.topic_ids.items()} for side in (kafka, ours))
     return [
         f"v{version} {path or 'answer'}: Kafka {theirs!r}, ours {our!r}"
-        for path, theirs, our in _compare("", _plain(expected, version), _plain(answered, version), own)
+        for path, theirs, our in _compare(
+            "", _named(_plain(expected, version), their_names), _named(_plain(answered, version), our_names), own
+        )
     ]
 
 
@@ -148,6 +151,19 @@ def _first_answer(side: Side, forms: Sequence[Request], version: int) -> Any:
 
 def _plain(answer: Any, version: int) -> Any:
     return answer if answer == CLOSED else to_json(answer, version)
+
+
+def _named(answer: Any, names: Mapping[str, str]) -> Any:
+    """The same with the names of topics that have only an id in it: so both sides put them in the same order."""
+    if isinstance(answer, list):
+        return [_named(each, names) for each in answer]
+    if not isinstance(answer, dict):
+        return answer
+    named = {key: _named(value, names) for key, value in answer.items()}
+    topic_id = answer.get("topicId")
+    if topic_id is not None and answer.get("name") is None and answer.get("topicName") is None:
+        named["topicName"] = names.get(topic_id, topic_id)
+    return named
 
 
 def _compare(path: str, theirs: Any, ours: Any, own: frozenset[str]) -> Iterator[tuple[str, Any, Any]]:
@@ -180,5 +196,17 @@ def _order(value: Any) -> str:
     """Answers list topics and the like in any order."""
     if not isinstance(value, dict):
         return str(value)
-    keys = ("name", "topicName", "groupId", "resourceName", "partitionIndex", "partition", "index", "apiKey", "key")
+    keys = (
+        "name",
+        "topicName",
+        "topic",
+        "principal",
+        "groupId",
+        "resourceName",
+        "partitionIndex",
+        "partition",
+        "index",
+        "apiKey",
+        "key",
+    )
     return str([f"{value[key]!s:>12}" for key in keys if key in value])

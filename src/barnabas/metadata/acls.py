@@ -65,7 +65,7 @@ def create_acls(
         if problem is not None:
             results.append(AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message=problem))
             continue
-        results.append(AclCreationResult(error_message=None))
+        results.append(AclCreationResult())
         acl = StandardAcl(
             creation.resource_type,
             creation.resource_name,

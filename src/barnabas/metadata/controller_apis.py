@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
+from barnabas.metadata import elect_leaders
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AuthorizableRequestContext, Authorizer, Resource
 from barnabas.metadata.configs import BrokerConfigRules
 from barnabas.metadata.controller import Controller, ControllerResult
@@ -194,7 +195,9 @@ class ControllerApis:
     def _elect_leaders(
         self, request: ElectLeadersRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[ElectLeadersResponse]:
-        self._check_cluster(caller, AclOperation.ALTER)
+        if not self._authorizer.is_allowed(caller, AclOperation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+            denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return ControllerResult(elect_leaders.elections_refused(request, version, denied))
         return self._controller.elect_leaders(request)
 
     def _unregister_broker(
@@ -238,9 +241,8 @@ class ControllerApis:
         self, request: DescribeQuorumRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[DescribeQuorumResponse]:
         if not self._authorizer.is_allowed(caller, AclOperation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
-            return ControllerResult(
-                DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
-            )
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return ControllerResult(DescribeQuorumResponse(error_code=code, error_message=code.text, topics=[]))
         return ControllerResult(describe_quorum(request, version, self._quorum.describe(), self._own_listeners))
 
 

@@ -153,6 +153,7 @@ class Fetch:
         "_done",
         "_endpoints",
         "_has_found",
+        "_is_denied",
         "_is_first_look",
         "_is_looking",
         "_is_news_due",
@@ -178,8 +179,12 @@ class Fetch:
         request: FetchRequest,
         connection: Connection,
         session: SessionFetch,
+        *,
+        is_denied: bool = False,
     ) -> None:
+        """`is_denied`: it says that it is a follower, which it may not be."""
         self._services = services
+        self._is_denied = is_denied
         self._connection = connection
         self._context = context
         self._request = request
@@ -253,7 +258,7 @@ class Fetch:
 
     def _pass_over(self, look: _Look, some: Iterable[WantedPartition]) -> Iterable[WantedPartition]:
         """Those that need more than a compiled glance: of who goes on with a session, few do."""
-        if self._session.is_full:
+        if self._session.is_full or self._is_denied:
             return some
         services, replica = self._services, self._replica
         index = services.replica_manager.index
@@ -362,9 +367,9 @@ class Fetch:
             look.is_final = True
 
     def _is_allowed(self, topic: str) -> bool:
-        return self._replica >= 0 or self._services.authorizer.is_allowed(
-            self._context, AclOperation.READ, Resource.TOPIC, topic
-        )
+        if self._replica >= 0:
+            return not self._is_denied
+        return self._services.authorizer.is_allowed(self._context, AclOperation.READ, Resource.TOPIC, topic)
 
     def _may_read(self, partition: Partition) -> bool:
         """Who may not is told, and written of, by the rules."""
@@ -376,7 +381,7 @@ class Fetch:
         """Why a partition is not read: nobody learns from it of a topic that they may not read."""
         image = self._services.metadata.image
         topic = image.topic_names.get(key[0]) if isinstance(key[0], Uuid) else key[0]
-        if partition is not None or (topic is not None and not self._is_allowed(topic)):
+        if partition is not None or self._is_denied or (topic is not None and not self._is_allowed(topic)):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return self._services.replica_manager.why_missing(image, key)
 

@@ -69,4 +69,4 @@ def handle(
             )
         )
         yield None
-    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+    return DescribeAclsResponse(resources=list(resources.values()))

@@ -226,11 +226,10 @@ class _Answer:
     def _by_id(self, topic_id: Uuid) -> TopicImage | MetadataResponseTopic:
         """The topic, or why it is not described."""
         topic = self.image.topic_by_id(topic_id)
-        if topic is None or not self._may_see(topic):
-            return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
-            )
-        return topic
+        if topic is not None and self._may_see(topic):
+            return topic
+        code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id, partitions=[])
 
     def _by_name(self, name: str) -> TopicImage | MetadataResponseTopic:
         authorizer = self.services.authorizer
@@ -254,19 +253,27 @@ class _Answer:
         return MetadataResponseTopic(error_code=code, name=name, is_internal=False, partitions=[])
 
     def _missing(self, name: str, code: ErrorCode) -> MetadataResponseTopic:
-        return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name), partitions=[])
+        return MetadataResponseTopic(
+            error_code=code,
+            name=name,
+            is_internal=is_internal(name),
+            partitions=[],
+            topic_authorized_operations=self._operations(name),
+        )
 
     def _described(self, topic: TopicImage, partitions: list[MetadataResponsePartition]) -> MetadataResponseTopic:
-        operations = NOT_ASKED
-        if self.request.include_topic_authorized_operations:
-            operations = authorized_operations(self.services.authorizer, self.context, Resource.TOPIC, topic.name)
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=is_internal(topic.name),
             partitions=partitions,
-            topic_authorized_operations=operations,
+            topic_authorized_operations=self._operations(topic.name),
         )
+
+    def _operations(self, name: str) -> int:
+        if not self.request.include_topic_authorized_operations:
+            return NOT_ASKED
+        return authorized_operations(self.services.authorizer, self.context, Resource.TOPIC, name)
 
     def _partition(self, numbered: tuple[int, PartitionImage]) -> MetadataResponsePartition:
         number, partition = numbered
