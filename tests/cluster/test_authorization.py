@@ -121,10 +121,9 @@ def test_who_may_not_does_not_learn_what_there_is(node: str) -> None:
         _DENIED,
         _DENIED,
     ]
-    assert [each.name for each in person.call(MetadataRequest(topics=None), 12).topics] in ([], ["t"])
-    assert (
-        person.call(MetadataRequest(topics=[MetadataRequestTopic(name="hidden")]), 12).topics[0].error_code == _DENIED
-    )
+    assert "hidden" not in [each.name for each in person.call(MetadataRequest(topics=None), 12).topics]
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="hidden")])
+    assert person.call(asked, 12).topics[0].error_code == _DENIED
 
 
 def test_what_is_forwarded_is_decided_by_who_asked(cluster: EmbeddedCluster) -> None:

@@ -12,12 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from barnabas.broker.handlers import controller_handlers
 from barnabas.metadata.authorizer import CLUSTER_NAME, OPERATIONS, AclOperation, AclPermission, Resource
+from barnabas.wire.apis import ApiKey, api
+from barnabas.wire.messages import describe_quorum
 from barnabas.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from barnabas.wire.messages.describe_acls import DescribeAclsRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.wire.schema import default_of
 from tests.compat.authorization_cases import CASES, GROUP, OTHER_GROUP, TXN_ID, VICTIM
 from tests.compat.brokers import OVERRIDES, OurServer
 from tests.compat.duel import OWN, TOPIC, Ask, Side, differences
@@ -40,6 +44,9 @@ SETTINGS = {
 }
 #: What is compared although elsewhere it is each broker's own.
 _COMPARED = frozenset(OWN) - {"authorizedOperations"}
+
+#: What strangers may know: the versions.
+_TOLD_TO_ALL = {ApiKey.API_VERSIONS}
 
 #: By kind of resource, what the rules of the person are about.
 _NAMES = {
@@ -95,6 +102,14 @@ class Pair(NamedTuple):
     def close(self) -> None:
         self.person.close()
         self.admin.close()
+
+    def on_controllers_listener(self) -> Side:
+        """The person where only nodes should be."""
+        partition = describe_quorum.PartitionData(partition_index=0)
+        topic = describe_quorum.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+        answer = self.admin.call(describe_quorum.DescribeQuorumRequest(topics=[topic]), 2)
+        (listener,) = answer.nodes[0].listeners
+        return Side(f"{_NODE}:{listener.port}", _PERSON)
 
 
 @contextmanager
@@ -208,4 +223,21 @@ def differences_for(kafka: Pair, ours: Pair, rules: tuple[Rule, ...]) -> list[st
         if name.startswith("delete topics"):
             for pair in (kafka, ours):
                 _restore(pair)
+    return found
+
+
+def differences_for_strangers(kafka: Pair, ours: Pair) -> list[str]:
+    """The same on the controllers' listener, for somebody who may do nothing: every API in every version."""
+    for pair in (kafka, ours):
+        _allow(pair, ())
+    sides = [pair.on_controllers_listener() for pair in (kafka, ours)]
+    found = []
+    for handler in controller_handlers():
+        if handler.API_KEY in _TOLD_TO_ALL:
+            continue
+        request = default_of(api(handler.API_KEY).request)
+        told = differences(sides[0], sides[1], lambda _, request=request: [request], _COMPARED)  # type: ignore[misc]
+        found += [f"{handler.API_KEY.camel_name}: {each}" for each in told]
+    for side in sides:
+        side.close()
     return found

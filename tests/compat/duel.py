@@ -196,17 +196,6 @@ def _order(value: Any) -> str:
     """Answers list topics and the like in any order."""
     if not isinstance(value, dict):
         return str(value)
-    keys = (
-        "name",
-        "topicName",
-        "topic",
-        "principal",
-        "groupId",
-        "resourceName",
-        "partitionIndex",
-        "partition",
-        "index",
-        "apiKey",
-        "key",
-    )
+    keys: tuple[str, ...] = ("name", "topicName", "topic", "principal", "groupId", "resourceName")
+    keys += ("partitionIndex", "partition", "index", "apiKey", "key")
     return str([f"{value[key]!s:>12}" for key in keys if key in value])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.compat.authorization_matrix import Pair, both, differences_for, states
+from tests.compat.authorization_matrix import Pair, both, differences_for, differences_for_strangers, states
 from tests.oracles import needs_kafka
 
 _STATES = states()
@@ -32,3 +32,8 @@ def test_who_may_do_what_is_as_in_kafka(pairs: tuple[Pair, Pair], name: str) -> 
 @pytest.mark.parametrize("name", [each for each in _STATES if each not in _SAMPLE])
 def test_every_single_permission_is_as_in_kafka(pairs: tuple[Pair, Pair], name: str) -> None:
     assert differences_for(*pairs, _STATES[name]) == []
+
+
+@needs_kafka()
+def test_strangers_on_the_controllers_listener_are_told_as_in_kafka(pairs: tuple[Pair, Pair]) -> None:
+    assert differences_for_strangers(*pairs) == []
