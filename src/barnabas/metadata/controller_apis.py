@@ -211,7 +211,11 @@ class ControllerApis:
     def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[AllocateProducerIdsResponse]:
-        self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
+        if not self._authorizer.is_allowed(caller, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return ControllerResult(
+                AllocateProducerIdsResponse(error_code=code, producer_id_start=0, producer_id_len=0)
+            )
         block = self._controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
         first, count = block.response
         return ControllerResult(
