@@ -32,15 +32,13 @@ def closed_node() -> Iterator[str]:
 
 
 def test_rules_are_added_listed_and_removed(barnabas: Tools, node: str) -> None:
-    told = barnabas.at(
-        node, "acls --add --allow-principal User:ann --allow-host 10.0.0.1 --operation Read --topic clicks"
-    )
-    rule = (
-        "resource `ResourcePattern(resourceType=TOPIC, name=clicks, patternType=LITERAL)`: \n"
-        " \t(principal=User:ann, host=10.0.0.1, operation=READ, permissionType=ALLOW) \n\n"
-    )
-    assert (told.code, told.out) == (0, f"Adding ACLs for {rule}")
-    assert barnabas.at(node, "acls --list").out == f"Current ACLs for {rule}"
+    add = "--add --allow-principal User:ann --allow-host 10.0.0.1 --operation Read --topic clicks"
+    told = barnabas.at(node, f"acls {add}")
+    pattern = "ResourcePattern(resourceType=TOPIC, name=clicks, patternType=LITERAL)"
+    entry = "(principal=User:ann, host=10.0.0.1, operation=READ, permissionType=ALLOW)"
+    assert (told.code, told.out) == (0, f"Adding ACLs for resource `{pattern}`: \n \t{entry}\n\n")
+    assert barnabas.at(node, f"acls {add}").out == f"Acl (pattern={pattern}, entry={entry}) already exists.\n"
+    assert barnabas.at(node, "acls --list").out == f"Current ACLs for resource `{pattern}`:\n\t{entry}\n\n"
     assert barnabas.at(node, "acls --list --topic other").out == ""
     assert barnabas.at(node, "acls --list --principal User:bob").out == "ACLs for principal `User:bob`\n"
     assert barnabas.json_at(node, "acls --list --topic clicks --resource-pattern-type match") == [

@@ -223,19 +223,19 @@ def _add(cluster: ClusterOptions, wanted: _Wanted, rules: Mapping[_Place, Sequen
     async def add(admin: Admin) -> None:
         for (kind, name), entries in rules.items():
             pattern = PatternType.LITERAL if kind is ResourceType.CLUSTER else wanted.pattern
-            say(f"Adding ACLs for resource `{_resource(kind, name, pattern)}`: \n {_lines(entries)} \n")
-            await admin.create_acls(
-                Acl(
-                    resource_type=kind,
-                    resource_name=name,
-                    pattern_type=pattern,
-                    principal=principal,
-                    host=host,
-                    operation=operation,
-                    permission=permission,
+            resource = _resource(kind, name, pattern)
+            place: dict[str, Any] = {"resource_type": kind, "resource_name": name, "pattern_type": pattern}
+            existing = {_entry(each) for each in await admin.describe_acls(AclFilter(**place))}
+            for each in entries:
+                if each in existing:
+                    say(f"Acl (pattern={resource}, entry={_told(each)}) already exists.")
+            new = [each for each in entries if each not in existing]
+            if new:
+                say(f"Adding ACLs for resource `{resource}`: \n {_lines(new)}\n")
+                await admin.create_acls(
+                    Acl(principal=principal, host=host, operation=operation, permission=permission, **place)
+                    for principal, host, operation, permission in new
                 )
-                for principal, host, operation, permission in entries
-            )
 
     cluster.run(add)
     return 0
@@ -260,7 +260,7 @@ def _remove(cluster: ClusterOptions, wanted: _Wanted, rules: Mapping[_Place, Seq
 
 def _is_confirmed(resource: str, entries: Sequence[_Entry]) -> bool:
     if entries:
-        say(f"Are you sure you want to remove ACLs: \n {_lines(entries)} \n from resource filter `{resource}`? (y/n)")
+        say(f"Are you sure you want to remove ACLs: \n {_lines(entries)}\n from resource filter `{resource}`? (y/n)")
     else:
         say(f"Are you sure you want to delete all ACLs for resource filter `{resource}`? (y/n)")
     return input().strip().lower() == "y"
@@ -298,9 +298,9 @@ def _show(found: Iterable[Acl]) -> None:
     by_resource: dict[str, list[_Entry]] = {}
     for each in found:
         resource = _resource(each.resource_type, each.resource_name, each.pattern_type)
-        by_resource.setdefault(resource, []).append((each.principal, each.host, each.operation, each.permission))
+        by_resource.setdefault(resource, []).append(_entry(each))
     for resource, entries in by_resource.items():
-        say(f"Current ACLs for resource `{resource}`: \n {_lines(entries)} \n")
+        say(f"Current ACLs for resource `{resource}`:\n{_lines(entries)}\n")
 
 
 def _order(acl: Acl) -> tuple[Any, ...]:
@@ -320,11 +320,19 @@ def _resource(kind: ResourceType, name: str, pattern: PatternType) -> str:
 
 
 def _lines(entries: Iterable[_Entry]) -> str:
-    return "\n".join(
-        f"\t(principal={shown(principal)}, host={shown(host)}, operation={operation.name}, "
+    return "\n".join(f"\t{_told(each)}" for each in entries)
+
+
+def _told(entry: _Entry) -> str:
+    principal, host, operation, permission = entry
+    return (
+        f"(principal={shown(principal)}, host={shown(host)}, operation={operation.name}, "
         f"permissionType={permission.name})"
-        for principal, host, operation, permission in entries
     )
+
+
+def _entry(acl: Acl) -> _Entry:
+    return acl.principal, acl.host, acl.operation, acl.permission
 
 
 def _as_json(acl: Acl) -> dict[str, str]:
