@@ -17,7 +17,7 @@ from tests.compat.samples import until
 from tests.oracles import missing
 
 from barnabas.metadata.access_images import StandardAcl
-from barnabas.metadata.authorizer import AclOperation, AclPermission, PatternType, Resource
+from barnabas.metadata.authorizer import AclOperation, AclPermissionType, PatternType, Resource
 from barnabas.metadata.standard_authorizer import AclIndex, StandardAuthorizer
 from barnabas.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -52,7 +52,7 @@ def run_quickly() -> Iterator[Result]:
 
 
 def _acl(name: str, principal: str, operation: AclOperation, pattern: PatternType, host: str = "*") -> StandardAcl:
-    return StandardAcl(Resource.TOPIC, name, pattern, principal, host, operation, AclPermission.ALLOW)
+    return StandardAcl(Resource.TOPIC, name, pattern, principal, host, operation, AclPermissionType.ALLOW)
 
 
 def _decisions() -> Iterator[Result]:
@@ -145,5 +145,5 @@ def _creation(kind: Resource, name: str, principal: str, host: str, operation: A
         principal=principal,
         host=host,
         operation=operation,
-        permission_type=AclPermission.ALLOW,
+        permission_type=AclPermissionType.ALLOW,
     )

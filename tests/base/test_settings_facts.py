@@ -104,7 +104,7 @@ def test_topics_follow_the_broker_settings_that_kafka_says() -> None:
 @each_kind
 def test_security_that_is_not_built_is_refused(registry: Registry) -> None:
     for name, setting in registry.items():
-        if name.startswith(("ssl.", "sasl.", "security.protocol", "authorizer.", "super.users", "delegation.")):
+        if name.startswith(("ssl.", "sasl.", "security.protocol", "delegation.")):
             assert (name, setting.state, setting.refused) == (name, SettingState.NOT_BUILT, True)
 
 

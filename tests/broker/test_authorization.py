@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, SettingsError
+from barnabas.base.settings import InvalidSettingsError
 from barnabas.broker.authorization import AUTHORIZER_LOG, AclAuthorizer, PluginAuthorizer, make_authorizer
 from barnabas.broker.context import OwnRequestContext, RequestContext
 from barnabas.broker.controller.controller_channel import broker_caller
@@ -23,7 +24,7 @@ from barnabas.broker.handlers import (
     vote,
 )
 from barnabas.metadata.access_images import StandardAcl
-from barnabas.metadata.authorizer import AclOperation, AclPermission, PatternType, Resource
+from barnabas.metadata.authorizer import AclOperation, AclPermissionType, PatternType, Resource
 from barnabas.metadata.delta import everything
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataUpdate
@@ -50,7 +51,7 @@ def standard(*acls: StandardAcl, **settings: str) -> AclAuthorizer:
 
 
 def allow(name: str, operation: AclOperation) -> StandardAcl:
-    return StandardAcl(Resource.TOPIC, name, PatternType.LITERAL, "User:ann", "*", operation, AclPermission.ALLOW)
+    return StandardAcl(Resource.TOPIC, name, PatternType.LITERAL, "User:ann", "*", operation, AclPermissionType.ALLOW)
 
 
 def asks(authorizer: Any, operation: AclOperation = AclOperation.READ, name: str = "t", **others: bool) -> bool:
@@ -71,7 +72,7 @@ def test_super_users_and_what_nobody_mentions_follow_the_settings() -> None:
     assert asks(standard(super_users="User:bob;User:ann"), AclOperation.WRITE)
     assert asks(standard(**{"allow.everyone.if.no.acl.found": "true"}), AclOperation.WRITE)
     assert not asks(standard(), AclOperation.WRITE)
-    with pytest.raises(SettingsError, match="'ann' is no principal"):
+    with pytest.raises(InvalidSettingsError, match="'ann' is no principal"):
         standard(super_users="ann")
 
 

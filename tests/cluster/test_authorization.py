@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AclPermission, PatternType, Resource
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, Resource
 from barnabas.testing import EmbeddedBroker, EmbeddedCluster
 from barnabas.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -32,7 +32,7 @@ def creation(
     name: str,
     host: str,
     operation: AclOperation = AclOperation.ALL,
-    permission: AclPermission = AclPermission.ALLOW,
+    permission: AclPermissionType = AclPermissionType.ALLOW,
 ) -> AclCreation:
     return AclCreation(
         resource_type=kind,
@@ -109,7 +109,7 @@ def test_compiled_ways_ask_the_authorizer_too(node: str) -> None:
     assert produce(person) == _DENIED
     session = fetch(person, epoch=0).session_id
     assert session
-    create(admin, creation(Resource.TOPIC, "t", _PERSON, AclOperation.READ, AclPermission.DENY))
+    create(admin, creation(Resource.TOPIC, "t", _PERSON, AclOperation.READ, AclPermissionType.DENY))
     assert fetch_error(fetch(person, session, 1, ())) == _DENIED
     assert fetch_error(fetch(person)) == _DENIED
     assert fetch_error(fetch(admin)) == 0

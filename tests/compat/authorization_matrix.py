@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.broker.handlers import controller_handlers
-from barnabas.metadata.authorizer import CLUSTER_NAME, OPERATIONS, AclOperation, AclPermission, Resource
+from barnabas.metadata.authorizer import CLUSTER_NAME, OPERATIONS, AclOperation, AclPermissionType, Resource
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -63,7 +63,7 @@ class Rule(NamedTuple):
     resource: Resource
     name: str
     operation: AclOperation
-    permission: AclPermission = AclPermission.ALLOW
+    permission: AclPermissionType = AclPermissionType.ALLOW
 
 
 def _all_but(left_out: tuple[Resource, AclOperation] | None = None) -> tuple[Rule, ...]:
@@ -84,7 +84,7 @@ def states() -> dict[str, tuple[Rule, ...]]:
             called = f"{operation.name} {kind.name}"
             found[f"only {called}"] = (Rule(kind, name, operation),)
             found[f"without {called}"] = _all_but((kind, operation))
-            denied = Rule(kind, name, operation, AclPermission.DENY)
+            denied = Rule(kind, name, operation, AclPermissionType.DENY)
             found[f"denied {called}"] = (*_all_but(), denied)
         if kind is not Resource.CLUSTER:
             found[f"all {kind.name}s"] = (Rule(kind, "*", AclOperation.ALL),)

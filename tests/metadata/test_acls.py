@@ -10,7 +10,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata.access_images import AclsImage, StandardAcl
 from barnabas.metadata.acls import create_acls, delete_acls, matcher
-from barnabas.metadata.authorizer import AclOperation, AclPermission, PatternType, Resource
+from barnabas.metadata.authorizer import AclOperation, AclPermissionType, PatternType, Resource
 from barnabas.metadata.delta import everything
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST
@@ -21,7 +21,7 @@ from barnabas.wire.stored.cluster_metadata import MetadataRecord
 
 _ANY = 1
 _READ = StandardAcl(
-    Resource.TOPIC, "clicks", PatternType.LITERAL, "User:ann", "*", AclOperation.READ, AclPermission.ALLOW
+    Resource.TOPIC, "clicks", PatternType.LITERAL, "User:ann", "*", AclOperation.READ, AclPermissionType.ALLOW
 )
 
 
@@ -106,7 +106,7 @@ def test_one_request_creates_a_bounded_number() -> None:
 
 def test_filters_mean_what_they_say() -> None:
     prefixed = _READ._replace(resource_name="cl", pattern_type=PatternType.PREFIXED)
-    wildcard = _READ._replace(resource_name="*", permission_type=AclPermission.DENY)
+    wildcard = _READ._replace(resource_name="*", permission_type=AclPermissionType.DENY)
     other = _READ._replace(resource_type=Resource.GROUP, principal="User:bob", host="h", operation=AclOperation.ALL)
     acls = [_READ, prefixed, wildcard, other]
 
@@ -123,7 +123,7 @@ def test_filters_mean_what_they_say() -> None:
     assert meant(_filter(principal_filter="User:bob")) == [other]
     assert meant(_filter(host_filter="h")) == [other]
     assert meant(_filter(operation=AclOperation.ALL)) == [other]
-    assert meant(_filter(permission_type=AclPermission.DENY)) == [wildcard]
+    assert meant(_filter(permission_type=AclPermissionType.DENY)) == [wildcard]
 
 
 def test_each_filter_is_told_what_it_means_and_each_rule_goes_once() -> None:

@@ -22,14 +22,14 @@ from barnabas.metadata.access_images import StandardAcl
 from barnabas.metadata.authorizer import (
     CLUSTER_NAME,
     AclOperation,
-    AclPermission,
+    AclPermissionType,
     AuthorizableRequestContext,
     PatternType,
     Resource,
 )
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
-from barnabas.metadata.standard_authorizer import Decision, DefaultRule, StandardAuthorizer, parse_super_users
+from barnabas.metadata.standard_authorizer import AclDecision, DefaultRule, StandardAuthorizer, parse_super_users
 from barnabas.raft.types import LeaderAndEpoch
 
 #: Of what was decided, and nothing else: denied at INFO, allowed at DEBUG.
@@ -184,12 +184,12 @@ def told(
     operation: AclOperation,
     resource_type: Resource,
     resource_name: str,
-    decision: Decision | bool,
+    decision: AclDecision | bool,
     rule: str = "",
 ) -> str:
     """The line of Kafka's authorizer log."""
     is_allowed = decision if isinstance(decision, bool) else decision.is_allowed
-    if isinstance(decision, Decision):
+    if isinstance(decision, AclDecision):
         by = decision.rule
         rule = str(by.value) if isinstance(by, DefaultRule) else f"MatchingAcl(acl={told_acl(by)})"
     api_key = getattr(caller, "api_key", None)
@@ -205,7 +205,7 @@ def told_acl(acl: StandardAcl) -> str:
     return (
         f"StandardAcl(resourceType={Resource(acl.resource_type).name}, resourceName={acl.resource_name}, "
         f"patternType={PatternType(acl.pattern_type).name}, principal={acl.principal}, host={acl.host}, "
-        f"operation={AclOperation(acl.operation).name}, permissionType={AclPermission(acl.permission_type).name})"
+        f"operation={AclOperation(acl.operation).name}, permissionType={AclPermissionType(acl.permission_type).name})"
     )
 
 

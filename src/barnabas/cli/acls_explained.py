@@ -22,7 +22,7 @@ from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
 from barnabas.metadata.standard_authorizer import (
     EVERY_USER,
     WILDCARD,
-    Decision,
+    AclDecision,
     DefaultRule,
     StandardAuthorizer,
     parse_super_users,
@@ -62,7 +62,7 @@ class Question(NamedTuple):
 class Explanation(NamedTuple):
     """What was decided, by what, and what else there is."""
 
-    decision: Decision
+    decision: AclDecision
     #: All rules about the resource, and why each of them does not count; None if it does.
     rules: list[tuple[StandardAcl, str | None]]
     #: Commands that would change it, each with what it does.
@@ -195,7 +195,7 @@ def _why_not(acl: StandardAcl, asked: Question) -> str | None:
 
 def _help(
     asked: Question,
-    decision: Decision,
+    decision: AclDecision,
     authorizer: StandardAuthorizer,
     acls: Sequence[StandardAcl],
     tool: str,

@@ -10,7 +10,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
 from barnabas.metadata.access_images import AclsImage, StandardAcl
-from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AclPermission, PatternType, Resource
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, Resource
 from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST
 from barnabas.metadata.snapshot import acl_record
@@ -34,11 +34,11 @@ from barnabas.wire.stored.cluster_metadata import MetadataRecord, RemoveAccessCo
 _ANY: Final = 1
 _RESOURCES: Final = frozenset(Resource)
 _OPERATIONS: Final = frozenset(AclOperation)
-_PERMISSIONS: Final = frozenset(AclPermission)
+_PERMISSIONS: Final = frozenset(AclPermissionType)
 _SPECIFIC: Final = (PatternType.LITERAL, PatternType.PREFIXED)
 
 
-class AclFilter(Protocol):
+class AclBindingFilter(Protocol):
     """Which rules are meant, as requests say it. None and ANY stand for all."""
 
     resource_type_filter: int
@@ -120,7 +120,7 @@ def _told(number: int, second: str = "UNKNOWN") -> str:
 # Filters
 
 
-def what_is_wrong_with_filter(wanted: AclFilter) -> str | None:
+def what_is_wrong_with_filter(wanted: AclBindingFilter) -> str | None:
     if wanted.resource_type_filter != _ANY and wanted.resource_type_filter not in _RESOURCES:
         return "Unknown patternFilter."
     if wanted.pattern_type_filter not in frozenset(PatternType):
@@ -132,7 +132,7 @@ def what_is_wrong_with_filter(wanted: AclFilter) -> str | None:
     return None
 
 
-def matcher(wanted: AclFilter) -> Callable[[StandardAcl], bool]:
+def matcher(wanted: AclBindingFilter) -> Callable[[StandardAcl], bool]:
     """Whether a filter means a rule."""
     kind, pattern, name = wanted.resource_type_filter, wanted.pattern_type_filter, wanted.resource_name_filter
     # By the places of the fields in a rule: only what the filter says anything of is looked at.

@@ -43,7 +43,7 @@ class Resource(IntEnum):
     USER = 7
 
 
-class AclPermission(IntEnum):
+class AclPermissionType(IntEnum):
     """What a rule does; the numbers are the protocol's. One that denies beats all that allow."""
 
     DENY = 2

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from barnabas.base.errors import SettingsError
 from barnabas.base.ids import Uuid
 from barnabas.metadata.access_images import AclsImage, StandardAcl
-from barnabas.metadata.authorizer import AclOperation, AclPermission, PatternType, Resource
+from barnabas.metadata.authorizer import AclOperation, AclPermissionType, PatternType, Resource
 
 WILDCARD: Final = "*"
 EVERY_USER: Final = "User:*"
@@ -45,7 +45,7 @@ class DefaultRule(Enum):
     DEFAULT_DENY = "DefaultDeny"
 
 
-class Decision(NamedTuple):
+class AclDecision(NamedTuple):
     """Whether somebody may, and by which rule."""
 
     is_allowed: bool
@@ -171,7 +171,7 @@ class AclIndex:
                 of_type.prefixes.add(name)
         bits = rules.setdefault(acl.principal, {}).setdefault(acl.host, _Bits())
         mask = 1 << acl.operation
-        is_deny = acl.permission_type == AclPermission.DENY
+        is_deny = acl.permission_type == AclPermissionType.DENY
         if (bits.deny if is_deny else bits.allow) & mask:
             return
         patterns = of_type.patterns.setdefault(acl.principal, _Patterns())
@@ -189,7 +189,7 @@ class AclIndex:
         rules = named.get(acl.resource_name, {})
         bits = rules.get(acl.principal, {}).get(acl.host)
         mask = 1 << acl.operation
-        is_deny = acl.permission_type == AclPermission.DENY
+        is_deny = acl.permission_type == AclPermissionType.DENY
         if of_type is None or bits is None or not (bits.deny if is_deny else bits.allow) & mask:
             return
         if is_deny:
@@ -278,10 +278,10 @@ class StandardAuthorizer:
 
     def decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: Resource, resource_name: str
-    ) -> Decision:
+    ) -> AclDecision:
         """Whether somebody may, and why."""
         if principal in self.super_users:
-            return Decision(True, DefaultRule.SUPER_USER)
+            return AclDecision(True, DefaultRule.SUPER_USER)
         of_type = self._index.of_type(resource_type)
         allowing: StandardAcl | None = None
         is_mentioned = False
@@ -295,15 +295,15 @@ class StandardAuthorizer:
                     resource = resource_type, name, pattern_type, who, where
                     denying = bits.deny & _DENIED_BY[operation]
                     if denying:
-                        return Decision(False, StandardAcl(*resource, _lowest(denying), AclPermission.DENY))
+                        return AclDecision(False, StandardAcl(*resource, _lowest(denying), AclPermissionType.DENY))
                     found = bits.allow & _ALLOWED_BY[operation]
                     if found and allowing is None:
-                        allowing = StandardAcl(*resource, _lowest(found), AclPermission.ALLOW)
+                        allowing = StandardAcl(*resource, _lowest(found), AclPermissionType.ALLOW)
         if allowing is not None:
-            return Decision(True, allowing)
+            return AclDecision(True, allowing)
         if not is_mentioned and self.allow_everyone_if_no_acl_found:
-            return Decision(True, DefaultRule.DEFAULT_ALLOW)
-        return Decision(False, DefaultRule.DEFAULT_DENY)
+            return AclDecision(True, DefaultRule.DEFAULT_ALLOW)
+        return AclDecision(False, DefaultRule.DEFAULT_DENY)
 
     def is_allowed_by_type(self, principal: str, host: str, operation: AclOperation, resource_type: Resource) -> bool:
         """Whether there can be a resource of this kind that somebody may do it to.
@@ -385,7 +385,7 @@ def parse_super_users(text: str) -> frozenset[str]:
     for each in sorted(found):
         if not is_principal(each):
             raise SettingsError(
-                f"super.users: {each!r} is no principal: write type and name, as in User:ann, separated by semicolons"
+                f"{each!r} is no principal: write type and name, as in User:ann, separated by semicolons"
             )
     return found
 

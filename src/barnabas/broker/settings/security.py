@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.base.errors import SettingsError
 from barnabas.base.settings import (
     HIGH,
     LOW,
@@ -17,11 +18,13 @@ from barnabas.base.settings import (
     Settings,
     Short,
     again,
+    rule,
     setting,
 )
 from barnabas.base.settings.allowed import at_least, items, one_of
 from barnabas.base.settings.security import SaslSettings, TlsSettings
 from barnabas.base.settings.units import DAY_MS, HOUR_MS, KIB
+from barnabas.metadata.standard_authorizer import parse_super_users
 
 
 class BrokerTlsSettings(TlsSettings, title="TLS", state=NOT_BUILT, importance=LOW):
@@ -91,8 +94,8 @@ class AuthorizationSettings(Settings, title="Authorization", state=NOT_BUILT):
     """Who may do what."""
 
     authorizer_class_name: str = setting(
-        "Who decides who may do what: org.apache.kafka.metadata.authorizer.StandardAuthorizer, by the ACLs in the "
-        "metadata log, or a plug-in in Python, package.module:Class; empty allows everything.",
+        "Who decides who may do what: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or a plug-in, "
+        "package.module:Class; empty allows everything.",
         default="",
         importance=LOW,
         state=READ_AT_START,
@@ -125,3 +128,11 @@ class AuthorizationSettings(Settings, title="Authorization", state=NOT_BUILT):
     allow_everyone_if_no_acl_found: bool = setting(
         "Whether what no rule mentions is open to all.", default=False, state=READ_AT_START
     )
+
+    @rule("super_users")
+    def _super_users_are_principals(self) -> str | None:
+        try:
+            parse_super_users(self.super_users)
+        except SettingsError as problem:
+            return str(problem)
+        return None
