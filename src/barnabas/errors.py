@@ -6,9 +6,16 @@
 from barnabas.base.errors import BarnabasError, SettingsError
 from barnabas.client.errors import *  # noqa: F403
 from barnabas.client.errors import __all__ as _client_errors
-from barnabas.net.errors import ConnectError, DisconnectedError, RequestTimeoutError, UnsupportedRequestError
+from barnabas.net.errors import (
+    AuthenticationFailedError,
+    ConnectError,
+    DisconnectedError,
+    RequestTimeoutError,
+    UnsupportedRequestError,
+)
 
 __all__ = [
+    "AuthenticationFailedError",
     "BarnabasError",
     "ConnectError",
     "DisconnectedError",

@@ -69,6 +69,9 @@ def test_the_settings_that_kafka_ships_with_load_without_a_warning_that_surprise
     assert [str(each) for each in settings.advertised_endpoints] == ["PLAINTEXT://localhost:9092"]
 
 
+SASL = {"listeners": "PLAINTEXT://:1,SASL_PLAINTEXT://:2,CONTROLLER://:3"}
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -162,7 +165,33 @@ def test_a_node_accepts(changes: dict[str, str]) -> None:
         ({"compression.gzip.level": "0"}, "1 to 9, or -1"),
         ({"super.users": "User:admin;bob"}, "'bob' is no principal"),
         ({"ssl.keystore.location": "/k"}, "this is not built yet"),
-        ({"sasl.enabled.mechanisms": "PLAIN"}, "this is not built yet"),
+        ({"sasl.kerberos.service.name": "kafka"}, "this is not built yet"),
+        (SASL, "GSSAPI (Kerberos) is not built; there are PLAIN"),
+        (SASL | {"sasl.enabled.mechanisms": ""}, "SASL_PLAINTEXT asks for SASL, and no mechanism is enabled on it"),
+        (SASL | {"sasl.enabled.mechanisms": "PLAIN"}, "PLAIN on SASL_PLAINTEXT knows no users"),
+        (SASL | {"sasl.enabled.mechanisms": "OAUTHBEARER"}, "has no keys to check tokens with"),
+        (
+            SASL | {"sasl.enabled.mechanisms": "SCRAM-SHA-256", "security.inter.broker.protocol": "SASL_PLAINTEXT"},
+            "GSSAPI (Kerberos) is not built",
+        ),
+        (
+            SASL
+            | {
+                "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+                "security.inter.broker.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+            },
+            "nodes use SCRAM-SHA-512 on SASL_PLAINTEXT, where it is not enabled",
+        ),
+        (
+            SASL
+            | {
+                "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+                "security.inter.broker.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+            },
+            "nodes cannot log in on SASL_PLAINTEXT: give listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config",
+        ),
         ({"remote.log.storage.system.enable": "true"}, "this is not built yet"),
         ({"listener.name.internal.ssl.keystore.location": "/k"}, "listener.name.internal.ssl.keystore.location = '/k'"),
         ({"listener.name.internal.max.connections": "-1"}, "allowed: a whole number, at least 0"),
@@ -186,8 +215,19 @@ def test_broker_id_stands_in_for_node_id() -> None:
 
 def test_the_password_of_a_mechanism_is_known_and_hidden() -> None:
     name = "listener.name.internal.scram-sha-256.sasl.jaas.config"
-    text = refusal(BrokerSettings, NODE, {name: "swordfish"})
-    assert text.startswith(f"{name} = [hidden]: this is not built yet")
+    text = refusal(
+        BrokerSettings,
+        NODE,
+        {
+            "listeners": "PLAINTEXT://:1,INTERNAL://:2,CONTROLLER://:3",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            name: "swordfish",
+        },
+    )
+    assert f"{name}: a login module, a control flag and a semicolon at the end are expected" in text
+    assert "swordfish" not in text
+    assert f"{name} = [hidden]" in refusal(BrokerSettings, NODE, {name: True})
 
 
 @pytest.mark.parametrize(
@@ -268,7 +308,8 @@ def test_a_topic_refuses(changes: dict[str, Any], message: str) -> None:
         ({"acks": "ALL"}, "one of all, -1, 0, 1"),
         ({"bootstrap.servers": ""}, "each host:port, at least one"),
         ({"bootstrap.servers": "localhost"}, "each host:port, at least one"),
-        ({"security.protocol": "SASL_SSL"}, "this is not built yet"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "TLS is not built yet"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "GSSAPI (Kerberos) is not built; there are PLAIN"),
         ({"key.serializer": "org.apache.kafka.common.serialization.ListSerializer"}, "has no counterpart here"),
     ],
 )

@@ -12,6 +12,7 @@ from typing import Final
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "arrow": ("pyarrow>=17",),
     "avro": ("fastavro>=1.9",),
+    "security": ("joserfc>=1.4", "cryptography>=44"),
     "spark": ("pyarrow>=17", "pyspark[pipelines]>=4.3,<5", "pandas<3"),
 }
 

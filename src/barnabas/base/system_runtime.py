@@ -42,6 +42,13 @@ class SystemRuntime:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
+class SystemRandomness(Random):
+    """Chance that nobody can foresee the beginning of; its bytes, of which secrets are made, not at any time. Numbers
+    are drawn often and give nothing away, so they come from a faster source, which whoever sees many could foresee."""
+
+    def randbytes(self, n: int) -> bytes:
+        return os.urandom(n)
+
+
 def new_randomness() -> Random:
-    """Chance that nobody can foresee the beginning of."""
-    return Random(int.from_bytes(os.urandom(_SEED_BYTES), "big"))
+    return SystemRandomness(int.from_bytes(os.urandom(_SEED_BYTES), "big"))

@@ -14,6 +14,7 @@ from barnabas.base.errors import BrokerError
 from barnabas.metadata.image import ClusterImage
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.errors import ChannelError, ConnectError, RequestTimeoutError
+from barnabas.net.security import PLAINTEXT, ChannelSecurity
 from barnabas.wire.apis import api
 from barnabas.wire.message import Request, Response
 
@@ -27,13 +28,20 @@ class BrokerChannels:
     """Takes requests to the brokers of the image, to where they listen for each other."""
 
     def __init__(
-        self, node_id: int, listener: str, randomness: Random, limits: ChannelLimits, call_locally: LocalCall
+        self,
+        node_id: int,
+        listener: str,
+        randomness: Random,
+        limits: ChannelLimits,
+        call_locally: LocalCall,
+        security: ChannelSecurity = PLAINTEXT,
     ) -> None:
         self._node_id = node_id
         self._listener = listener
         self._randomness = randomness
         self._limits = limits
         self._call_locally = call_locally
+        self._security = security
         self._addresses: dict[int, tuple[str, int]] = {}
         #: By broker and API.
         self._channels: dict[tuple[int, int], Channel] = {}
@@ -75,6 +83,7 @@ class BrokerChannels:
                 randomness=self._randomness,
                 limits=self._limits,
                 node_id=broker_id,
+                security=self._security,
             )
         return channel
 

@@ -48,6 +48,7 @@ from barnabas.metadata.authorizer import AllowEverything, Authorizer
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import BrokerImage, ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader
+from barnabas.net.security import PLAINTEXT, ChannelSecurity
 from barnabas.raft.types import CommittedBatch
 from barnabas.replication.fetch_sessions import FetchSessionCache
 from barnabas.storage.cleaner import LogCleaner
@@ -83,7 +84,10 @@ class BrokerServer:
         on_failure: Callable[[BaseException], None],
         kraft_version: Callable[[], int] = lambda: 0,
         authorizer: Authorizer | None = None,
+        security: ChannelSecurity = PLAINTEXT,
     ) -> None:
+        #: How other brokers are reached.
+        self._security = security
         self._static_settings = settings
         self._authorizer = authorizer or AllowEverything()
         self._identity = identity
@@ -222,7 +226,12 @@ class BrokerServer:
         replica_manager.must_be_verified = lambda: self.services.settings.transaction_partition_verification_enable
         producer_ids = ProducerIdPool(controller, node_id, lambda: self.broker_epoch)
         brokers = BrokerChannels(
-            node_id, settings.inter_broker_listener, runtime.randomness, channel_limits(settings), self._call
+            node_id,
+            settings.inter_broker_listener,
+            runtime.randomness,
+            channel_limits(settings),
+            self._call,
+            self._security,
         )
         markers = MarkerSender(brokers, lambda: metadata.image, settings.request_timeout_ms)
         return Services(
@@ -275,6 +284,7 @@ class BrokerServer:
                 settings=services.settings,
                 broker_epoch=lambda: self.broker_epoch,
                 log_failed=services.replica_manager.log_failed,
+                security=self._security,
             )
         )
 

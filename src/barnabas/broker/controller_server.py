@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from barnabas.base.runtime import Runtime
 from barnabas.broker.configs.config_resources import BrokerRules, controller_options, effective_settings
@@ -35,8 +34,6 @@ from barnabas.wire.stored.cluster_metadata import (
     FeatureLevelRecord,
     MetadataRecord,
 )
-
-_PLAINTEXT: Final = 0
 
 
 class ControllerServer:
@@ -83,6 +80,7 @@ class ControllerServer:
             heartbeat_interval_ms=settings.broker_heartbeat_interval_ms,
             balance_interval_ms=_balance_interval_ms(settings),
             unclean_interval_ms=settings.unclean_leader_election_interval_ms,
+            token_interval_ms=_token_interval_ms(settings),
         )
         self._services = ControllerServices(
             settings=effective_settings(settings, image, identity.node_id),
@@ -161,6 +159,12 @@ def _balance_interval_ms(settings: BrokerSettings) -> int:
     return settings.leader_imbalance_check_interval_seconds * 1000 if settings.auto_leader_rebalance_enable else 0
 
 
+def _token_interval_ms(settings: BrokerSettings) -> int:
+    """How often delegation tokens are forgotten whose time is over; 0 where there are none."""
+    has_tokens = settings.delegation_token_secret_key is not None
+    return settings.delegation_token_expiry_check_interval_ms if has_tokens else 0
+
+
 def registered_listeners(
     settings: BrokerSettings, bound: Mapping[str, tuple[str, int]]
 ) -> list[controller_registration.Listener]:
@@ -173,7 +177,10 @@ def registered_listeners(
         host, port = (given[name].host, given[name].port) if name in given else bound[name]
         found.append(
             controller_registration.Listener(
-                name=name, host=host or "localhost", port=port or bound[name][1], security_protocol=_PLAINTEXT
+                name=name,
+                host=host or "localhost",
+                port=port or bound[name][1],
+                security_protocol=settings.security_protocol_id(name),
             )
         )
     return found

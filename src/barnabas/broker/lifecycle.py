@@ -32,7 +32,6 @@ from barnabas.wire.messages.broker_registration import (
 
 _log = logging.getLogger("barnabas.broker")
 
-_PLAINTEXT: Final = 0
 #: How soon a broker asks again that waits to be unfenced, or to be let go.
 _EAGER_MS: Final = 50
 #: How long a broker waits at most before it asks again to be registered: a controller may log each refusal.
@@ -237,7 +236,7 @@ def advertised_listeners(settings: BrokerSettings, bound: Mapping[str, tuple[str
             name=each.listener,
             host=each.host or bound[each.listener][0] or "localhost",
             port=each.port or bound[each.listener][1],
-            security_protocol=_PLAINTEXT,
+            security_protocol=settings.security_protocol_id(each.listener),
         )
         for each in settings.advertised_endpoints
     ]

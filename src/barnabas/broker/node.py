@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from typing import Final
@@ -25,11 +25,12 @@ from barnabas.broker.configs.part_options import (
     listener_specs,
     server_limits,
 )
+from barnabas.broker.configs.sasl_options import SaslParts
 from barnabas.broker.controller.controller_channel import NodeToControllerChannel
 from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
 from barnabas.broker.lifecycle import advertised_listeners
-from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_identity
+from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_bootstrap, read_identity
 from barnabas.broker.quorum.quorum_addresses import bootstrap_addresses, quorum_voters
 from barnabas.broker.quorum.quorum_transport import QuorumTransport
 from barnabas.broker.quorum.quorum_watch import QuorumWatch
@@ -39,10 +40,13 @@ from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import Turns
+from barnabas.metadata.access_images import ScramCredentialData, ScramUser
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.net import Server
+from barnabas.net.security import ChannelSecurity
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.files import FileSystem
+from barnabas.wire.stored.cluster_metadata import UserScramCredentialRecord
 
 _log = logging.getLogger("barnabas.broker")
 
@@ -61,6 +65,7 @@ class Node:
         self._files = files
         self._runtime = runtime
         self._server = Server(is_urgent, server_limits(settings))
+        self._sasl = SaslParts(settings, runtime, lambda: self.loader.image, self._formatted_users)
         turns = Turns()
         self._broker_router = Router(broker_handlers(), turns)
         self._controller_router = Router(controller_handlers(), turns)
@@ -171,7 +176,9 @@ class Node:
         _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
         identity = read_identity(files, settings)
         loader = self.loader
-        transport = QuorumTransport(runtime.randomness, f"raft-client-{settings.node_id}", channel_limits(settings))
+        transport = QuorumTransport(
+            runtime.randomness, f"raft-client-{settings.node_id}", channel_limits(settings), self._to_controllers
+        )
         quorum = self._quorum = RaftQuorum(
             files,
             settings,
@@ -190,6 +197,8 @@ class Node:
         if broker is not None:
             broker.open_directories()
             self._started.push_async_callback(broker.close)
+        await self._sasl.start()
+        self._started.push_async_callback(self._sasl.stop)
         # Before the slow part of the start, so that a port that is taken is told at once.
         self._started.push_async_callback(self._server.stop, 0)
         await self._listen()
@@ -236,7 +245,7 @@ class Node:
 
     def _watch(self, quorum: RaftQuorum, identity: NodeIdentity) -> QuorumWatch:
         limits, randomness = channel_limits(self._static_settings), self._runtime.randomness
-        watch = QuorumWatch(quorum, identity.cluster_id, randomness, limits, self._fail)
+        watch = QuorumWatch(quorum, identity.cluster_id, randomness, limits, self._fail, self._to_controllers)
         self._started.push_async_callback(watch.stop)
         watch.start()
         return watch
@@ -244,7 +253,7 @@ class Node:
     def _warn_of_open_listeners(self) -> None:
         for name in self._static_settings.controller_listeners:
             host, port = self.endpoints.get(name, ("127.0.0.1", 0))
-            if not _is_loopback(host):
+            if not _is_loopback(host) and not self._static_settings.asks_for_sasl(name):
                 _log.warning(
                     "The controllers' listener %s at %s:%d can be reached from other machines, and believes whoever "
                     "connects: let nobody but the nodes of this cluster reach it",
@@ -278,7 +287,23 @@ class Node:
             on_failure=self._fail,
             kraft_version=lambda: self.quorum.kraft_version,
             authorizer=self._authorizer,
+            security=ChannelSecurity(self._sasl.login_to(self._static_settings.inter_broker_listener)),
         )
+
+    @property
+    def _to_controllers(self) -> ChannelSecurity:
+        """How controllers are reached: all by the first of their listeners."""
+        return ChannelSecurity(self._sasl.login_to(self._static_settings.controller_listeners[0]))
+
+    def _formatted_users(self) -> Mapping[ScramUser, ScramCredentialData]:
+        """Whom the node was formatted with."""
+        return {
+            ScramUser(each.name, each.mechanism): ScramCredentialData(
+                each.salt, each.stored_key, each.server_key, each.iterations
+            )
+            for each in read_bootstrap(self._files, self._static_settings.metadata_dir)
+            if isinstance(each, UserScramCredentialRecord)
+        }
 
     def _make_controller(
         self, identity: NodeIdentity, loader: MetadataLoader, quorum: RaftQuorum, transport: QuorumTransport
@@ -309,6 +334,7 @@ class Node:
             limits=channel_limits(self._static_settings),
             own_limits=heartbeat_limits(self._static_settings),
             is_alone=quorum.is_alone,
+            security=self._to_controllers,
         )
         self._started.push_async_callback(channel.close)
         controller.register(channel)
@@ -328,6 +354,7 @@ class Node:
             limits=forwarding_limits(self._static_settings),
             own_limits=heartbeat_limits(self._static_settings),
             is_alone=quorum.is_alone,
+            security=self._to_controllers,
         )
         channel.on_lost = broker.nudge
         loader.publish_to(channel)
@@ -348,7 +375,8 @@ class Node:
 
     async def _listen(self) -> None:
         """Each listener is served by the role that it belongs to."""
-        specs, controllers = listener_specs(self._static_settings), self._static_settings.controller_listeners
+        specs = listener_specs(self._static_settings, self._sasl)
+        controllers = self._static_settings.controller_listeners
         brokers = [spec for spec in specs if spec.name not in controllers]
         await self._server.start(brokers, self._broker_router.dispatch)
         await self._server.start([spec for spec in specs if spec.name in controllers], self._controller_router.dispatch)

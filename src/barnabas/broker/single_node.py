@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barnabas.base.ids import Uuid
@@ -18,6 +18,7 @@ from barnabas.storage.checkpoints import PARTITION_METADATA_FILE
 from barnabas.storage.directories import parse_partition_name
 from barnabas.storage.files import FileSystem, join
 from barnabas.storage.meta_properties import META_PROPERTIES_FILE
+from barnabas.wire.stored.cluster_metadata import UserScramCredentialRecord
 
 #: For nodes in tests, which shall start at once: internal topics with one partition each.
 TEST_DEFAULTS: Final[Mapping[str, object]] = {
@@ -80,6 +81,7 @@ def format_if_new(
     cluster_id: str | None = None,
     elr_version: int | None = None,
     transaction_version: int | None = None,
+    users: Sequence[UserScramCredentialRecord] = (),
 ) -> None:
     """Make the directories those of a cluster, a new one unless it is named, if they belong to none."""
     if not is_formatted(files, settings):
@@ -94,6 +96,7 @@ def format_if_new(
             now_ms=now_ms,
             elr_version=elr_version,
             transaction_version=transaction_version,
+            users=users,
         )
 
 

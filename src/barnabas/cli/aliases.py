@@ -22,6 +22,7 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka-console-producer": ("console-producer",),
     "kafka-consumer-groups": ("consumer-groups",),
     "kafka-consumer-perf-test": ("consumer-perf-test",),
+    "kafka-delegation-tokens": ("delegation-tokens",),
     "kafka-delete-records": ("delete-records",),
     "kafka-dump-log": ("dump-log",),
     "kafka-features": ("features",),

@@ -90,6 +90,7 @@ async def _ask(settings: AdminSettings) -> list[tuple[Broker, list[Offer] | Barn
 
 
 def _channel(settings: AdminSettings, host: str, port: int) -> Channel:
+    from barnabas.client.security import security_of
     from barnabas.net.channel import Channel, ChannelLimits
 
     limits = ChannelLimits(
@@ -98,7 +99,9 @@ def _channel(settings: AdminSettings, host: str, port: int) -> Channel:
         socket_connection_setup_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
     )
     name = settings.client_id or _CLIENT_ID
-    return Channel(host, port, client_id=name, randomness=SystemRandom(), limits=limits)
+    randomness = SystemRandom()
+    security = security_of(settings, randomness)
+    return Channel(host, port, client_id=name, randomness=randomness, limits=limits, security=security)
 
 
 async def _brokers(settings: AdminSettings) -> list[Broker]:

@@ -84,6 +84,18 @@ async def _quotas(admin: Admin, wanted: ConfigsRequest) -> dict[QuotaEntity, dic
     return await admin.describe_client_quotas(QuotaFilter(is_strict=True, **parts))
 
 
+async def _quotas_if_any(admin: Admin, wanted: ConfigsRequest) -> dict[QuotaEntity, dict[str, float]]:
+    """The same of a cluster that may know users and no quotas."""
+    from barnabas.net.errors import UnsupportedRequestError
+
+    try:
+        return await _quotas(admin, wanted)
+    except UnsupportedRequestError:
+        if wanted.types != (USERS,):
+            raise
+        return {}
+
+
 async def _alter_credentials(admin: Admin, wanted: ConfigsRequest) -> None:
     from barnabas.client.admin import ScramDeletion, ScramUpsertion
 
@@ -100,7 +112,9 @@ async def _alter_credentials(admin: Admin, wanted: ConfigsRequest) -> None:
                 f"--add-config: {name} needs at least {_MIN_ITERATIONS} iterations, not {iterations}"
             )
         changes.append(ScramUpsertion(user, _mechanism(name), match[2], iterations))
-    await admin.alter_user_scram_credentials(changes)
+    # One by one: a controller takes a user only once in a request.
+    for change in changes:
+        await admin.alter_user_scram_credentials([change])
 
 
 def _mechanism(name: str) -> ScramMechanism:
@@ -110,7 +124,7 @@ def _mechanism(name: str) -> ScramMechanism:
 
 
 async def describe(admin: Admin, wanted: ConfigsRequest) -> None:
-    quotas = await _quotas(admin, wanted)
+    quotas = await _quotas_if_any(admin, wanted)
     credentials: dict[str, Any] = {}
     if wanted.types == (USERS,) and DEFAULT not in wanted.names:
         credentials = await _credentials(admin, wanted)

@@ -55,6 +55,9 @@ TOOLS: Final[Mapping[str, Tool]] = {
         "barnabas.cli.consumer_groups:consumer_groups",
         "Show groups and how far they are, reset, delete.",
     ),
+    "delegation-tokens": Tool(
+        "barnabas.cli.delegation_tokens:delegation_tokens", "Ask for tokens that log in, renew and end them."
+    ),
     "get-offsets": Tool("barnabas.cli.get_offsets:get_offsets", "Show the first or last offsets of partitions."),
     "delete-records": Tool("barnabas.cli.delete_records:delete_records", "Delete records before given offsets."),
     "leader-election": Tool("barnabas.cli.leader_election:leader_election", "Let partitions elect leaders."),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.base.errors import BarnabasError
 from barnabas.cli.main import FAILED
 from barnabas.cli.output import say
 
@@ -60,7 +59,7 @@ def random_uuid() -> None:
     metavar="ID@HOST:PORT:DIRECTORY_ID,...",
     help="The first voters, the same list on every node; the directory ids are of random-uuid.",
 )
-@click.option("-S", "--add-scram", "scram", metavar="CREDENTIAL", multiple=True, help="A first user. Not built yet.")
+@click.option("-S", "--add-scram", "scram", metavar="CREDENTIAL", multiple=True, help="A first user; may be repeated.")
 def format_(
     config: str, cluster_id: str, ignore_formatted: bool, features: Sequence[str], scram: Sequence[str], **rest: Any
 ) -> None:
@@ -76,16 +75,17 @@ def format_(
     Examples:
       barnabas storage format -t $(barnabas storage random-uuid) -c server.properties
       barnabas storage format --standalone -t $(barnabas storage random-uuid) -c server.properties
+      barnabas storage format -t ID -c server.properties --add-scram 'SCRAM-SHA-256=[name=ann,password=secret]'
     """
     from random import SystemRandom
 
     from barnabas.base.runtime import SystemClock
+    from barnabas.base.system_runtime import new_randomness
     from barnabas.broker.quorum.format_options import format_options
     from barnabas.broker.quorum.formatting import format_directories
+    from barnabas.broker.quorum.scram_options import parse_scram
     from barnabas.storage.real_files import RealFileSystem
 
-    if scram:
-        raise BarnabasError("--add-scram: authentication with SCRAM is not built yet")
     quorum = ("standalone", "initial_controllers", "no_initial_controllers")
     given = [f"--{each.replace('_', '-')}" for each in quorum if rest[each] not in (None, False)]
     if len(given) > 1:
@@ -103,6 +103,7 @@ def format_(
         elr_version=options.elr_version,
         transaction_version=options.transaction_version,
         voters=options.voters,
+        users=[parse_scram(each, new_randomness()) for each in scram],
     )
     for line in lines:
         say(line)

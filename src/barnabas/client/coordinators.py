@@ -14,7 +14,7 @@ from barnabas.client.core.metadata import Node
 from barnabas.client.core.troubles import Trouble
 from barnabas.client.errors import ClientClosedError, ClientError, ClientTimeoutError
 from barnabas.net.backoff import Backoff
-from barnabas.net.errors import ChannelError, UnsupportedRequestError, address_text
+from barnabas.net.errors import ChannelError, RefusedError, address_text
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Coordinators:
         for key, lookup in list(lookups.items()):
             lookup.last_cause = str(error)
             lookup.refusal = None
-            if isinstance(error, UnsupportedRequestError):
+            if isinstance(error, RefusedError):
                 self._settle(lookups, key, lookup, error)
 
     async def _ask(self, kind: CoordinatorType, lookups: dict[str, _Lookup]) -> None:

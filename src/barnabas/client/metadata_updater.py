@@ -15,7 +15,7 @@ from barnabas.client.errors import ClientClosedError, ClientTimeoutError, NoBrok
 from barnabas.client.nodes import Nodes, failures_text
 from barnabas.client.watch import Watch
 from barnabas.net.channel import Channel
-from barnabas.net.errors import ChannelError, DisconnectedError, UnsupportedRequestError
+from barnabas.net.errors import AuthenticationFailedError, ChannelError, DisconnectedError, UnsupportedRequestError
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 
@@ -106,7 +106,11 @@ class MetadataUpdater:
     def _check_hope(self) -> None:
         if self._is_closed:
             raise ClientClosedError("the client was closed")
-        failures = [self._nodes.channel(each.node_id).last_failure for each in self._nodes.candidates()]
+        channels = [self._nodes.channel(each.node_id) for each in self._nodes.candidates()]
+        failures = [each.last_failure for each in channels]
+        denied = next((each for each in failures if isinstance(each, AuthenticationFailedError)), None)
+        if denied is not None and not any(each.is_connected for each in channels):
+            raise AuthenticationFailedError(denied.address, denied.reason)
         refusals = [each for each in failures if isinstance(each, UnsupportedRequestError)]
         if refusals and len(refusals) == len(failures):
             raise UnsupportedRequestError(refusals[0].address, refusals[0].reason)

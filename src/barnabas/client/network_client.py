@@ -29,7 +29,7 @@ from barnabas.client.settings import ClientSettings
 from barnabas.client.watch import ClusterTroubles, Watch
 from barnabas.net.backoff import Backoff
 from barnabas.net.channel import Channel, ChannelEvents
-from barnabas.net.errors import ChannelError, ConnectError, UnsupportedRequestError
+from barnabas.net.errors import AuthenticationFailedError, ChannelError, ConnectError, UnsupportedRequestError
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 
@@ -65,6 +65,7 @@ class NetworkClient:
         self._clock = clock
         self._resolve = resolve or canonical_names
         self._ready_listeners: list[Callable[[int], None]] = []
+        self._denial_listeners: list[Callable[[AuthenticationFailedError], None]] = []
         self._nodes = Nodes(
             settings,
             metadata,
@@ -180,6 +181,8 @@ class NetworkClient:
                             return await self._ask(channel, message, kind, version)  # type: ignore[arg-type]
                         except UnsupportedRequestError as refusal:
                             refusals[channel.address] = refusal
+                        except AuthenticationFailedError:
+                            raise
                         except ChannelError as failure:
                             last = failure
                             self.metadata.request_update()
@@ -211,9 +214,13 @@ class NetworkClient:
     # Nodes
 
     def version_of(self, node_id: int, request: type[Request]) -> int | None:
-        """The version in which a node would be asked; None if it is not connected. Raises `UnsupportedRequestError`."""
+        """The version in which a node would be asked; None if it is not connected. Raises `RefusedError`."""
         channel = self._nodes.find(node_id)
-        return channel.version_of(request) if channel is not None and channel.is_connected else None
+        if channel is None or channel.is_connected:
+            return None if channel is None else channel.version_of(request)
+        if isinstance(channel.last_failure, AuthenticationFailedError) and channel.backoff_ms:
+            raise AuthenticationFailedError(channel.address, channel.last_failure.reason)
+        return None
 
     def finalized_feature(self, name: str) -> tuple[int, int]:
         """The level of a feature of the cluster, 0 for none, and the epoch of the features, as the broker told that
@@ -249,6 +256,10 @@ class NetworkClient:
         """Call when a node has become able to take requests again, or its connection failed, with its number."""
         self._ready_listeners.append(callback)
 
+    def on_denial(self, callback: Callable[[AuthenticationFailedError], None]) -> None:
+        """Call when a node did not believe who we are, or we not who it is: nobody need wait any longer."""
+        self._denial_listeners.append(callback)
+
     def in_flight(self, node_id: int) -> int:
         """How many requests to a node are not answered yet, sent or not."""
         channel = self._nodes.find(node_id)
@@ -275,6 +286,9 @@ class NetworkClient:
             self._updater.tell_waiters()
         if is_news:
             self.watch.look()
+            if isinstance(failure, AuthenticationFailedError):
+                for told in self._denial_listeners:
+                    told(AuthenticationFailedError(failure.address, failure.reason))
         for listener in self._ready_listeners:
             listener(node_id)
 

@@ -13,6 +13,7 @@ from random import Random
 from typing import Final, cast
 
 from barnabas.client.core.metadata import Metadata, Node
+from barnabas.client.security import security_of
 from barnabas.client.settings import ClientSettings
 from barnabas.net.channel import Channel, ChannelEvents, ChannelLimits
 from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, address_text
@@ -70,6 +71,7 @@ class Nodes:
         self._events = events
         self._on_change = on_change
         self._limits = _limits_of(settings, max_in_flight_requests)
+        self._security = security_of(settings, randomness)
         self._wants_metadata = bool(settings.bootstrap_servers)
         self._view = metadata.view
         self._channels: dict[int, Channel] = {}
@@ -139,6 +141,7 @@ class Nodes:
             events=self._events,
             on_ready=self._on_change,
             check_peer=self._complaint,
+            security=self._security,
         )
         self.on_made()
         return made

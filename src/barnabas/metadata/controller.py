@@ -19,11 +19,13 @@ from barnabas.metadata import (
     brokers,
     configs,
     controllers,
+    delegation_tokens,
     directories,
     elect_leaders,
     elections,
     feature_control,
     producer_ids,
+    scram_users,
     topic_deletion,
     topics,
 )
@@ -37,6 +39,10 @@ from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.topics import Allows, everything
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from barnabas.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -48,15 +54,18 @@ from barnabas.wire.messages.controller_registration import (
     ControllerRegistrationResponse,
 )
 from barnabas.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from barnabas.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from barnabas.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from barnabas.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.wire.stored.cluster_metadata import (
     AbortTransactionRecord,
@@ -226,6 +235,33 @@ class Controller:
 
     def delete_acls(self, request: DeleteAclsRequest) -> ControllerResult[DeleteAclsResponse]:
         return acls.delete_acls(self.image.acls, request)
+
+    # Who may log in
+
+    def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest
+    ) -> ControllerResult[AlterUserScramCredentialsResponse]:
+        return scram_users.alter_user_scram_credentials(self.image, request)
+
+    def create_delegation_token(
+        self, request: CreateDelegationTokenRequest, version: int, requester: str, now_ms: int
+    ) -> ControllerResult[CreateDelegationTokenResponse]:
+        return delegation_tokens.create_delegation_token(
+            self.image, self.options.tokens, self._randomness, request, version, requester, now_ms
+        )
+
+    def renew_delegation_token(
+        self, request: RenewDelegationTokenRequest, caller: str, now_ms: int
+    ) -> ControllerResult[RenewDelegationTokenResponse]:
+        return delegation_tokens.renew_delegation_token(self.image, self.options.tokens, request, caller, now_ms)
+
+    def expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, caller: str, now_ms: int
+    ) -> ControllerResult[ExpireDelegationTokenResponse]:
+        return delegation_tokens.expire_delegation_token(self.image, self.options.tokens, request, caller, now_ms)
+
+    def remove_expired_tokens(self, now_ms: int) -> ControllerResult[None]:
+        return delegation_tokens.expired_tokens(self.image, now_ms)
 
     # Brokers
 

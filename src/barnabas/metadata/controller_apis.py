@@ -16,6 +16,7 @@ from barnabas.metadata import elect_leaders
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AuthorizableRequestContext, Authorizer, Resource
 from barnabas.metadata.configs import BrokerConfigRules
 from barnabas.metadata.controller import Controller, ControllerResult
+from barnabas.metadata.delegation_tokens import refused_token, token_owner
 from barnabas.metadata.feature_control import KRaftVersion, QuorumFeatures
 from barnabas.metadata.image import ConfigResource, ConfigResourceType
 from barnabas.metadata.quorum import Quorum
@@ -25,6 +26,10 @@ from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from barnabas.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -36,16 +41,19 @@ from barnabas.wire.messages.controller_registration import (
     ControllerRegistrationResponse,
 )
 from barnabas.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from barnabas.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, Listener
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from barnabas.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from barnabas.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -71,15 +79,18 @@ class ControllerApis:
         self._own_listeners = own_listeners
 
     def handle(
-        self, request: Request, version: int, caller: AuthorizableRequestContext, now_ms: int
+        self, request: Request, version: int, caller: AuthorizableRequestContext, now_ms: int, wall_ms: int = 0
     ) -> ControllerResult[Response]:
-        """The records that it takes, and the answer once they are committed. Nothing has changed yet."""
+        """The records that it takes, and the answer once they are committed. Nothing has changed yet. `now_ms` never
+        goes back; `wall_ms` is the time since 1970."""
         decide = _DECISIONS.get(type(request))
         if decide is None:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"the controller takes no {ApiKey(request.API_KEY).camel_name}"
             )
-        outcome: ControllerResult[Response] = decide(self, request, version, caller, now_ms)
+        outcome: ControllerResult[Response] = decide(
+            self, request, version, caller, wall_ms if isinstance(request, _BY_THE_CLOCK) else now_ms
+        )
         return outcome
 
     # Who may
@@ -165,6 +176,33 @@ class ControllerApis:
             error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
         )
         return ControllerResult(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
+
+    # Who may log in
+
+    def _alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[AlterUserScramCredentialsResponse]:
+        self._check_cluster(caller, AclOperation.ALTER)
+        return self._controller.alter_user_scram_credentials(request)
+
+    def _create_delegation_token(
+        self, request: CreateDelegationTokenRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[CreateDelegationTokenResponse]:
+        owner = token_owner(request, caller.principal)
+        if owner != caller.principal and not self._may(caller, AclOperation.CREATE_TOKENS, Resource.USER)(owner):
+            code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+            return ControllerResult(refused_token(owner, caller.principal, version, code, -1))
+        return self._controller.create_delegation_token(request, version, caller.principal, now_ms)
+
+    def _renew_delegation_token(
+        self, request: RenewDelegationTokenRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[RenewDelegationTokenResponse]:
+        return self._controller.renew_delegation_token(request, caller.principal, now_ms)
+
+    def _expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[ExpireDelegationTokenResponse]:
+        return self._controller.expire_delegation_token(request, caller.principal, now_ms)
 
     # Brokers
 
@@ -259,6 +297,8 @@ def may_alter_configs(authorizer: Authorizer, caller: AuthorizableRequestContext
     return authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
 
 
+#: What these decide on is kept with its time, which others must understand.
+_BY_THE_CLOCK: Final = (CreateDelegationTokenRequest, RenewDelegationTokenRequest, ExpireDelegationTokenRequest)
 _DECISIONS: Final[dict[type[Request], Callable[..., ControllerResult[Any]]]] = {
     CreateTopicsRequest: ControllerApis._create_topics,
     CreatePartitionsRequest: ControllerApis._create_partitions,
@@ -267,6 +307,10 @@ _DECISIONS: Final[dict[type[Request], Callable[..., ControllerResult[Any]]]] = {
     AlterConfigsRequest: ControllerApis._alter_configs,
     CreateAclsRequest: ControllerApis._create_acls,
     DeleteAclsRequest: ControllerApis._delete_acls,
+    AlterUserScramCredentialsRequest: ControllerApis._alter_user_scram_credentials,
+    CreateDelegationTokenRequest: ControllerApis._create_delegation_token,
+    RenewDelegationTokenRequest: ControllerApis._renew_delegation_token,
+    ExpireDelegationTokenRequest: ControllerApis._expire_delegation_token,
     BrokerRegistrationRequest: ControllerApis._register_broker,
     BrokerHeartbeatRequest: ControllerApis._heartbeat,
     UnregisterBrokerRequest: ControllerApis._unregister_broker,

@@ -32,6 +32,15 @@ class TopicDefault(NamedTuple):
     source: ConfigSource
 
 
+@dataclass(frozen=True, slots=True)
+class TokenOptions:
+    """Settings of the controller's node. Without a key there are no tokens."""
+
+    secret_key: str | None = field(default=None, repr=False)
+    max_lifetime_ms: int = 7 * 24 * 3600 * 1000
+    expiry_time_ms: int = 24 * 3600 * 1000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
     """Settings of the controller's node, by their names there. `topic_defaults` is keyed by the topic's setting."""
@@ -44,3 +53,4 @@ class ControllerOptions:
     broker_session_timeout_ms: int = 9_000
     #: As it stands in the node's file.
     min_insync_replicas: int = 1
+    tokens: TokenOptions = TokenOptions()

@@ -7,6 +7,7 @@ from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.connection import Connection
 from barnabas.net.errors import (
     AnswerTooLargeError,
+    AuthenticationFailedError,
     ChannelError,
     ConnectError,
     DisconnectedError,
@@ -22,6 +23,7 @@ from barnabas.net.server import Server
 
 __all__ = [
     "AnswerTooLargeError",
+    "AuthenticationFailedError",
     "Channel",
     "ChannelError",
     "ChannelLimits",

@@ -1,7 +1,8 @@
 """A connection that we open: what is asked of another node goes through here.
 
 A channel connects when it is first needed and again when it was lost, after a wait that grows with each failure. It
-asks the peer for its versions before anything else, and sends each request in the highest version that both know.
+asks the peer for its versions before anything else, shows it who we are where that is asked for, and sends each request
+in the highest version that both know.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from barnabas.base.errors import LocalProtocolError
 from barnabas.net.backoff import Backoff, grown
 from barnabas.net.dialing import connect, negotiate
 from barnabas.net.errors import (
+    AuthenticationFailedError,
     ChannelError,
     ConnectError,
     DisconnectedError,
@@ -28,7 +30,16 @@ from barnabas.net.errors import (
     address_text,
 )
 from barnabas.net.limits import ChannelLimits
-from barnabas.net.outgoing import ChannelEvents, ClientRequest, OutgoingConnection, RequestForm, RequestResult
+from barnabas.net.outgoing import (
+    SESSION_ENDS,
+    ChannelEvents,
+    ClientRequest,
+    OutgoingConnection,
+    RequestForm,
+    RequestResult,
+)
+from barnabas.net.sasl_client import authenticate
+from barnabas.net.security import PLAINTEXT, ChannelSecurity
 from barnabas.net.sockets import SocketBuffers
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
@@ -36,6 +47,10 @@ from barnabas.wire.messages.api_versions import ApiVersionsResponse
 
 #: How long what was already written may take to leave when a channel is closed.
 _FLUSH_TIMEOUT_S: Final = 1.0
+#: After which share of a session the peer is shown again who we are; chance decides between the two, so that not all
+#: connections do it at once.
+_EARLIEST_RENEWAL: Final = 0.85
+_LATEST_RENEWAL: Final = 0.95
 
 
 __all__ = ["Channel", "ChannelEvents", "ChannelLimits"]
@@ -62,9 +77,14 @@ class Channel:
         events: ChannelEvents | None = None,
         on_ready: Callable[[int], None] | None = None,
         check_peer: Callable[[Mapping[int, tuple[int, int]]], str | None] | None = None,
+        security: ChannelSecurity = PLAINTEXT,
     ) -> None:
         """`on_ready` is called with `node_id` when the channel has become able to send again, or was lost; `check_peer`
         is shown what versions a peer offers, and may say why it is not to be talked to."""
+        self._security = security
+        #: Shows the peer again who we are.
+        self._renewing: asyncio.Task[None] | None = None
+        self._session_ends_s = math.inf
         self.address = address_text(host, port)
         self.host = host
         self.port = port
@@ -124,6 +144,8 @@ class Channel:
         connection = self._connection
         if connection is None:
             return (self._opening is None and self.backoff_ms) or math.inf
+        if connection.is_paused == SESSION_ENDS and self._renewing is None:
+            return 0.0  # whoever asks next begins a new one
         if self._waiting or connection.is_paused or len(connection.in_flight) >= self._max_in_flight:
             return math.inf
         if not self._throttled_until_s:
@@ -210,10 +232,9 @@ class Channel:
         """Close; who waits for an answer gets `DisconnectedError`. A closed channel stays closed."""
         self._is_closed = True
         self._cancel_timer()
-        opening = self._opening
-        if opening is not None:
-            opening.cancel()
-            await asyncio.wait([opening])
+        for task in [each for each in (self._opening, self._renewing) if each is not None]:
+            task.cancel()
+            await asyncio.wait([task])
         connection = self._connection
         self._fail_waiting(ConnectError(self.address, "the channel was closed"))
         if connection is None:
@@ -306,6 +327,9 @@ class Channel:
                 self._watch(self._throttled_until_s)
                 return
             self._throttled_until_s = 0.0
+        if connection.is_paused & SESSION_ENDS:
+            self._renew_soon(connection)
+            return
         waiting = self._waiting
         while waiting and len(connection.in_flight) < self._max_in_flight and not connection.is_paused:
             asked = waiting.popleft()
@@ -416,6 +440,10 @@ class Channel:
         self._timer, self._timer_at_s = None, math.inf
         self._expire_waiting(now_s)
         connection = self._connection
+        if connection is not None and now_s >= self._session_ends_s:
+            # Not before somebody asks: a connection that nobody uses may end.
+            self._session_ends_s = math.inf
+            connection.is_paused |= SESSION_ENDS
         if connection is not None:
             late = next((each for each in connection.in_flight if each.deadline_s <= now_s), None)
             if late is not None:
@@ -449,6 +477,7 @@ class Channel:
             due_s = min(due_s, self._throttled_until_s)
         if connection is not None:
             due_s = min(due_s, min((each.deadline_s for each in connection.in_flight), default=math.inf))
+            due_s = min(due_s, self._session_ends_s)
             if idle_ms >= 0 and not connection.in_flight:
                 due_s = min(due_s, self._active_at_s + idle_ms / 1000)
         return due_s
@@ -495,6 +524,7 @@ class Channel:
                 waiter.set_result(None)
         if self._limits.connections_max_idle_ms >= 0:
             self._watch(now_s + self._limits.connections_max_idle_ms / 1000)
+        self._watch(self._session_ends_s)
         if self._waiting:
             self._send_waiting()
         self._settle_down()
@@ -522,5 +552,50 @@ class Channel:
             refusal = UnsupportedRequestError(self.address, complaint)
             connection.close(refusal, by_us=True)
             raise refusal
+        await self._authenticate(connection, offered)
         self.peer, self.offered = answer, offered
         return connection
+
+    # Who we are
+
+    async def _authenticate(self, connection: OutgoingConnection, offered: Mapping[int, tuple[int, int]]) -> None:
+        """Show the peer who we are, if it is to be shown. If that fails the connection is closed."""
+        login = self._security.login
+        if login is None:
+            return
+        timeout_ms = self._limits.request_timeout_ms
+        try:
+            lifetime_ms = await authenticate(
+                connection, self.address, self._client_id, offered, login, timeout_ms, self._sent
+            )
+        except BaseException as failure:
+            connection.close(DisconnectedError(self.address, "it was not shown who we are"), by_us=True)
+            if isinstance(failure, DisconnectedError):
+                raise ConnectError(self.address, f"it was not shown who we are: {failure.reason}") from failure
+            raise
+        self._session_ends_s = math.inf
+        if lifetime_ms > 0:
+            share = _EARLIEST_RENEWAL + (_LATEST_RENEWAL - _EARLIEST_RENEWAL) * self._randomness.random()
+            self._session_ends_s = asyncio.get_running_loop().time() + share * lifetime_ms / 1000
+
+    def _renew_soon(self, connection: OutgoingConnection) -> None:
+        """What waits is sent when the peer knows again who we are. What it answers meanwhile is answered as ever."""
+        if self._renewing is None:
+            self._renewing = asyncio.get_running_loop().create_task(self._renew(connection))
+
+    async def _renew(self, connection: OutgoingConnection) -> None:
+        try:
+            await self._authenticate(connection, self.offered)
+        except ChannelError as failure:
+            self._renewing = None
+            self._backoff.failed(asyncio.get_running_loop().time() * 1000)
+            self.last_failure = failure
+            if isinstance(failure, AuthenticationFailedError):
+                self._fail_waiting(failure)
+            self._tell_ready()
+            return
+        finally:
+            self._renewing = None
+        connection.is_paused &= ~SESSION_ENDS
+        self._watch(self._session_ends_s)
+        self.writable()

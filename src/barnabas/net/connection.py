@@ -113,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         "dispatch",
         "id",
         "is_privileged",
+        "is_token_authenticated",
         "listener",
         "memory",
         "peer_host",
@@ -143,6 +144,8 @@ class Connection(asyncio.BufferedProtocol):
         #: Changes by the table in `phases` alone. The router asks it what may be asked.
         self.phase = phase
         self.principal = ANONYMOUS
+        #: Whether a delegation token stands in for the principal, who then may not ask for others.
+        self.is_token_authenticated = False
         #: Name and version of the client's library, as ApiVersions tells them.
         self.client_software = ("unknown", "unknown")
         #: Whether responses may hold memory that only the kernel should look at.

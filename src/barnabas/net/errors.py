@@ -33,6 +33,14 @@ class ConnectError(ChannelError):
     is_refused = False
 
 
+class RefusedError(ChannelError):
+    """Trying again does not help."""
+
+
+class AuthenticationFailedError(RefusedError, ConnectError):
+    """The two sides could not show each other who they are. Nothing was sent."""
+
+
 class NotSentError(ConnectError):
     """It waited for its turn as long as it may: behind others, for a connection, or since the node is to be spared."""
 
@@ -45,7 +53,7 @@ class RequestTimeoutError(DisconnectedError):
     """The answer did not come in time. The connection was closed: later answers could not be told apart."""
 
 
-class UnsupportedRequestError(ChannelError):
+class UnsupportedRequestError(RefusedError):
     """The two sides have no version of a request in common."""
 
 

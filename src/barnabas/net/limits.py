@@ -47,6 +47,7 @@ class ServerLimits:
 
     socket_request_max_bytes: int = 100 * MIB
     sasl_server_max_receive_size: int = 512 * KIB
+    connection_failed_authentication_delay_ms: int = 100
     queued_max_requests: int = 500
     queued_max_request_bytes: int = -1
     max_connections: int = INT_MAX

@@ -11,6 +11,7 @@ from typing import Final
 from barnabas.net.connection import Connection
 from barnabas.net.errors import ListenError, address_text
 from barnabas.net.phases import ConnectionPhase
+from barnabas.net.sasl_server import SaslListener
 
 #: All addresses: one socket for each family, since one for both is not the same on every system.
 _ALL_ADDRESSES: Final = ("0.0.0.0", "::")
@@ -21,7 +22,8 @@ _ATTEMPTS: Final = 10
 class ListenerSpec:
     """Where to listen: an empty host for all addresses, port 0 for any free one.
 
-    On a privileged listener nodes of the cluster talk to each other; see `Connection.is_privileged`.
+    On a privileged listener nodes of the cluster talk to each other; see `Connection.is_privileged`. With `sasl` its
+    peers must show who they are before anything else.
     """
 
     name: str
@@ -29,6 +31,7 @@ class ListenerSpec:
     port: int
     is_privileged: bool = False
     first_phase: ConnectionPhase = ConnectionPhase.READY
+    sasl: SaslListener | None = None
 
 
 class Listener:

@@ -27,6 +27,10 @@ _UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "bi
 #: How much may wait to be taken by the peer before the next request has to wait, too.
 _WRITE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 
+#: Why nothing more is sent.
+_FULL: Final = 1
+SESSION_ENDS: Final = 2
+
 RequestResult = Response | ChannelError | None
 
 
@@ -163,8 +167,8 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         #: Why the connection is of no use any more.
         self.failure: ChannelError | None = None
         self.was_closed_by_us = False
-        #: Whether the peer takes too little of what we send.
-        self.is_paused = False
+        #: Why nothing more is sent for now, if anything: the peer takes too little, or must be shown who we are.
+        self.is_paused = 0
         #: Done when the transport has let go of the socket.
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -245,11 +249,11 @@ class OutgoingConnection(asyncio.BufferedProtocol):
             self.closed.set_result(None)
 
     def pause_writing(self) -> None:
-        self.is_paused = True
+        self.is_paused |= _FULL
 
     def resume_writing(self) -> None:
-        self.is_paused = False
-        if self.failure is None:
+        self.is_paused &= ~_FULL
+        if self.failure is None and not self.is_paused:
             self._owner.writable()
 
     def _read(self, frame: bytearray) -> tuple[ClientRequest, Response]:

@@ -15,7 +15,9 @@ from barnabas.net.idle import IdleWatch
 from barnabas.net.limits import SMALL_FRAME_BYTES, ServerLimits
 from barnabas.net.listener import Listener, ListenerSpec
 from barnabas.net.memory import RequestMemory
+from barnabas.net.phases import ConnectionPhase
 from barnabas.net.request_channel import Dispatch, IsUrgent, RequestChannel
+from barnabas.net.sasl_server import SaslAuthenticator
 
 
 class Server:
@@ -39,14 +41,7 @@ class Server:
         try:
             for spec in specs:
                 check(spec.name not in self._listeners, f"two listeners are named {spec.name}")
-                make = partial(
-                    Connection,
-                    around,
-                    spec.name,
-                    dispatch,
-                    is_privileged=spec.is_privileged,
-                    phase=spec.first_phase,
-                )
+                make = partial(_accept, around, spec, dispatch)
                 listener = Listener(spec)
                 await listener.open(make, self._limits.socket_listen_backlog_size)
                 opened.append(listener)
@@ -174,3 +169,12 @@ class Server:
         finally:
             timer.cancel()
             self._emptied = None
+
+
+def _accept(around: Surroundings, spec: ListenerSpec, dispatch: Dispatch) -> Connection:
+    """A connection that has just come in."""
+    sasl = spec.sasl
+    if sasl is None:
+        return Connection(around, spec.name, dispatch, is_privileged=spec.is_privileged, phase=spec.first_phase)
+    first = SaslAuthenticator(sasl, dispatch, around).dispatch
+    return Connection(around, spec.name, first, is_privileged=spec.is_privileged, phase=ConnectionPhase.AUTHENTICATING)

@@ -15,14 +15,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.testing.embedded import AsyncEmbeddedBroker, EmbeddedBroker
     from barnabas.testing.embedded_cluster import AsyncEmbeddedCluster, EmbeddedCluster
+    from barnabas.testing.oidc import OidcIssuer
+    from barnabas.testing.security import Security
 
-__all__ = ["AsyncEmbeddedBroker", "AsyncEmbeddedCluster", "EmbeddedBroker", "EmbeddedCluster"]
+__all__ = [
+    "AsyncEmbeddedBroker",
+    "AsyncEmbeddedCluster",
+    "EmbeddedBroker",
+    "EmbeddedCluster",
+    "OidcIssuer",
+    "Security",
+]
+_PLACES = {"OidcIssuer": "oidc", "Security": "security"}
 
 
 def __getattr__(name: str) -> object:
     """Imported when asked for: the plug-in and the simulator's parts live in this package and do not need a broker."""
     if name in __all__:
-        from barnabas.testing import embedded, embedded_cluster
+        from importlib import import_module
 
-        return getattr(embedded_cluster if name.endswith("Cluster") else embedded, name)
+        place = _PLACES.get(name, "embedded_cluster" if name.endswith("Cluster") else "embedded")
+        return getattr(import_module(f"barnabas.testing.{place}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

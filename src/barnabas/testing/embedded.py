@@ -15,12 +15,13 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.base.system_runtime import SystemRuntime
+from barnabas.broker.controller.controller_channel import broker_caller
 from barnabas.broker.node import Node
 from barnabas.broker.single_node import TEST_DEFAULTS, format_if_new, single_node_settings
 from barnabas.net.runtime import new_event_loop
@@ -29,9 +30,16 @@ from barnabas.storage.real_files import RealFileSystem
 from barnabas.testing.faults import Faults
 from barnabas.testing.memory_files import MemoryFileSystem
 from barnabas.testing.scripted_client import ScriptedClient
+from barnabas.testing.security import Security
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.testing.sim.runtime import SimulatedRuntime
-from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.wire.apis import api
+from barnabas.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -50,6 +58,7 @@ class AsyncEmbeddedBroker:
     - `data_dir`: where its files go; without one, they stay in memory.
     - `listen`: `host:port`; port 0 takes any that is free, and keeps it over restarts.
     - `overrides`: settings by Kafka's names; keywords are settings by ours (`num_partitions=3`).
+    - `security`: who may log in; without it, everybody may do everything.
     """
 
     def __init__(
@@ -58,6 +67,7 @@ class AsyncEmbeddedBroker:
         *,
         listen: str = "127.0.0.1:0",
         overrides: Mapping[str, object] | None = None,
+        security: Security | None = None,
         **settings: object,
     ) -> None:
         host, separator, port = listen.rpartition(":")
@@ -68,6 +78,7 @@ class AsyncEmbeddedBroker:
         self._directory = MEMORY_DIRECTORY if data_dir is None else str(data_dir)
         self._files: FileSystem = MemoryFileSystem() if data_dir is None else RealFileSystem()
         self._overrides = overrides or {}
+        self._security = security
         self._keywords = settings
         self._node: Node | None = None
         self._close_runtime: Callable[[], None] = lambda: None
@@ -99,6 +110,7 @@ class AsyncEmbeddedBroker:
             self._port,
             self._directory,
             TEST_DEFAULTS,
+            {} if self._security is None else self._security.settings(self._host, self._port, *self._controller),
             self._overrides,
             controller_host=self._host,
             controller_port=self._controller_port,
@@ -106,7 +118,8 @@ class AsyncEmbeddedBroker:
         )
         runtime, close_runtime = _runtime_of(asyncio.get_running_loop())
         try:
-            format_if_new(self._files, settings, runtime)
+            users = [] if self._security is None else self._security.records(runtime.randomness)
+            format_if_new(self._files, settings, runtime, users=users)
             node = Node(settings, files=self._files, runtime=runtime)
             node.interceptor = self.faults.intercept
             await node.start()
@@ -118,6 +131,17 @@ class AsyncEmbeddedBroker:
         listeners = [name for name in node.endpoints if name not in settings.controller_listeners]
         self._port = node.endpoints[listeners[0]][1]
         self._controller_port = node.endpoints["CONTROLLER"][1]
+
+    @property
+    def _controller(self) -> tuple[str, int]:
+        return self._host, self._controller_port
+
+    @property
+    def security(self) -> Security:
+        """What it was given; with the settings for clients."""
+        if self._security is None:
+            raise BarnabasError("the embedded broker asks nobody who it is: give it security=Security(users={…})")
+        return self._security
 
     async def stop(self) -> None:
         """Stop cleanly. Stopping again does nothing. Raises what made the node fail, if it did."""
@@ -148,11 +172,7 @@ class AsyncEmbeddedBroker:
             assignments=[],
             configs=[CreatableTopicConfig(name=key, value=_text(value)) for key, value in given.items()],
         )
-        client = await ScriptedClient.connect(self.bootstrap_servers, "barnabas-testing")
-        try:
-            response = await client.ask(CreateTopicsRequest(topics=[topic]))
-        finally:
-            await client.close()
+        response = await self._ask(CreateTopicsRequest(topics=[topic]))
         result = response.topics[0]
         if result.error_code:
             if self._node is not None and self._node.failure is not None:
@@ -160,6 +180,17 @@ class AsyncEmbeddedBroker:
             told = result.error_message or ""
             # Most messages name the topic.
             raise BrokerError(ErrorCode.of(result.error_code), told if name in told else f"the topic {name}: {told}")
+
+    async def _ask(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        if self._security is not None:
+            # Within the process, where nobody has to show who it is.
+            version, caller = api(request.API_KEY).served.high, broker_caller(self.node.services.node_id)
+            return cast(CreateTopicsResponse, await self.node.services.controller.submit(request, version, caller))
+        client = await ScriptedClient.connect(self.bootstrap_servers, "barnabas-testing")
+        try:
+            return cast(CreateTopicsResponse, await client.ask(request))
+        finally:
+            await client.close()
 
     def __repr__(self) -> str:
         return _shown("AsyncEmbeddedBroker", self)
@@ -195,9 +226,10 @@ class EmbeddedBroker:
         *,
         listen: str = "127.0.0.1:0",
         overrides: Mapping[str, object] | None = None,
+        security: Security | None = None,
         **settings: object,
     ) -> None:
-        self._broker = AsyncEmbeddedBroker(data_dir, listen=listen, overrides=overrides, **settings)
+        self._broker = AsyncEmbeddedBroker(data_dir, listen=listen, overrides=overrides, security=security, **settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -209,6 +241,11 @@ class EmbeddedBroker:
     @property
     def is_running(self) -> bool:
         return self._broker.is_running
+
+    @property
+    def security(self) -> Security:
+        """What it was given; with the settings for clients."""
+        return self._broker.security
 
     @property
     def faults(self) -> Faults:

@@ -68,6 +68,9 @@ class FakeNetwork:
     def connect_soon(self, node_id: int) -> None:
         pass
 
+    def on_denial(self, callback: Callable[[Any], None]) -> None:
+        """Nobody is refused here."""
+
     def on_ready(self, callback: Callable[[int], None]) -> None:
         self.ready.append(callback)
 

@@ -1,4 +1,4 @@
-"""TLS and SASL, which brokers and clients share: not built, so refused."""
+"""TLS and SASL, which brokers and clients share. What is not built is refused."""
 
 from __future__ import annotations
 
@@ -66,17 +66,21 @@ class TlsSettings(Settings, title="TLS", state=NOT_BUILT, importance=HIGH):
     )
 
 
-class SaslSettings(Settings, title="SASL", state=NOT_BUILT):
+class SaslSettings(Settings, title="SASL"):
     """Names, passwords, tickets and tokens."""
 
     sasl_jaas_config: Password | None = setting(
         "User name, password and module, in the form of Java's JAAS files.", default=None
     )
     sasl_client_callback_handler_class: Plugin | None = setting(
-        "A plug-in that answers for the client during authentication.", default=None
+        "A plug-in that answers for the client during authentication.", default=None, state=NOT_BUILT
     )
-    sasl_login_callback_handler_class: Plugin | None = setting("A plug-in that obtains credentials.", default=None)
-    sasl_login_class: Plugin | None = setting("A plug-in that logs in.", default=None)
+    sasl_login_callback_handler_class: Plugin | None = setting(
+        "A plug-in that obtains tokens: a function, or an object with token().",
+        default=None,
+        builtin={"oauthbearer": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"},
+    )
+    sasl_login_class: Plugin | None = setting("A plug-in that logs in.", default=None, state=NOT_BUILT)
     sasl_login_connect_timeout_ms: Int | None = setting(
         "How long connecting to the token service may take.", default=None, importance=LOW
     )
@@ -105,28 +109,30 @@ class SaslSettings(Settings, title="SASL", state=NOT_BUILT):
         allowed=between(0, 3600),
         importance=LOW,
     )
-    sasl_kerberos_service_name: str | None = setting("The Kerberos name of the brokers.", default=None)
+    sasl_kerberos_service_name: str | None = setting("The Kerberos name of the brokers.", default=None, state=NOT_BUILT)
     sasl_kerberos_kinit_cmd: str = setting(
-        "The command that obtains a Kerberos ticket.", default="/usr/bin/kinit", importance=LOW
+        "The command that obtains a Kerberos ticket.", default="/usr/bin/kinit", importance=LOW, state=NOT_BUILT
     )
     sasl_kerberos_ticket_renew_window_factor: Double = setting(
-        "After which share of its life a ticket is renewed.", default=0.8, importance=LOW
+        "After which share of its life a ticket is renewed.", default=0.8, importance=LOW, state=NOT_BUILT
     )
     sasl_kerberos_ticket_renew_jitter: Double = setting(
-        "By which share the time of renewal of a ticket varies.", default=0.05, importance=LOW
+        "By which share the time of renewal of a ticket varies.", default=0.05, importance=LOW, state=NOT_BUILT
     )
     sasl_kerberos_min_time_before_relogin: Long = setting(
-        "How long to wait at least between two Kerberos logins.", default=60_000, importance=LOW
+        "How long to wait at least between two Kerberos logins.", default=60_000, importance=LOW, state=NOT_BUILT
     )
     sasl_oauthbearer_jwt_retriever_class: Plugin = setting(
         "A plug-in that obtains tokens.",
         default="default",
         builtin={"default": "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"},
+        state=NOT_BUILT,
     )
     sasl_oauthbearer_jwt_validator_class: Plugin = setting(
         "A plug-in that checks tokens.",
         default="default",
         builtin={"default": "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"},
+        state=NOT_BUILT,
     )
     sasl_oauthbearer_scope: str | None = setting("The scope that is asked for.", default=None)
     sasl_oauthbearer_client_credentials_client_id: str | None = setting(
@@ -136,29 +142,44 @@ class SaslSettings(Settings, title="SASL", state=NOT_BUILT):
         "The client secret for the token service.", default=None
     )
     sasl_oauthbearer_assertion_algorithm: str = setting(
-        "The algorithm that signs assertions.", default="RS256", allowed=one_of_in_any_case("ES256", "RS256")
+        "The algorithm that signs assertions.",
+        default="RS256",
+        allowed=one_of_in_any_case("ES256", "RS256"),
+        state=NOT_BUILT,
     )
-    sasl_oauthbearer_assertion_claim_aud: str | None = setting("The audience that an assertion states.", default=None)
+    sasl_oauthbearer_assertion_claim_aud: str | None = setting(
+        "The audience that an assertion states.", default=None, state=NOT_BUILT
+    )
     sasl_oauthbearer_assertion_claim_exp_seconds: Int = setting(
-        "How long an assertion is valid.", default=300, allowed=between(0, 86_400), importance=LOW
+        "How long an assertion is valid.", default=300, allowed=between(0, 86_400), importance=LOW, state=NOT_BUILT
     )
-    sasl_oauthbearer_assertion_claim_iss: str | None = setting("The issuer that an assertion states.", default=None)
+    sasl_oauthbearer_assertion_claim_iss: str | None = setting(
+        "The issuer that an assertion states.", default=None, state=NOT_BUILT
+    )
     sasl_oauthbearer_assertion_claim_jti_include: bool = setting(
-        "Whether an assertion carries a unique id.", default=False
+        "Whether an assertion carries a unique id.", default=False, state=NOT_BUILT
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds: Int = setting(
-        "From how long before its making an assertion is valid.", default=60, allowed=between(0, 3600), importance=LOW
+        "From how long before its making an assertion is valid.",
+        default=60,
+        allowed=between(0, 3600),
+        importance=LOW,
+        state=NOT_BUILT,
     )
-    sasl_oauthbearer_assertion_claim_sub: str | None = setting("The subject that an assertion states.", default=None)
-    sasl_oauthbearer_assertion_file: str | None = setting("A file with a finished assertion.", default=None)
+    sasl_oauthbearer_assertion_claim_sub: str | None = setting(
+        "The subject that an assertion states.", default=None, state=NOT_BUILT
+    )
+    sasl_oauthbearer_assertion_file: str | None = setting(
+        "A file with a finished assertion.", default=None, state=NOT_BUILT
+    )
     sasl_oauthbearer_assertion_private_key_file: str | None = setting(
-        "A file with the key that signs assertions.", default=None
+        "A file with the key that signs assertions.", default=None, state=NOT_BUILT
     )
     sasl_oauthbearer_assertion_private_key_passphrase: Password | None = setting(
-        "The password of that key.", default=None
+        "The password of that key.", default=None, state=NOT_BUILT
     )
     sasl_oauthbearer_assertion_template_file: str | None = setting(
-        "A file with headers and claims that assertions start from.", default=None
+        "A file with headers and claims that assertions start from.", default=None, state=NOT_BUILT
     )
     sasl_oauthbearer_scope_claim_name: str = setting(
         "The name of the claim that holds the scope.", default="scope", importance=LOW

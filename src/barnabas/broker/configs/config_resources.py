@@ -21,7 +21,7 @@ from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.controller_apis import may_alter_configs
 from barnabas.metadata.elections import MIN_ISR
 from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType
-from barnabas.metadata.options import ConfigSource, ControllerOptions, TopicDefault
+from barnabas.metadata.options import ConfigSource, ControllerOptions, TokenOptions, TopicDefault
 from barnabas.storage.settings import TOPIC_SETTINGS, TopicSettings
 
 if TYPE_CHECKING:
@@ -174,6 +174,11 @@ def controller_options(
         topic_defaults=_resolved(topic_defaults(settings), static, image, static.node_id),
         broker_session_timeout_ms=settings.broker_session_timeout_ms,
         min_insync_replicas=static.min_insync_replicas,
+        tokens=TokenOptions(
+            None if static.delegation_token_secret_key is None else static.delegation_token_secret_key.reveal(),
+            static.delegation_token_max_lifetime_ms,
+            static.delegation_token_expiry_time_ms,
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from barnabas.broker.configs.sasl_options import SaslParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.net import ListenerLimits, ListenerSpec, ServerLimits
 from barnabas.net.channel import ChannelLimits
@@ -18,6 +19,7 @@ def server_limits(settings: BrokerSettings) -> ServerLimits:
     return ServerLimits(
         socket_request_max_bytes=settings.socket_request_max_bytes,
         sasl_server_max_receive_size=settings.sasl_server_max_receive_size,
+        connection_failed_authentication_delay_ms=settings.connection_failed_authentication_delay_ms,
         queued_max_requests=settings.queued_max_requests,
         queued_max_request_bytes=settings.queued_max_request_bytes,
         max_connections=settings.max_connections,
@@ -43,10 +45,16 @@ def _listener_limits(settings: BrokerSettings, listener: str) -> ListenerLimits:
     )
 
 
-def listener_specs(settings: BrokerSettings) -> list[ListenerSpec]:
+def listener_specs(settings: BrokerSettings, sasl: SaslParts) -> list[ListenerSpec]:
     """The listeners of controllers are for nodes of the cluster, so clients must not keep them waiting."""
     return [
-        ListenerSpec(each.listener, each.host, each.port, is_privileged=each.listener in settings.controller_listeners)
+        ListenerSpec(
+            each.listener,
+            each.host,
+            each.port,
+            is_privileged=each.listener in settings.controller_listeners,
+            sasl=sasl.listener(each.listener),
+        )
         for each in settings.endpoints
     ]
 

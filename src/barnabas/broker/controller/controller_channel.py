@@ -21,6 +21,7 @@ from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.loader import MetadataUpdate
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.errors import ChannelError, DisconnectedError
+from barnabas.net.security import PLAINTEXT, ChannelSecurity
 from barnabas.raft.types import Address, LeaderAndEpoch
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.embedded.principal import DefaultPrincipalData
@@ -103,7 +104,9 @@ class NodeToControllerChannel:
         limits: ChannelLimits,
         own_limits: ChannelLimits,
         is_alone: bool,
+        security: ChannelSecurity = PLAINTEXT,
     ) -> None:
+        self._security = security
         self._quorum = quorum
         self._local = local
         self._until_applied = until_applied
@@ -180,6 +183,7 @@ class NodeToControllerChannel:
             client_id=f"broker-{self._quorum.node_id}-to-controller",
             randomness=self._randomness,
             limits=self._limits[is_own],
+            security=self._security,
             node_id=leader_id,
             on_ready=self._look if is_own else None,
         )

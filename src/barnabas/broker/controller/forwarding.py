@@ -37,13 +37,17 @@ FORWARDED: Final = frozenset(
     {
         ApiKey.ALTER_CONFIGS,
         ApiKey.CREATE_ACLS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
         ApiKey.CREATE_PARTITIONS,
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_ACLS,
         ApiKey.DELETE_TOPICS,
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.ELECT_LEADERS,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.RENEW_DELEGATION_TOKEN,
         ApiKey.UNREGISTER_BROKER,
         ApiKey.UPDATE_FEATURES,
     }

@@ -68,7 +68,9 @@ class QuorumController:
         heartbeat_interval_ms: int = 2000,
         balance_interval_ms: int = 0,
         unclean_interval_ms: int = 0,
+        token_interval_ms: int = 0,
     ) -> None:
+        self._token_interval_ms = token_interval_ms
         self._controller = controller
         self._apis = apis
         self._quorum = quorum
@@ -172,6 +174,8 @@ class QuorumController:
             tasks.append(PeriodicTask("balance leaders", self._balance_interval_ms, self._balance))
         if self._unclean_interval_ms:
             tasks.append(PeriodicTask("elect unclean leaders", self._unclean_interval_ms, self._elect_unclean))
+        if self._token_interval_ms:
+            tasks.append(PeriodicTask("remove expired tokens", self._token_interval_ms, self._remove_tokens))
         if self._no_op_interval_ms:
             tasks.append(PeriodicTask("say nothing", self._no_op_interval_ms, self._say_nothing))
         return tasks
@@ -223,6 +227,11 @@ class QuorumController:
 
     async def _elect_unclean(self) -> None:
         await self._elect(self._controller.elect_unclean_leaders)
+
+    async def _remove_tokens(self) -> None:
+        records = self._controller.remove_expired_tokens(self._clock.now_ms()).records
+        if records and self._is_active and self._refusal is None:
+            await self._wrote(records)
 
     async def _elect(self, decide: Callable[[], ControllerResult[None]]) -> None:
         """Some at a time, until there are no more."""
@@ -281,7 +290,8 @@ class QuorumController:
         timeout_ms: int | None = getattr(request, "timeout_ms", None)
         if timeout_ms is not None and timeout_ms <= 0:
             raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"nothing was done within {timeout_ms} ms")
-        outcome = self._apis.handle(request, version, caller, self._clock.monotonic_ms())
+        clock = self._clock
+        outcome = self._apis.handle(request, version, caller, clock.monotonic_ms(), clock.now_ms())
         if outcome.records:
             await self._until_committed(self._write(outcome.records), timeout_ms)
         elif self._waiting and not _rests_on_nothing(request):

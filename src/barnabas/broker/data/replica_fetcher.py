@@ -18,6 +18,7 @@ from barnabas.base.runtime import Runtime
 from barnabas.broker.settings import BrokerSettings
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.errors import ChannelError
+from barnabas.net.security import PLAINTEXT, ChannelSecurity
 from barnabas.replication.follower_session import FollowerFetchSession, ReplicaKey
 from barnabas.replication.follower_state import Cut, FollowerPhase, FollowerState, is_soon_over
 from barnabas.replication.partition import EARLIEST, LATEST, Partition
@@ -58,6 +59,8 @@ class FollowerParts:
     broker_epoch: Callable[[], int]
     #: Told of a log that could not do what was asked of it.
     log_failed: Callable[[Partition, LogError], None]
+    #: How leaders are reached.
+    security: ChannelSecurity = PLAINTEXT
 
 
 class ReplicaFetcher:
@@ -81,6 +84,7 @@ class ReplicaFetcher:
                 trusted_response_bytes=settings.replica_fetch_response_max_bytes + _RESPONSE_SLACK_BYTES,
             ),
             node_id=leader_id,
+            security=parts.security,
         )
         self._session = FollowerFetchSession()
         self._roles: dict[ReplicaKey, FollowerState] = {}

@@ -1,10 +1,14 @@
-"""RenewDelegationToken (39): lets a token live longer. There are none: see CreateDelegationToken."""
+"""RenewDelegationToken (39): lets a token live longer. The controller decides; see CreateDelegationToken."""
 
 from __future__ import annotations
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
+from barnabas.broker.controller.forwarding import forwarded
+from barnabas.broker.handlers.create_delegation_token import NEVER_MS, may_ask_for_tokens
 from barnabas.broker.services import CommonServices
+from barnabas.broker.turns import Steps
+from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
@@ -12,8 +16,9 @@ API_KEY = ApiKey.RENEW_DELEGATION_TOKEN
 
 
 def handle(
-    services: CommonServices, context: RequestContext, request: RenewDelegationTokenRequest
-) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
-    )
+    services: CommonServices, context: RequestContext, request: RenewDelegationTokenRequest, connection: Connection
+) -> RenewDelegationTokenResponse | Steps[RenewDelegationTokenResponse]:
+    if not may_ask_for_tokens(services, context, connection):
+        code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NEVER_MS)
+    return forwarded(services, context, request)

@@ -8,7 +8,7 @@ log's first record. A directory counts as formatted by its `meta.properties`, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -44,7 +44,7 @@ from barnabas.storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord
+from barnabas.wire.stored.cluster_metadata import FeatureLevelRecord, MetadataRecord, UserScramCredentialRecord
 from barnabas.wire.stored.control_records import KRaftVersionRecord, VotersRecord
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
@@ -112,11 +112,12 @@ def format_directories(
     elr_version: int | None = None,
     transaction_version: int | None = None,
     voters: VoterSet | None = None,
+    users: Sequence[UserScramCredentialRecord] = (),
 ) -> list[str]:
     """Format the directories of a node for a cluster; returns lines that tell a person what was done.
 
     Directories that are formatted already must be so for the same cluster and node, and only `ignore_formatted` passes
-    over them. `voters` are the first of a quorum whose log names them.
+    over them. `voters` are the first of a quorum whose log names them, `users` the first that can log in.
     """
     if not cluster_id or any(char.isspace() for char in cluster_id):
         raise BarnabasError(f"{cluster_id!r} is not a cluster id; make one with 'barnabas storage random-uuid'")
@@ -142,9 +143,8 @@ def format_directories(
         try:
             _make_directory(files, path)
             if is_metadata:
-                write_bootstrap(
-                    files, path, bootstrap_records(metadata_version, elr_version, transaction_version), now_ms=now_ms
-                )
+                records = bootstrap_records(metadata_version, elr_version, transaction_version)
+                write_bootstrap(files, path, [*records, *users], now_ms=now_ms)
                 _write_first_voters(files, path, voters, now_ms=now_ms)
             write_meta_properties(files, path, properties)
         except OSError as failure:

@@ -14,6 +14,7 @@ from typing import Final
 
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, RequestTimeoutError
+from barnabas.net.security import PLAINTEXT, ChannelSecurity
 from barnabas.raft.ports import Reply, RequestReceiver
 from barnabas.raft.types import Address
 from barnabas.wire.apis import ApiKey
@@ -25,7 +26,10 @@ _WAITING_APIS: Final = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
 class QuorumTransport:
     """A `Transport`. `receive` takes the requests of others, which the handlers of the controllers' listener bring."""
 
-    def __init__(self, randomness: Random, client_id: str, limits: ChannelLimits) -> None:
+    def __init__(
+        self, randomness: Random, client_id: str, limits: ChannelLimits, security: ChannelSecurity = PLAINTEXT
+    ) -> None:
+        self._security = security
         self._randomness = randomness
         self._client_id = client_id
         self._limits = limits
@@ -62,7 +66,7 @@ class QuorumTransport:
         peer = self._peers.get((to, waits))
         if peer is None:
             peer = self._peers[to, waits] = _Peer(
-                to, self._client_id, self._randomness, self._limits, partial(self._refused, to)
+                to, self._client_id, self._randomness, self._limits, self._security, partial(self._refused, to)
             )
 
         def answered(outcome: Response | ChannelError | None) -> None:
@@ -89,6 +93,7 @@ class _Peer:
         client_id: str,
         randomness: Random,
         limits: ChannelLimits,
+        security: ChannelSecurity,
         on_refused: Callable[[], None],
     ) -> None:
         self._on_refused = on_refused
@@ -99,6 +104,7 @@ class _Peer:
             client_id=client_id,
             randomness=randomness,
             limits=limits,
+            security=security,
             on_ready=self._look,
         )
 

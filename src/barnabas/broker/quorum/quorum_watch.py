@@ -20,6 +20,7 @@ from barnabas.broker.quorum.raft_quorum import RaftQuorum
 from barnabas.metadata.topic_names import CLUSTER_METADATA
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.errors import ChannelError
+from barnabas.net.security import PLAINTEXT, ChannelSecurity
 from barnabas.raft.types import Address
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -50,7 +51,9 @@ class QuorumWatch:
         randomness: Random,
         limits: ChannelLimits,
         on_failure: Callable[[BaseException], None],
+        security: ChannelSecurity = PLAINTEXT,
     ) -> None:
+        self._security = security
         self._quorum = quorum
         self._cluster_id = cluster_id
         self._randomness = randomness
@@ -164,6 +167,7 @@ class QuorumWatch:
             client_id=f"raft-client-{self._quorum.node_id}",
             randomness=self._randomness,
             limits=self._limits,
+            security=self._security,
         )
         try:
             return cast(Response, await channel.request(request))

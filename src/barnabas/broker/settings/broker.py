@@ -17,6 +17,7 @@ from barnabas.broker.settings.quorum import MetadataLogSettings, QuorumSettings
 from barnabas.broker.settings.quotas import BrokerMetricsSettings, QuotaSettings
 from barnabas.broker.settings.replication import ReplicationSettings
 from barnabas.broker.settings.roles import NO_ROLES, RoleRules
+from barnabas.broker.settings.sasl import SaslRules
 from barnabas.broker.settings.security import AuthorizationSettings, BrokerSaslSettings, BrokerTlsSettings
 from barnabas.broker.settings.tiered import TieredStorageSettings
 from barnabas.broker.settings.transactions import TransactionSettings
@@ -33,6 +34,7 @@ _PER_MECHANISM = (
 
 
 class BrokerSettings(
+    SaslRules,
     RoleRules,
     NodeSettings,
     ListenerSettings,

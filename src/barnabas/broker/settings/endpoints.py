@@ -15,8 +15,9 @@ _ENDPOINT = re.compile(r"(.+)://\[?([0-9a-zA-Z%._:-]*)\]?:([0-9]{1,5})")
 
 _HIGHEST_PORT = 65535
 
+#: In the order of their numbers.
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-BUILT_SECURITY_PROTOCOLS = ("PLAINTEXT",)
+BUILT_SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,12 +156,10 @@ class NetworkSettings(Settings, title="Network"):
         "How many new connections per second are accepted.", default=INT_MAX, allowed=at_least(0), state=LIVE
     )
     connection_failed_authentication_delay_ms: Int = setting(
-        "How long a connection that failed to authenticate stays open before it is closed.",
+        "How long a connection that failed to authenticate waits for its answer, and for its end.",
         default=100,
         allowed=at_least(0),
         importance=LOW,
-        state=NOT_BUILT,
-        refused=False,
     )
     queued_max_requests: Int = setting(
         "How many requests may wait before the network stops reading.",

@@ -82,8 +82,13 @@ class RoleRules(NodeSettings, ListenerSettings, QuorumSettings):
             protocols = dict.fromkeys(self.controller_listeners, "PLAINTEXT") | protocols
         return protocols
 
+    def security_protocol_id(self, listener: str) -> int:
+        """The number by which other nodes are told the security protocol of a listener."""
+        return SECURITY_PROTOCOLS.index(self.security_protocols[listener])
+
     @property
     def inter_broker_listener(self) -> str:
+        """The name of the listener between brokers. One that is only known by its protocol is called like that."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property

@@ -59,7 +59,7 @@ class BrokerTlsSettings(TlsSettings, title="TLS", state=NOT_BUILT, importance=LO
     )
 
 
-class BrokerSaslSettings(SaslSettings, title="SASL", state=NOT_BUILT):
+class BrokerSaslSettings(SaslSettings, title="SASL"):
     """SASL on the side of the broker."""
 
     sasl_kerberos_kinit_cmd: str = again(default="/usr/bin/kinit", importance=MEDIUM)
@@ -79,13 +79,18 @@ class BrokerSaslSettings(SaslSettings, title="SASL", state=NOT_BUILT):
         "The mechanism between brokers and controllers.", default="GSSAPI", importance=HIGH
     )
     sasl_server_callback_handler_class: Plugin | None = setting(
-        "A plug-in that answers for the server during authentication.", default=None
+        "A plug-in that says for PLAIN whether a user and a password belong together.",
+        default=None,
+        builtin={"oauthbearer": "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"},
     )
     sasl_server_max_receive_size: Int = setting(
         "The largest message that is accepted before a client is authenticated.", default=512 * KIB
     )
     sasl_kerberos_principal_to_local_rules: Names = setting(
-        "How the name of a Kerberos principal becomes a short name.", default=("DEFAULT",), allowed=items()
+        "How the name of a Kerberos principal becomes a short name.",
+        default=("DEFAULT",),
+        allowed=items(),
+        state=NOT_BUILT,
     )
     connections_max_reauth_ms: Long = setting("After how long clients must authenticate again; 0 for never.", default=0)
 
@@ -109,16 +114,23 @@ class AuthorizationSettings(Settings, title="Authorization", state=NOT_BUILT):
         "Java classes that bring security algorithms.", default=None, importance=LOW
     )
     delegation_token_secret_key: Password | None = setting(
-        "The secret with which delegation tokens are signed, the same on all nodes.", default=None
+        "The secret with which delegation tokens are signed, the same on all nodes.", default=None, state=READ_AT_START
     )
     delegation_token_max_lifetime_ms: Long = setting(
-        "How long a delegation token can be renewed.", default=7 * DAY_MS, allowed=at_least(1)
+        "How long a delegation token can be renewed.", default=7 * DAY_MS, allowed=at_least(1), state=READ_AT_START
     )
     delegation_token_expiry_time_ms: Long = setting(
-        "How long a delegation token is valid before it must be renewed.", default=DAY_MS, allowed=at_least(1)
+        "How long a delegation token is valid before it must be renewed.",
+        default=DAY_MS,
+        allowed=at_least(1),
+        state=READ_AT_START,
     )
     delegation_token_expiry_check_interval_ms: Long = setting(
-        "How often expired delegation tokens are removed.", default=HOUR_MS, allowed=at_least(1), importance=LOW
+        "How often expired delegation tokens are removed.",
+        default=HOUR_MS,
+        allowed=at_least(1),
+        importance=LOW,
+        state=READ_AT_START,
     )
     super_users: str = setting(
         "Principals that may do everything, separated by semicolons: User:ann;User:bob.",

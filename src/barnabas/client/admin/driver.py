@@ -23,7 +23,14 @@ from barnabas.client.network_client import CoordinatorType
 from barnabas.client.settings import AdminSettings
 from barnabas.client.watch import Watch
 from barnabas.net.backoff import grown
-from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, UnsupportedRequestError, address_text
+from barnabas.net.errors import (
+    ChannelError,
+    ConnectError,
+    DisconnectedError,
+    RefusedError,
+    UnsupportedRequestError,
+    address_text,
+)
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request
 
@@ -501,4 +508,4 @@ def node_text(node: Node) -> str:
 def is_worth_another_try(error: Exception, may_pass: frozenset[ErrorCode], tries: int) -> bool:
     if isinstance(error, BrokerError):
         return error.code in may_pass and (error.code not in MAYBE_NOT_YET or tries < _MAYBE_NOT_YET_TRIES)
-    return isinstance(error, ChannelError) and not isinstance(error, UnsupportedRequestError)
+    return isinstance(error, ChannelError) and not isinstance(error, RefusedError)

@@ -32,7 +32,7 @@ from barnabas.client.errors import ClientTimeoutError, CommitFailedError
 from barnabas.client.network_client import CoordinatorType, NetworkClient
 from barnabas.client.settings import ConsumerSettings
 from barnabas.net.backoff import grown
-from barnabas.net.errors import ChannelError, UnsupportedRequestError
+from barnabas.net.errors import ChannelError, RefusedError
 from barnabas.wire.message import Request
 from barnabas.wire.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequest
@@ -176,7 +176,7 @@ class Committer:
             raise
         except Exception as error:
             pending.error = error
-            if isinstance(error, ChannelError) and not isinstance(error, UnsupportedRequestError):
+            if isinstance(error, ChannelError) and not isinstance(error, RefusedError):
                 self._forget(str(error))
 
     async def _commit_once(self, offsets: Offsets, member: GroupMetadata, timeout_ms: float) -> CommitVerdict:
@@ -271,7 +271,7 @@ class Committer:
                 raise ClientTimeoutError(f"{complaint}: {last}") from last
             try:
                 verdict = await attempt(max(left_ms, 1))
-            except UnsupportedRequestError:
+            except RefusedError:
                 raise
             except ChannelError as failure:
                 self._forget(str(failure))

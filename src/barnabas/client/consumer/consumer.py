@@ -199,6 +199,7 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
         self._is_closing = False
         self._is_polling = False
         self._is_woken = False
+        self._denial: Exception | None = None
         # Until when a first broker must have answered; None once one has.
         self._reach_by: float | None = None
         if self._group is not None:
@@ -229,6 +230,7 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
         self._reach_by = loop.time() + self._settings.default_api_timeout_ms / 1000
         # Topics that have come to be known may give this consumer partitions, or its group a reason to rebalance.
         self._parts.network.on_update(lambda _: self._parts.fetcher.wake())
+        self._parts.network.on_denial(self._denied)
         await self._parts.start()
 
     # What to read
@@ -384,6 +386,7 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
             if self._is_closing:
                 raise ClientClosedError("the consumer is closed")
             self._raise_if_woken()
+            self._raise_if_denied()
             left = None if deadline is None else max(0.0, deadline - self._loop.time())
             slice_s = _GROUP_SLICE_S if left is None else min(_GROUP_SLICE_S, left)
             is_settled = True
@@ -432,6 +435,16 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
         if self._is_woken:
             self._is_woken = False
             raise WakeupError("wakeup() was called")
+
+    def _denied(self, error: Exception) -> None:
+        self._denial = error
+        self._parts.fetcher.wake()
+
+    def _raise_if_denied(self) -> None:
+        """A broker does not believe who we are. Each try that fails is told once."""
+        denial, self._denial = self._denial, None
+        if denial is not None:
+            raise denial
 
     def _group_calls(self) -> None:
         """The group rebalances: the program is interrupted between two records, so that it does not keep others up."""

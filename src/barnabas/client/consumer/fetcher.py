@@ -32,7 +32,7 @@ from barnabas.client.core.metrics.consumer import FetchMetrics
 from barnabas.client.errors import ClientClosedError, ClientError, CorruptRecordsError
 from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings.consumer import ConsumerSettings
-from barnabas.net.errors import ChannelError, UnsupportedRequestError
+from barnabas.net.errors import ChannelError, RefusedError
 from barnabas.wire.message import Response
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
 
@@ -428,7 +428,7 @@ class Fetcher:
         wanted = plan.wanted
         try:
             version = self._network.version_of(node_id, FetchRequest)
-        except UnsupportedRequestError as error:
+        except RefusedError as error:
             for partition in wanted:
                 state = self._subscription.state(partition)
                 state.error = error

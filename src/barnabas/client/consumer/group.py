@@ -40,7 +40,7 @@ from barnabas.client.core.metrics.consumer import GroupMetrics
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError, NoBrokersError
 from barnabas.client.network_client import CoordinatorType, NetworkClient
 from barnabas.client.settings import ConsumerSettings
-from barnabas.net.errors import ChannelError, UnsupportedRequestError
+from barnabas.net.errors import ChannelError, RefusedError
 
 _log = logging.getLogger("barnabas.client.group")
 
@@ -353,7 +353,7 @@ class GroupDriver:
             response = await self._network.request(node_id, step.request, timeout_ms=step.timeout_ms)
         except BarnabasError as error:
             is_passing = isinstance(error, ChannelError | ClientTimeoutError | NoBrokersError)
-            if not is_passing or isinstance(error, UnsupportedRequestError):
+            if not is_passing or isinstance(error, RefusedError):
                 membership.error = error
             membership.exchange_failed(step, str(error), self._clock.monotonic_ms())
             if self._metrics is not None:

@@ -32,7 +32,7 @@ from barnabas.client.core.consuming.offsets import (
 from barnabas.client.errors import ClientTimeoutError
 from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings.consumer import ConsumerSettings
-from barnabas.net.errors import ChannelError, UnsupportedRequestError
+from barnabas.net.errors import ChannelError, RefusedError, UnsupportedRequestError
 from barnabas.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
 _EPOCHS_NOT_OFFERED: Final = LeaderEpochEnd(-2, -2)
@@ -165,7 +165,7 @@ class OffsetLookup:
             )
             try:
                 response = await self._network.request(node_id, request)
-            except UnsupportedRequestError:
+            except RefusedError:
                 raise
             except ChannelError:
                 total.retry.update(dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION))
@@ -200,6 +200,8 @@ class OffsetLookup:
             except UnsupportedRequestError:
                 total.found.update(dict.fromkeys(partitions, _EPOCHS_NOT_OFFERED))
                 return
+            except RefusedError:
+                raise
             except ChannelError:
                 total.retry.update(dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION))
                 return

@@ -25,7 +25,7 @@ from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.errors import ClientTimeoutError
 from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings.consumer import ConsumerSettings
-from barnabas.net.errors import ChannelError, UnsupportedRequestError
+from barnabas.net.errors import ChannelError, RefusedError
 
 _log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class PositionKeeper:
 
 def _is_passing(error: Exception) -> bool:
     """Whether trying again may help, so that the program need not hear of it."""
-    if isinstance(error, UnsupportedRequestError):
+    if isinstance(error, RefusedError):
         return False
     if isinstance(error, BrokerError):
         return error.code.retriable

@@ -60,6 +60,8 @@ class DriverNetwork(Protocol):
 
     def on_ready(self, callback: Callable[[int], None]) -> None: ...
 
+    def on_denial(self, callback: Callable[[Any], None]) -> None: ...
+
     def on_update(self, callback: Callable[[ClusterView], None]) -> None: ...
 
 
@@ -113,6 +115,7 @@ class SenderDriver:
         self._accumulator.on_work = self.wake_threadsafe if self._is_shared else self.wake
         self._network.on_ready(self._node_is_ready)
         self._network.on_update(self._metadata_came)
+        self._network.on_denial(self._denied)
         self.wake()
 
     def wake(self) -> None:
@@ -266,6 +269,11 @@ class SenderDriver:
 
     def _node_is_ready(self, node_id: int) -> None:
         self.wake()
+
+    def _denied(self, error: Exception) -> None:
+        self._sender.authentication_failed(error)
+        self.wake()
+        self._look_for_end()
 
     def _metadata_came(self, view: ClusterView) -> None:
         self._accumulator.metadata_updated(view)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from barnabas.base.sasl import mechanism_called
 from barnabas.base.settings import (
     HIGH,
     LOW,
@@ -14,9 +15,11 @@ from barnabas.base.settings import (
     Int,
     Long,
     Names,
+    Password,
     Plugin,
     Settings,
     SettingsWarning,
+    rule,
     setting,
 )
 from barnabas.base.settings.allowed import at_least, items, items_like, one_of, one_of_in_any_case
@@ -140,7 +143,7 @@ class ClientMetricsSettings(Settings, title="Metrics", importance=LOW):
     )
 
 
-class ClientSecuritySettings(TlsSettings, SaslSettings, title="Security", state=NOT_BUILT):
+class ClientSecuritySettings(TlsSettings, SaslSettings, title="Security"):
     """How a client proves who it is."""
 
     security_protocol: str = setting(
@@ -149,9 +152,14 @@ class ClientSecuritySettings(TlsSettings, SaslSettings, title="Security", state=
         allowed=one_of_in_any_case("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"),
     )
     security_providers: str | None = setting(
-        "Java classes that bring security algorithms.", default=None, importance=LOW
+        "Java classes that bring security algorithms.", default=None, importance=LOW, state=NOT_BUILT
     )
     sasl_mechanism: str = setting("The mechanism that the client uses.", default="GSSAPI")
+    sasl_plain_username: str | None = setting("The user of PLAIN or SCRAM, in place of sasl.jaas.config.", default=None)
+    sasl_plain_password: Password | None = setting("The password of that user.", default=None)
+    sasl_oauth_token_provider: Plugin | None = setting(
+        "What gives tokens for OAUTHBEARER: a function, or an object with token().", default=None
+    )
     sasl_oauthbearer_header_urlencode: bool = setting(
         "Whether client id and secret are URL-encoded in the header.", default=False, importance=LOW
     )
@@ -161,6 +169,19 @@ class ClientSettings(ConnectionSettings, ClientMetricsSettings, ClientSecuritySe
     """What every client has."""
 
     _hints: ClassVar[Mapping[str, str]] = HINTS
+
+    @rule("security_protocol")
+    def _protocol_is_built(self) -> str | None:
+        built = ("PLAINTEXT", "SASL_PLAINTEXT")
+        return None if self.security_protocol in built else f"TLS is not built yet; use {' or '.join(built)}"
+
+    @rule("security_protocol", "sasl_mechanism")
+    def _mechanism_is_built(self) -> str | None:
+        try:
+            mechanism_called(self.sasl_mechanism if self.security_protocol.startswith("SASL_") else "PLAIN")
+        except ValueError as problem:
+            return str(problem)
+        return None
 
     @classmethod
     def _adjust(cls, values: dict[str, Any], given: Mapping[str, GivenValue]) -> Iterator[SettingsWarning]:

@@ -70,6 +70,7 @@ class ProducerKeywords(TypedDict, total=False):
     sasl_login_retry_backoff_max_ms: int
     sasl_login_retry_backoff_ms: int
     sasl_mechanism: str
+    sasl_oauth_token_provider: Any
     sasl_oauthbearer_assertion_algorithm: str
     sasl_oauthbearer_assertion_claim_aud: str | None
     sasl_oauthbearer_assertion_claim_exp_seconds: int
@@ -97,6 +98,8 @@ class ProducerKeywords(TypedDict, total=False):
     sasl_oauthbearer_scope_claim_name: str
     sasl_oauthbearer_sub_claim_name: str
     sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_plain_password: str | None
+    sasl_plain_username: str | None
     security_protocol: str
     security_providers: str | None
     send_buffer_bytes: int
@@ -189,6 +192,7 @@ class ConsumerKeywords(TypedDict, total=False):
     sasl_login_retry_backoff_max_ms: int
     sasl_login_retry_backoff_ms: int
     sasl_mechanism: str
+    sasl_oauth_token_provider: Any
     sasl_oauthbearer_assertion_algorithm: str
     sasl_oauthbearer_assertion_claim_aud: str | None
     sasl_oauthbearer_assertion_claim_exp_seconds: int
@@ -216,6 +220,8 @@ class ConsumerKeywords(TypedDict, total=False):
     sasl_oauthbearer_scope_claim_name: str
     sasl_oauthbearer_sub_claim_name: str
     sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_plain_password: str | None
+    sasl_plain_username: str | None
     security_protocol: str
     security_providers: str | None
     send_buffer_bytes: int
@@ -288,6 +294,7 @@ class AdminKeywords(TypedDict, total=False):
     sasl_login_retry_backoff_max_ms: int
     sasl_login_retry_backoff_ms: int
     sasl_mechanism: str
+    sasl_oauth_token_provider: Any
     sasl_oauthbearer_assertion_algorithm: str
     sasl_oauthbearer_assertion_claim_aud: str | None
     sasl_oauthbearer_assertion_claim_exp_seconds: int
@@ -315,6 +322,8 @@ class AdminKeywords(TypedDict, total=False):
     sasl_oauthbearer_scope_claim_name: str
     sasl_oauthbearer_sub_claim_name: str
     sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_plain_password: str | None
+    sasl_plain_username: str | None
     security_protocol: str
     security_providers: str | None
     send_buffer_bytes: int

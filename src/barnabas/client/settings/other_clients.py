@@ -33,7 +33,7 @@ class OtherName:
 
 _BOTH: Final = (KAFKA_PYTHON, AIOKAFKA)
 _TLS: Final = "(TLS is not built yet)"
-_SASL: Final = "(SASL is not built yet)"
+_KERBEROS: Final = "(Kerberos is not built yet)"
 
 OTHER_NAMES: Final = (
     OtherName((AIOKAFKA,), ("max_batch_size",), "`batch_size`"),
@@ -94,12 +94,11 @@ OTHER_NAMES: Final = (
         ("ssl.certificate.location", "ssl.key.location"),
         f"`ssl.keystore.location` with `ssl.keystore.type=PEM` {_TLS}",
     ),
-    OtherName(_BOTH, ("sasl_plain_username", "sasl_plain_password"), f"`sasl_jaas_config`, as in Java {_SASL}"),
-    OtherName((CONFLUENT,), ("sasl.username", "sasl.password"), f"`sasl.jaas.config`, as in Java {_SASL}"),
-    OtherName((CONFLUENT,), ("sasl.mechanisms",), f"`sasl.mechanism` {_SASL}"),
-    OtherName(_BOTH, ("sasl_kerberos_domain_name",), f"leave it out {_SASL}"),
-    OtherName((KAFKA_PYTHON,), ("sasl_kerberos_name",), f"`sasl_kerberos_service_name` {_SASL}"),
-    OtherName(_BOTH, ("sasl_oauth_token_provider",), f"`sasl_login_callback_handler_class` {_SASL}"),
+    OtherName((CONFLUENT,), ("sasl.username", "sasl.password"), "`sasl.plain.username` and `sasl.plain.password`"),
+    OtherName((CONFLUENT,), ("sasl.mechanisms",), "`sasl.mechanism`"),
+    OtherName((CONFLUENT,), ("oauth_cb",), "`sasl.oauth.token.provider`; the same function, without its argument"),
+    OtherName(_BOTH, ("sasl_kerberos_domain_name",), f"leave it out {_KERBEROS}"),
+    OtherName((KAFKA_PYTHON,), ("sasl_kerberos_name",), f"`sasl_kerberos_service_name` {_KERBEROS}"),
     OtherName(
         (CONFLUENT,),
         ("queue.buffering.max.kbytes", "queue.buffering.max.messages"),

@@ -362,7 +362,7 @@ class SimulatedNode:
         from barnabas.broker.node import Node
 
         files, runtime = self.host.disk, self.host.runtime()
-        format_if_new(files, self.settings, runtime, cluster_id=self._cluster_id, **self._levels)
+        format_if_new(files, self.settings, runtime, cluster_id=self._cluster_id, **self._levels)  # type: ignore[arg-type]
         self.node = Node(self.settings, files=files, runtime=runtime)
         if self._on_made is not None:
             self._on_made(self.node)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BrokerError
 from barnabas.net.backoff import grown
-from barnabas.net.errors import UnsupportedRequestError
+from barnabas.net.errors import AuthenticationFailedError, RefusedError
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
@@ -68,9 +68,13 @@ class ProducerIdSearch:
             self._backoff_ms, self._backoff_max_ms, self._failure_count, self._randomness
         )
         self._failure_count += 1
-        self._is_refused = isinstance(error, UnsupportedRequestError) or (
+        self._is_refused = isinstance(error, RefusedError) or (
             isinstance(error, BrokerError) and not error.code.retriable
         )
         if self._is_refused:
-            _log.error("No producer id: %s. With enable.idempotence=false none is needed", error)
+            _log.error("No producer id: %s%s", error, _hint(error))
         return self._is_refused
+
+
+def _hint(error: Exception) -> str:
+    return "" if isinstance(error, AuthenticationFailedError) else ". With enable.idempotence=false none is needed"

@@ -38,7 +38,7 @@ from barnabas.client.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from barnabas.net.errors import ChannelError, UnsupportedRequestError, address_text
+from barnabas.net.errors import ChannelError, RefusedError, address_text
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 
@@ -251,7 +251,7 @@ class Sender:
             )
         except ChannelError as error:
             for batch in batches:
-                self._came_back(batch, error, not isinstance(error, UnsupportedRequestError), now_ms)
+                self._came_back(batch, error, not isinstance(error, RefusedError), now_ms)
             return None
         self._in_network[request] = None
         record_count = 0
@@ -457,6 +457,15 @@ class Sender:
         """What can pass is asked again; what cannot fails all that waits, and is asked again for what comes then."""
         if self._id_search.failed(error, now_ms):
             self._abort(error)
+
+    def authentication_failed(self, error: Exception) -> None:
+        """A broker does not believe who we are: what was not sent yet never will be, and a transaction is over."""
+        if self._transactions is not None:
+            self._transactions.fail(error)
+            return  # the next step fails the rest
+        for batch in self._accumulator.abort_undrained(error):
+            self._last_errors.pop(batch, None)
+            self._metrics.records_failed(batch.partition.topic, batch.record_count)
 
     # The end
 

@@ -47,7 +47,7 @@ from barnabas.client.errors import (
     TransactionFatalError,
     TransactionStateError,
 )
-from barnabas.net.errors import ChannelError, UnsupportedRequestError
+from barnabas.net.errors import ChannelError, RefusedError
 
 if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
@@ -258,7 +258,7 @@ class TransactionManager:
     def batch_failed(self, error: Exception, was_sent: bool) -> None:
         """A batch was given up."""
         code = error.code if isinstance(error, BrokerError) else None
-        if code in _FATAL_OF_BATCHES or isinstance(error, UnsupportedRequestError):
+        if code in _FATAL_OF_BATCHES or isinstance(error, RefusedError):
             self.fail(error)
         elif not self.is_v2 and was_sent and not self._can_bump:
             self.fail(
@@ -330,7 +330,7 @@ class TransactionManager:
         if isinstance(error, BrokerError):
             found = verdict(request.kind, error.code)
             self._judge(request, Consequence.TRY_AGAIN if found is Consequence.DONE else found, error, now_ms)
-        elif isinstance(error, UnsupportedRequestError):
+        elif isinstance(error, RefusedError):
             self._judge(request, Consequence.FATAL, error, now_ms)
         elif isinstance(error, (ChannelError, ClientTimeoutError)):
             again = Consequence.TRY_AGAIN if request.kind is Kind.FIND_COORDINATOR else Consequence.LOOK_UP
