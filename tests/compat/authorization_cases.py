@@ -13,6 +13,7 @@ from barnabas.wire.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_user_scram_credentials,
     create_acls,
     create_partitions,
     create_topics,
@@ -29,6 +30,7 @@ from barnabas.wire.messages import (
     describe_quorum,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -257,6 +259,16 @@ _TOPICS: dict[str, Ask] = {
     ),
     "list partition reassignments": asking(list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None)),
     "unregister broker": asking(unregister_broker.UnregisterBrokerRequest(broker_id=77)),
+    "describe users": asking(
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+            users=[describe_user_scram_credentials.UserName(name="nobody")]
+        )
+    ),
+    "alter users": asking(
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+            deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="nobody", mechanism=1)], upsertions=[]
+        )
+    ),
     "update features": asking(
         update_features.UpdateFeaturesRequest(
             feature_updates=[update_features.FeatureUpdateKey(feature="no.such", max_version_level=1)]

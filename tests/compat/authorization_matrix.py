@@ -45,8 +45,8 @@ SETTINGS = {
 #: What is compared although elsewhere it is each broker's own.
 _COMPARED = frozenset(OWN) - {"authorizedOperations"}
 
-#: What strangers may know: the versions. Kafka's controllers fail where they are asked for tokens.
-_TOLD_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_DELEGATION_TOKEN}
+#: What strangers may know: the versions. Kafka's controllers fail where they are asked for tokens and users.
+_TOLD_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS}
 
 #: By kind of resource, what the rules of the person are about.
 _NAMES = {

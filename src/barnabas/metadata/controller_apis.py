@@ -29,6 +29,7 @@ from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterP
 from barnabas.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
 )
 from barnabas.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -182,7 +183,15 @@ class ControllerApis:
     def _alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[AlterUserScramCredentialsResponse]:
-        self._check_cluster(caller, AclOperation.ALTER)
+        if not self._authorizer.is_allowed(caller, AclOperation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            names = dict.fromkeys(
+                [*(each.name for each in request.deletions), *(each.name for each in request.upsertions)]
+            )
+            denied = [
+                AlterUserScramCredentialsResult(user=name, error_code=code, error_message=code.text) for name in names
+            ]
+            return ControllerResult(AlterUserScramCredentialsResponse(results=denied))
         return self._controller.alter_user_scram_credentials(request)
 
     def _create_delegation_token(
