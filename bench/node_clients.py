@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -42,7 +42,9 @@ CHUNK = 5_000
 # librdkafka
 
 
-def produce(bootstrap: str, topic: str, partitions: int, count: int, size: int) -> float:
+def produce(
+    bootstrap: str, topic: str, partitions: int, count: int, size: int, security: Mapping[str, str] | None = None
+) -> float:
     """Seconds until the last of `count` records is acknowledged by all replicas."""
     producer = Producer(
         {
@@ -54,6 +56,7 @@ def produce(bootstrap: str, topic: str, partitions: int, count: int, size: int) 
             "queue.buffering.max.kbytes": 1_000_000,
             "delivery.report.only.error": True,
             "statistics.interval.ms": 0,
+            **(security or {}),
         }
     )
     producer.list_topics(topic, timeout=_TIMEOUT_S)
@@ -68,7 +71,9 @@ def produce(bootstrap: str, topic: str, partitions: int, count: int, size: int) 
     return time.perf_counter() - start
 
 
-def consume(bootstrap: str, topic: str, partitions: int, count: int) -> float:
+def consume(
+    bootstrap: str, topic: str, partitions: int, count: int, security: Mapping[str, str] | None = None
+) -> float:
     """Seconds from the first request to the last of `count` records."""
     consumer = Consumer(
         {
@@ -81,6 +86,7 @@ def consume(bootstrap: str, topic: str, partitions: int, count: int) -> float:
             "queued.min.messages": 10_000_000,
             "queued.max.messages.kbytes": 1_000_000,
             "fetch.queue.backoff.ms": 1,
+            **(security or {}),
         }
     )
     try:

@@ -33,6 +33,8 @@ _FILL_ROWS: Final = 10_000
 #: Of the best that Python and Arrow allow, and of the JVM connector.
 SOURCE_TARGET: Final = 0.6
 JVM_TARGET: Final = 1.0
+#: Of a sink that discards, of rows of so many bytes.
+WRITE_TARGETS: Final = {1024: 0.3}
 #: Of writing at least once.
 ONCE_TARGET: Final = 0.75
 
@@ -239,7 +241,7 @@ def run(plan: Plan = FULL) -> list[Result]:
                     results.append(compared("  against the JVM connector", rates, "JVM", JVM_TARGET))
             for size, rows in plan.writes:
                 rates = contest.write(rows, size)
-                results.append(compared(f"write, {size} bytes", rates, "discarding", None))
+                results.append(compared(f"write, {size} bytes", rates, "discarding", WRITE_TARGETS.get(size)))
                 if "JVM" in rates:
                     results.append(compared("  against the JVM connector", rates, "JVM", JVM_TARGET))
             for size, rows in plan.streams:

@@ -32,6 +32,7 @@ _QUEUES: Final = {
         "tests/spark/sink/test_exactly_once_in_spark.py",
         "tests/spark/sink/test_sink_in_spark.py",
         "tests/spark/source/test_in_spark.py",
+        "tests/spark/source/test_over_tls.py",
         "tests/spark/source/test_registering.py",
         "tests/spark/test_example.py",
         "tests/spark/test_guide.py",

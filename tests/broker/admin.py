@@ -63,6 +63,7 @@ class AdminNode:
         self.authorizer: Authorizer = AllowEverything()
         self.metadata = MetadataCache()
         self.controller = self
+        self.tls = None
         self._apply()
 
     async def submit(self, request: Request, version: int, caller: AuthorizableRequestContext) -> Response:

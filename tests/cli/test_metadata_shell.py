@@ -50,7 +50,9 @@ def records() -> list[MetadataRecord]:
         name="alice", mechanism=1, salt=b"salt", stored_key=b"secret", server_key=b"secret", iterations=4096
     )
     ids = ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=1000)
-    return [TopicRecord(name="clicks", topic_id=TOPIC_ID), *partitions, config("log.retention.ms", "5"), ids, secret]
+    password = config("listener.name.ssl.ssl.keystore.password", "secret")
+    known = [config("log.retention.ms", "5"), ids, secret, password]
+    return [TopicRecord(name="clicks", topic_id=TOPIC_ID), *partitions, *known]
 
 
 @pytest.fixture
@@ -126,6 +128,9 @@ def test_secrets_are_not_shown(barnabas: Tools, data: Path) -> None:
     assert "4096" in told.out
     assert "secret" not in told.out
     assert "c2VjcmV0" not in told.out
+    told = barnabas("metadata-shell", "-d", str(data), "tree", "/image/configs")
+    assert "listener.name.ssl.ssl.keystore.password" in told.out
+    assert "secret" not in told.out
 
 
 def test_looking_changes_nothing(barnabas: Tools, data: Path) -> None:

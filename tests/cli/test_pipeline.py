@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,11 @@ def test_programs_get_one_line_per_event(barnabas: Tools, spark: FakeSpark, proj
         "rowsWritten": None,
         "rowsPerSecond": 250.4,
         "lagRecords": 500,
+        "lagSeconds": None,
+        "bytesRead": None,
+        "bytesWritten": None,
+        "transactionsDecided": None,
+        "transactionsOpen": None,
         "leftRecords": None,
         "batchSeconds": 0.62,
         "batches": 3,
@@ -287,6 +293,25 @@ def test_the_live_table_has_a_row_and_a_bar_for_each_flow() -> None:
     assert clicks.split()[:8] == ["clicks", "running", "1,500", "250", "500", "0.6", "s", "12"]
     assert 16 <= clicks.count("━") + clicks.count("-") <= 24
     assert views.split()[:2] == ["views", "queued"]
+
+
+def test_a_flow_that_is_exactly_once_shows_its_transactions() -> None:
+    flow = FlowState(
+        "sessions",
+        FlowStatus.RUNNING,
+        rows=1500,
+        lag_records=500,
+        lag_s=12.4,
+        bytes_written=1_234_567,
+        transactions_decided=24,
+        transactions_open=2,
+    )
+    heading, sessions = drawn(flow_table([flow]), width=120).splitlines()
+    assert heading.split() == ["flow", "state", "in", "out", "bytes", "rows/s", "lag", "batch", "bad", "transactions"]
+    for text in ("1.2 MB", "500 (12 s)", "24 decided, 2 open"):
+        assert text in sessions
+    read = replace(flow, bytes_written=None, bytes_read=999, transactions_decided=None)
+    assert "~999 B" in drawn(flow_table([read]))
 
 
 def test_a_narrow_terminal_cuts_no_figure() -> None:

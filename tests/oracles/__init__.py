@@ -18,6 +18,8 @@ SOURCES = Path(__file__).parent
 #: The release that we follow, and the last one that still had the oldest versions of messages.
 CURRENT = "4.3.1"
 OLDEST_VERSIONS = "3.9.1"
+#: The last release of 2.x: with ZooKeeper, and without requests that tell of transactions.
+WITH_ZOOKEEPER = "2.8.2"
 
 _STOP_TIMEOUT_S = 20
 

@@ -81,7 +81,7 @@ class KafkaServer:
         properties = self.format()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*java(*_JVM, release=self._release, logs=True), "kafka.Kafka", str(properties)],
+                [*self._java(), "kafka.Kafka", str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -92,6 +92,10 @@ class KafkaServer:
         except BaseException:
             self.stop()
             raise
+
+    def _java(self) -> list[str]:
+        """What runs it; whoever measures it wants all of its compiler."""
+        return java(*_JVM, release=self._release, logs=True)
 
     def format(self) -> Path:
         """Make the folder that of a new cluster, unless it is one; returns its server.properties."""

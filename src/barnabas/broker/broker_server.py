@@ -37,6 +37,7 @@ from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.data.strays import named_topics, refuse_unknown
 from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
 from barnabas.broker.lifecycle import BrokerLifecycle
+from barnabas.broker.node_tls import NodeTls
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.router import Router
@@ -85,7 +86,9 @@ class BrokerServer:
         kraft_version: Callable[[], int] = lambda: 0,
         authorizer: Authorizer | None = None,
         security: ChannelSecurity = PLAINTEXT,
+        tls: NodeTls | None = None,
     ) -> None:
+        self._tls = tls
         #: How other brokers are reached.
         self._security = security
         self._static_settings = settings
@@ -257,6 +260,7 @@ class BrokerServer:
             producer_ids=producer_ids,
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,
+            tls=self._tls,
             brokers=brokers,
             transaction_partitions=AddPartitionsToTxnManager(brokers, metadata, lambda: self.services.settings),
         )

@@ -18,6 +18,7 @@ from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
 from barnabas.broker.authorization import anonymous_listeners, follow, make_authorizer
 from barnabas.broker.broker_server import BrokerServer
+from barnabas.broker.configs.config_resources import effective_settings
 from barnabas.broker.configs.part_options import (
     channel_limits,
     forwarding_limits,
@@ -30,6 +31,7 @@ from barnabas.broker.controller.controller_channel import NodeToControllerChanne
 from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
 from barnabas.broker.lifecycle import advertised_listeners
+from barnabas.broker.node_tls import NodeTls
 from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_bootstrap, read_identity
 from barnabas.broker.quorum.quorum_addresses import bootstrap_addresses, quorum_voters
 from barnabas.broker.quorum.quorum_transport import QuorumTransport
@@ -41,6 +43,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import Turns
 from barnabas.metadata.access_images import ScramCredentialData, ScramUser
+from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.net import Server
 from barnabas.net.security import ChannelSecurity
@@ -64,6 +67,7 @@ class Node:
         self._static_settings = settings
         self._files = files
         self._runtime = runtime
+        self._tls = NodeTls(settings)
         self._server = Server(is_urgent, server_limits(settings))
         self._sasl = SaslParts(settings, runtime, lambda: self.loader.image, self._formatted_users)
         turns = Turns()
@@ -220,6 +224,7 @@ class Node:
         snapshots = SnapshotGenerator(quorum, loader, settings, runtime, until_applied)
         loader.publish_to(snapshots)
         loader.publish_to(_FeatureWatch(quorum.log.directory, self._fail))
+        self._follow_certificates(loader)
         self._started.push_async_callback(snapshots.stop)
         await quorum.start()
         watch = None if quorum.is_alone else self._watch(quorum, identity)
@@ -250,10 +255,20 @@ class Node:
         watch.start()
         return watch
 
+    def _follow_certificates(self, loader: MetadataLoader) -> None:
+        """Keys and certificates may change while the node runs: in files, and by settings in the metadata log."""
+        if not self._tls.is_used:
+            return
+        follower = _CertificateWatch(self._tls, self._static_settings)
+        follower.take(loader.publish_to(follower))
+        watching = asyncio.get_running_loop().create_task(self._tls.watch(), name="watch certificates")
+        self._started.callback(watching.cancel)
+
     def _warn_of_open_listeners(self) -> None:
         for name in self._static_settings.controller_listeners:
             host, port = self.endpoints.get(name, ("127.0.0.1", 0))
-            if not _is_loopback(host) and not self._static_settings.asks_for_sasl(name):
+            is_known = self._static_settings.asks_for_sasl(name) or self._tls.knows_peers(name)
+            if not _is_loopback(host) and not is_known:
                 _log.warning(
                     "The controllers' listener %s at %s:%d can be reached from other machines, and believes whoever "
                     "connects: let nobody but the nodes of this cluster reach it",
@@ -287,13 +302,18 @@ class Node:
             on_failure=self._fail,
             kraft_version=lambda: self.quorum.kraft_version,
             authorizer=self._authorizer,
-            security=ChannelSecurity(self._sasl.login_to(self._static_settings.inter_broker_listener)),
+            security=self._way_to(self._static_settings.inter_broker_listener),
+            tls=self._tls,
         )
 
     @property
     def _to_controllers(self) -> ChannelSecurity:
         """How controllers are reached: all by the first of their listeners."""
-        return ChannelSecurity(self._sasl.login_to(self._static_settings.controller_listeners[0]))
+        return self._way_to(self._static_settings.controller_listeners[0])
+
+    def _way_to(self, listener: str) -> ChannelSecurity:
+        """How nodes are reached that listen under a name."""
+        return ChannelSecurity(self._sasl.login_to(listener), self._tls.way_to(listener))
 
     def _formatted_users(self) -> Mapping[ScramUser, ScramCredentialData]:
         """Whom the node was formatted with."""
@@ -375,7 +395,7 @@ class Node:
 
     async def _listen(self) -> None:
         """Each listener is served by the role that it belongs to."""
-        specs = listener_specs(self._static_settings, self._sasl)
+        specs = listener_specs(self._static_settings, self._sasl, self._tls)
         controllers = self._static_settings.controller_listeners
         brokers = [spec for spec in specs if spec.name not in controllers]
         await self._server.start(brokers, self._broker_router.dispatch)
@@ -424,6 +444,24 @@ class _FeatureWatch:
                 check_features(update.image.features, self._where)
             except BarnabasError as problem:
                 self._on_failure(problem)
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        """Nothing: it does not matter who leads."""
+
+
+class _CertificateWatch:
+    """Has TLS follow the settings that were changed at run time."""
+
+    def __init__(self, tls: NodeTls, static: BrokerSettings) -> None:
+        self._tls = tls
+        self._static = static
+
+    def take(self, image: ClusterImage) -> None:
+        self._tls.apply(effective_settings(self._static, image, self._static.node_id))
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        if any(each.type == ConfigResourceType.BROKER for each in update.delta.configs_changed):
+            self.take(update.image)
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         """Nothing: it does not matter who leads."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.broker.data.producer_ids import ProducerIdPool
     from barnabas.broker.data.replica_manager import ReplicaManager
     from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
+    from barnabas.broker.node_tls import NodeTls
     from barnabas.broker.quorum.quorum_transport import QuorumTransport
     from barnabas.broker.transactions.transaction_coordinator import TransactionCoordinatorService
     from barnabas.broker.turns import Turns
@@ -58,6 +59,8 @@ class CommonServices:
     advertised: Callable[[], list[ApiVersion]]
     #: The level of kraft.version, which is not in the image.
     kraft_version: Callable[[], int] = lambda: 0
+    #: Keys and certificates, which a change of settings may replace.
+    tls: NodeTls | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from barnabas.cli.warnings_shown import show_warnings
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
+    from barnabas.net.security import ChannelSecurity
 
 T = TypeVar("T")
 
@@ -51,6 +52,14 @@ class ClusterOptions:
             found.pop("bootstrap.servers", None)
             found["bootstrap.controllers"] = self.bootstrap_controller
         return found
+
+    def security(self) -> ChannelSecurity:
+        """How connections besides those of the admin client are secured."""
+        from barnabas.base.system_runtime import new_randomness
+        from barnabas.client.security import security_of
+        from barnabas.client.settings import AdminSettings
+
+        return security_of(AdminSettings.load(self.settings()), new_randomness())
 
 
 def reason(error: BaseException) -> str:

@@ -66,7 +66,8 @@ def demo(
 
     A node starts inside this process and a stream of clicks is written to it; Spark takes about 15 seconds to start,
     then the example project that `barnabas pipeline init` writes runs again and again. Nothing is left behind, unless
-    --keep says where; but for Spark's log, if the demo fails and names it.
+    --keep says where; but for Spark's log, if the demo fails and names it. Kill Spark meanwhile, if you like
+    (kill -9 of its java process): it starts again, and nothing is lost or twice.
 
     \b
     Examples:
@@ -174,6 +175,9 @@ def _tell(outcome: DemoResult, options: DemoOptions) -> None:
     say(f"  table clicks        {picture.table_rows:>9,} rows")
     say(f"  topic sessions      {picture.sessions:>9,} records")
     say(f"  topic clicks.dead   {picture.dead_letters:>9,} records")
+    if outcome.restarts:
+        times = "once" if outcome.restarts == 1 else f"{outcome.restarts} times"
+        say(f"Spark's driver was gone {times}, and the next one went on where it had been.")
     if outcome.is_complete and outcome.is_exact:
         say("Counted: every valid click is in the table, once; every broken one is among the dead letters, once;")
         say("no session is in its topic twice. All of it was written exactly once.")

@@ -37,6 +37,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "demo": Tool("barnabas.cli.demo:demo", "Watch a node, clicks and a pipeline at work."),
     "server": Tool("barnabas.cli.server:server", "Start and stop a node from a server.properties file."),
     "storage": Tool("barnabas.cli.storage:storage", "Format the directories of a node, or look at them."),
+    "certs": Tool("barnabas.cli.certs:certs", "Make certificates for trying out TLS."),
     "dump-log": Tool("barnabas.cli.dump_log:dump_log", "Show what log segments, indexes and snapshots hold."),
     "metadata-shell": Tool(
         "barnabas.cli.metadata_shell:metadata_shell", "Walk through the cluster's metadata as a tree."

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from barnabas._version import package_version
 from barnabas.base.errors import BarnabasError
+from barnabas.broker.configs.config_resources import is_secret
 from barnabas.broker.quorum.formatting import RELEASES
 from barnabas.cli.dump_log import entries
 from barnabas.metadata.access_images import ClientQuotasImage, ScramImage
@@ -124,7 +125,10 @@ def _configs(image: ClusterImage) -> Tree:
         kind = (
             ConfigResourceType(resource.type).name if resource.type in set(ConfigResourceType) else str(resource.type)
         )
-        shown[f"{kind}:{resource.name}" if resource.name else kind] = dict(sorted(settings.items()))
+        shown[f"{kind}:{resource.name}" if resource.name else kind] = {
+            name: _REDACTED if kind == "BROKER" and is_secret(name) else value
+            for name, value in sorted(settings.items())
+        }
     return shown
 
 

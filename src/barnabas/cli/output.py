@@ -44,6 +44,15 @@ def shown(value: object) -> str:
     return escaped(str(value))
 
 
+def size_text(size_bytes: int) -> str:
+    """In the unit that makes it short: 999 B, 1.2 kB, 34.5 MB."""
+    size, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
+    while size >= 1000 and len(units) > 1:
+        size /= 1000
+        del units[0]
+    return f"{size:,.0f} B" if units[0] == "B" else f"{size:,.1f} {units[0]}"
+
+
 def is_watched() -> bool:
     """Whether standard output is a terminal, which obeys control characters, with colours or without."""
     return sys.stdout is not None and sys.stdout.isatty()

@@ -25,13 +25,15 @@ _COLOURS: Final = {
     FlowStatus.SKIPPED: "yellow",
 }
 #: Rows that a flow has read, and those that it has written: views tell only these, tables only those.
-_HEADINGS: Final = ("flow", "state", "in", "out", "rows/s", "lag", "batch", "bad")
+_HEADINGS: Final = ("flow", "state", "in", "out", "bytes", "rows/s", "lag", "batch", "bad", "transactions")
 #: From this width on there is room for a bar.
 _BAR_COLUMNS: Final = 100
 #: Figures that are left out where there is no room for all, in this order. What came in always stays.
-_LEFT_OUT: Final = ("batch", "rows/s", "bad", "lag", "out")
+_LEFT_OUT: Final = ("batch", "rows/s", "bytes", "bad", "transactions", "lag", "out")
 #: Names and states go on in the next line, but not for each letter: `completed` fits.
 _WORDS: Final = {"flow": 8, "state": 9}
+#: Figures of topics, and of flows that are exactly once: not there where no flow has them.
+_IF_ANY: Final = ("bytes", "transactions")
 #: `rich` sets it aside for each column.
 _GAP: Final = 2
 
@@ -119,11 +121,33 @@ def _sentence(flow: FlowState) -> str:
         parts.append(f"{flow.rows_written:,} out")
     if flow.rows_per_s is not None:
         parts.append(f"{flow.rows_per_s:,.0f} rows/s")
+    if size := _bytes_text(flow):
+        parts.append(size)
     if flow.lag_records is not None:
-        parts.append(f"lag {flow.lag_records:,}")
+        parts.append(f"lag {_lag_text(flow)}")
     if flow.batch_s is not None:
         parts.append(f"batch {flow.batch_s:.1f} s")
+    if flow.transactions_decided is not None:
+        parts.append(f"transactions {_transactions_text(flow)}")
     return ", ".join(parts)
+
+
+def _bytes_text(flow: FlowState) -> str:
+    """What was written where that is known, else what was read: that is estimated."""
+    if flow.bytes_written is not None:
+        return output.size_text(flow.bytes_written)
+    return "" if flow.bytes_read is None else f"~{output.size_text(flow.bytes_read)}"
+
+
+def _lag_text(flow: FlowState) -> str:
+    """In records, and in seconds where there are some."""
+    text = f"{flow.lag_records:,}"
+    return f"{text} ({flow.lag_s:,.0f} s)" if flow.lag_records and flow.lag_s is not None else text
+
+
+def _transactions_text(flow: FlowState) -> str:
+    text = f"{flow.transactions_decided:,} decided"
+    return text if flow.transactions_open is None else f"{text}, {flow.transactions_open:,} open"
 
 
 class AsJson(ShownPipeline):
@@ -175,6 +199,11 @@ def flow_json(flow: FlowState) -> dict[str, Any]:
         "rowsWritten": flow.rows_written,
         "rowsPerSecond": flow.rows_per_s,
         "lagRecords": flow.lag_records,
+        "lagSeconds": flow.lag_s,
+        "bytesRead": flow.bytes_read,
+        "bytesWritten": flow.bytes_written,
+        "transactionsDecided": flow.transactions_decided,
+        "transactionsOpen": flow.transactions_open,
         "leftRecords": flow.left_records,
         "batchSeconds": flow.batch_s,
         "batches": flow.batches,
@@ -294,13 +323,18 @@ def flow_table(flows: Sequence[FlowState], width: int = _BAR_COLUMNS) -> Table:
 
 def _needed_columns(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
     """The headings that there is room for, and what each needs at least."""
-    needed = {heading: max(len(text) for text in (heading, *(row[heading] for row in rows))) for heading in _HEADINGS}
+    headings = _shown_headings(rows)
+    needed = {heading: max(len(text) for text in (heading, *(row[heading] for row in rows))) for heading in headings}
     for heading, shortest in _WORDS.items():
         needed[heading] = min(needed[heading], shortest)
     for heading in _LEFT_OUT:
-        if sum(needed.values()) + _GAP * len(needed) > width:
+        if heading in needed and sum(needed.values()) + _GAP * len(needed) > width:
             del needed[heading]
     return needed
+
+
+def _shown_headings(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    return [heading for heading in _HEADINGS if heading not in _IF_ANY or any(row[heading] for row in rows)]
 
 
 def _cells(flow: FlowState) -> list[str]:
@@ -309,10 +343,12 @@ def _cells(flow: FlowState) -> list[str]:
         flow.state_text,
         "" if flow.rows is None else f"{flow.rows:,}",
         "" if flow.rows_written is None else f"{flow.rows_written:,}",
+        _bytes_text(flow),
         "" if flow.rows_per_s is None else f"{flow.rows_per_s:,.0f}",
-        "" if flow.lag_records is None else f"{flow.lag_records:,}",
+        "" if flow.lag_records is None else _lag_text(flow),
         "" if flow.batch_s is None else f"{flow.batch_s:.1f} s",
         f"{flow.bad:,}" if flow.broken else "",
+        "" if flow.transactions_decided is None else _transactions_text(flow),
     ]
 
 
@@ -326,7 +362,9 @@ def delivery_text(graph: Graph) -> str:
 def print_summary(summary: Summary) -> None:
     """What was done, as a table and a few sentences."""
     if summary.flows:
-        output.print_table(_HEADINGS, [_cells(flow) for flow in summary.flows])
+        rows = [dict(zip(_HEADINGS, _cells(flow), strict=True)) for flow in summary.flows]
+        headings = _shown_headings(rows)
+        output.print_table(headings, [[row[heading] for heading in headings] for row in rows])
     for flow in summary.flows:
         for rule, count in flow.broken.items():
             if count:

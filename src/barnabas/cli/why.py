@@ -23,6 +23,7 @@ from barnabas.cli.kafka_options import GivenOptions, KafkaTool, connection
 from barnabas.cli.output import print_json, say, shown
 from barnabas.net.channel import Channel
 from barnabas.net.errors import ChannelError, UnsupportedRequestError, address_text
+from barnabas.net.security import ChannelSecurity
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin, TopicDescription, TopicPartitionInfo
@@ -52,7 +53,8 @@ def why(ctx: click.Context, name: str, bootstrap_server: str | None, command_con
     GivenOptions(ctx).need("--bootstrap-server")
     topic, partition = parse_name(name)
     cluster = ClusterOptions(bootstrap_server, command_config)
-    found = cluster.run(lambda admin: _ask(admin, bootstrap_server or "", topic, partition))
+    security = cluster.security()
+    found = cluster.run(lambda admin: _ask(admin, bootstrap_server or "", topic, partition, security))
     if as_json:
         print_json([_values(*each) for each in found])
     else:
@@ -70,7 +72,9 @@ def parse_name(name: str) -> tuple[str, int | None]:
 # Asking
 
 
-async def _ask(admin: Admin, bootstrap: str, topic: str, number: int | None) -> list[tuple[PartitionFacts, Diagnosis]]:
+async def _ask(
+    admin: Admin, bootstrap: str, topic: str, number: int | None, security: ChannelSecurity
+) -> list[tuple[PartitionFacts, Diagnosis]]:
     described = (await admin.describe_topics([topic]))[topic]
     chosen = [each for each in described.partitions if number is None or each.partition == number]
     if not chosen:
@@ -79,7 +83,7 @@ async def _ask(admin: Admin, bootstrap: str, topic: str, number: int | None) -> 
     needed = await _min_insync_replicas(admin, topic)
     facts = ClusterFacts(
         bootstrap,
-        await _brokers(admin, {node.node_id for each in chosen for node in each.replicas}),
+        await _brokers(admin, {node.node_id for each in chosen for node in each.replicas}, security),
         await _has_active_controller(admin),
     )
     partitions = [_partition_facts(described, each, needed) for each in chosen]
@@ -140,19 +144,19 @@ async def _has_active_controller(admin: Admin) -> bool:
         return False
 
 
-async def _brokers(admin: Admin, wanted: set[int]) -> dict[int, BrokerFacts]:
+async def _brokers(admin: Admin, wanted: set[int], security: ChannelSecurity) -> dict[int, BrokerFacts]:
     try:
         described = await admin.describe_cluster(include_fenced_brokers=True)
     except UnsupportedRequestError:
         described = await admin.describe_cluster()
     known = [node for node in described.nodes if node.node_id in wanted]
-    facts = await asyncio.gather(*(_broker(admin, node, node.node_id in described.fenced) for node in known))
+    facts = await asyncio.gather(*(_broker(admin, node, node.node_id in described.fenced, security) for node in known))
     return {each.broker_id: each for each in facts}
 
 
-async def _broker(admin: Admin, node: Node, is_fenced: bool) -> BrokerFacts:
+async def _broker(admin: Admin, node: Node, is_fenced: bool, security: ChannelSecurity) -> BrokerFacts:
     address = address_text(node.host, node.port)
-    facts = BrokerFacts(node.node_id, address, is_fenced=is_fenced, answers=await _answers(node))
+    facts = BrokerFacts(node.node_id, address, is_fenced=is_fenced, answers=await _answers(node, security))
     if is_fenced or not facts.answers:
         return facts  # Nobody is sent to a broker that is fenced.
     try:
@@ -162,9 +166,9 @@ async def _broker(admin: Admin, node: Node, is_fenced: bool) -> BrokerFacts:
     return replace(facts, failed_directories=tuple(path for path, each in directories.items() if each.error))
 
 
-async def _answers(node: Node) -> bool:
+async def _answers(node: Node, security: ChannelSecurity) -> bool:
     """Whether it says which requests it understands: a process that is stopped takes connections, but says nothing."""
-    channel = Channel(node.host, node.port, client_id="barnabas-why", randomness=new_randomness())
+    channel = Channel(node.host, node.port, client_id="barnabas-why", randomness=new_randomness(), security=security)
     try:
         async with asyncio.timeout(_ANSWER_S):
             await channel.connect()

@@ -314,11 +314,11 @@ class NetworkClient:
         """Call when it has become known to which cluster the brokers belong, or that changed."""
         self._updater.cluster_listeners.append(callback)
 
-    async def update_metadata(self, timeout_ms: float) -> ClusterView:
-        """Ask for everything again; the view that an answer to this question made."""
+    async def update_metadata(self, timeout_ms: float, *, is_asked_for: bool = False) -> ClusterView:
+        """Ask for everything again; the view that an answer to this question made. See `Metadata.request_update`."""
         metadata = self.metadata
         number = metadata.full_request_count + 1
-        metadata.request_update()
+        metadata.request_update(is_asked_for=is_asked_for)
         await self._updater.until(
             lambda: metadata.answered_full_request >= number,
             timeout_ms,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,48 @@ from barnabas.base.sasl.jaas import parse_jaas
 from barnabas.base.sasl.scram import TOKEN_AUTH
 from barnabas.net.sasl_client import PasswordLogin, SaslLogin, TokenLogin, provider_of
 from barnabas.net.security import ChannelSecurity
+from barnabas.net.tls.contexts import GivenContext, TlsContexts
+from barnabas.net.tls.dialing import ClientTls
+from barnabas.net.tls.options import PEM, Store, TlsOptions, tls_options
 
 if TYPE_CHECKING:
     from barnabas.client.settings import ClientSettings
 
 
 def security_of(settings: ClientSettings, randomness: Random) -> ChannelSecurity:
-    """Raises `SettingsError` where something is missing."""
-    return ChannelSecurity(_login(settings, randomness) if settings.security_protocol.startswith("SASL_") else None)
+    """Raises `SettingsError` where something is missing, or a key or certificate cannot be used."""
+    protocol = settings.security_protocol
+    login = _login(settings, randomness) if protocol.startswith("SASL_") else None
+    return ChannelSecurity(login, _tls(settings) if protocol.endswith("SSL") else None)
+
+
+def _tls(settings: ClientSettings) -> ClientTls:
+    if settings.ssl_context is not None:
+        return ClientTls(GivenContext(settings.ssl_context.target))
+    return ClientTls(TlsContexts(client_tls_options(settings), has_server=False))
+
+
+def client_tls_options(settings: ClientSettings) -> TlsOptions:
+    """Kafka's settings, or those of other Python clients in their place."""
+    options = tls_options(settings)
+    keys, trusted = options.keystore, options.truststore
+    if settings.ssl_cafile is not None:
+        trusted = Store(type=PEM, location=settings.ssl_cafile)
+    password = settings.ssl_password or settings.ssl_key_password
+    if settings.ssl_certfile is not None:
+        keys = Store(
+            type=PEM,
+            location=settings.ssl_certfile,
+            key_location=settings.ssl_keyfile,
+            key_password=None if password is None else password.reveal(),
+        )
+    return replace(
+        options,
+        keystore=keys,
+        truststore=trusted,
+        cipher_suites=settings.ssl_ciphers or options.cipher_suites,
+        checks_host=options.checks_host and settings.ssl_check_hostname,
+    )
 
 
 def _login(settings: ClientSettings, randomness: Random) -> SaslLogin:

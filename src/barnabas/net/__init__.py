@@ -14,6 +14,7 @@ from barnabas.net.errors import (
     ListenError,
     NotSentError,
     RequestTimeoutError,
+    SslAuthenticationError,
     UnsupportedRequestError,
 )
 from barnabas.net.limits import ListenerLimits, ServerLimits
@@ -39,5 +40,6 @@ __all__ = [
     "RequestTimeoutError",
     "Server",
     "ServerLimits",
+    "SslAuthenticationError",
     "UnsupportedRequestError",
 ]

@@ -544,7 +544,8 @@ class Channel:
         )
         make = partial(OutgoingConnection, self, self.address, limits.max_response_bytes, limits.trusted_response_bytes)
         buffers = SocketBuffers(limits.send_buffer_bytes, limits.receive_buffer_bytes)
-        connection = await connect(make, self.host, self.port, self.address, timeout_ms, buffers)
+        tls = self._security.tls
+        connection = await connect(make, self.host, self.port, self.address, timeout_ms, buffers, tls)
         answer = await negotiate(connection, self.address, self._client_id, limits.request_timeout_ms, self._sent)
         offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         complaint = self._check_peer(offered) if self._check_peer is not None else None

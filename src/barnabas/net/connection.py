@@ -18,6 +18,7 @@ from typing import Final, cast
 from barnabas.base.errors import check
 from barnabas.net.admission import Admission
 from barnabas.net.answer_room import AnswerRoom
+from barnabas.net.authentications import Authentications
 from barnabas.net.errors import address_text
 from barnabas.net.idle import IdleWatch
 from barnabas.net.limits import (
@@ -34,6 +35,7 @@ from barnabas.net.pace import Doing, Standing
 from barnabas.net.phases import ConnectionEvent, ConnectionPhase
 from barnabas.net.request_channel import Dispatch, RequestChannel
 from barnabas.net.sockets import sends_untouched, tune
+from barnabas.net.tls.failures import TlsError
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
 
@@ -50,6 +52,7 @@ _NOT_ADMITTED: Final = 8
 _AHEAD: Final = 1
 _NO_MEMORY: Final = 2
 _HELD_BACK: Final = 4
+_NO_PLACE: Final = 8
 _CLOSED: Final = ConnectionPhase.CLOSED
 
 
@@ -67,6 +70,7 @@ class Surroundings:
     cluster_answers: AnswerRoom
     idle: IdleWatch
     admission: Admission
+    authentications: Authentications
     #: Where bytes arrive before it is known what they belong to. Emptied before anything else happens.
     scratch: bytearray
     #: All open connections, by id.
@@ -102,8 +106,10 @@ class Connection(asyncio.BufferedProtocol):
         "_partial_bytes",
         "_partial_share",
         "_pauses",
+        "_principal_of",
         "_receiver",
         "_request_channel",
+        "_secured_phase",
         "_small",
         "_throttle_timer",
         "_transport",
@@ -132,7 +138,11 @@ class Connection(asyncio.BufferedProtocol):
         *,
         is_privileged: bool = False,
         phase: ConnectionPhase = ConnectionPhase.READY,
+        secured_phase: ConnectionPhase = ConnectionPhase.READY,
+        principal_of: Callable[[bytes], str] | None = None,
     ) -> None:
+        """One that begins with a TLS handshake goes on in `secured_phase`; `principal_of` tells whom a certificate
+        names, and raises `ValueError` for those who are nobody here."""
         self.id = next(around.ids)
         self.listener = listener
         #: Who takes its requests; each listener has its own.
@@ -146,6 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = ANONYMOUS
         #: Whether a delegation token stands in for the principal, who then may not ask for others.
         self.is_token_authenticated = False
+        self._secured_phase = secured_phase
+        self._principal_of = principal_of
         #: Name and version of the client's library, as ApiVersions tells them.
         self.client_software = ("unknown", "unknown")
         #: Whether responses may hold memory that only the kernel should look at.
@@ -349,6 +361,28 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = principal
         self.limits_changed()
 
+    # ---- for the TLS layer
+
+    def secured(self, certificate: bytes | None) -> None:
+        """The TLS handshake is done: with this certificate, if the peer has shown one."""
+        if self.phase is not ConnectionPhase.HANDSHAKING:
+            return
+        try:
+            principal = self._principal_of(certificate) if certificate and self._principal_of else ANONYMOUS
+        except ValueError as problem:
+            self._around.authentications.failed(self, str(problem))
+            self.abort(f"it is nobody here: {problem}")
+            return
+        self.phase = self.phase.after(ConnectionEvent.SECURED)
+        if self._secured_phase is ConnectionPhase.READY:
+            self._around.authentications.succeeded()
+            self.become_ready(principal)
+
+    def not_secured(self, failure: TlsError) -> None:
+        """The TLS handshake failed; the layer ends the connection."""
+        if self.phase is ConnectionPhase.HANDSHAKING:
+            self._around.authentications.failed(self, f"SSL handshake failed: {failure.text}")
+
     # ---- for the parts of a server
 
     @property
@@ -407,6 +441,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def admit(self) -> None:
         """There is a place for it: what it asked so far is taken up."""
+        self._resume(_NO_PLACE)
         self._unmute(_NOT_ADMITTED)
 
     def hold_back(self) -> None:
@@ -438,10 +473,13 @@ class Connection(asyncio.BufferedProtocol):
         self._around.connections[self.id] = self
         self._idle.add(self)
         refusal = self._around.admission.arrive(self)
-        if refusal is None:
-            self._has_arrived = True
-        else:
+        if refusal is not None:
             self.abort(refusal)
+            return
+        self._has_arrived = True
+        if self.phase is ConnectionPhase.HANDSHAKING and self._mutes & _NOT_ADMITTED:
+            # A handshake costs more than a few frames that are kept: it begins when there is a place.
+            self._pause(_NO_PLACE)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         small = self._small
@@ -522,7 +560,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _max_frame_bytes(self) -> int:
         limits = self._around.limits
-        if self.phase is ConnectionPhase.AUTHENTICATING:
+        if self.phase in (ConnectionPhase.HANDSHAKING, ConnectionPhase.AUTHENTICATING):
             return min(limits.sasl_server_max_receive_size, limits.socket_request_max_bytes)
         return limits.socket_request_max_bytes
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, cast
 
 from barnabas._version import package_version
 from barnabas.base.error_codes import ErrorCode
-from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, RequestTimeoutError
+from barnabas.net.errors import (
+    AuthenticationFailedError,
+    ChannelError,
+    ConnectError,
+    DisconnectedError,
+    RequestTimeoutError,
+)
 from barnabas.net.outgoing import ClientRequest, OutgoingConnection, RequestForm
 from barnabas.net.sockets import SOCK_STREAM, SocketBuffers, open_socket
+from barnabas.net.tls.dialing import ClientTls
+from barnabas.net.tls.layer import TlsLayer
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -25,10 +33,10 @@ async def connect(
     address: str,
     timeout_ms: float,
     buffers: SocketBuffers,
+    tls: ClientTls | None = None,
 ) -> OutgoingConnection:
     """Connect to the first address of the host that takes us; each has the whole timeout, or one that is silent would
-    keep us from the others. Raises `ConnectError`."""
-    loop = asyncio.get_running_loop()
+    keep us from the others. Raises `ConnectError`, with TLS also `SslAuthenticationError`."""
     failures: list[str] = []
     refusals = 0
     try:
@@ -41,24 +49,45 @@ async def connect(
     except UnicodeError as failure:
         # Of a label that is empty or too long: what no name server could be asked for.
         raise ConnectError(address, "no connection: no host can have this name") from failure
+    maker = make if tls is None else tls.maker(make, host, timeout_ms)
     for each in hosts:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                opened = await open_socket(loop, each, port, buffers)
-                if opened is None:
-                    _, connection = await loop.create_connection(make, each, port)
-                else:
-                    _, connection = await loop.create_connection(make, sock=opened)
-            return connection
+                return await _connect_to(each, port, buffers, maker)
+        except AuthenticationFailedError:
+            raise  # it is there, so no other address of it would say anything else
         except TimeoutError:
             failures.append(f"{each}: no answer within {timeout_ms / 1000:.1f} s")
         except OSError as failure:
             failures.append(f"{each}: {_reason(failure)}")
             refusals += isinstance(failure, ConnectionRefusedError)
+        except ConnectError as failure:
+            failures.append(f"{each}: {failure.reason}")
     causes = "; ".join(failures) if len(failures) > 1 else failures[0].removeprefix(f"{hosts[0]}: ")
     refused = ConnectError(address, f"no connection: {causes}")
     refused.is_refused = refusals == len(hosts)
     raise refused
+
+
+async def _connect_to(
+    host: str, port: int, buffers: SocketBuffers, make: Callable[[], asyncio.BaseProtocol]
+) -> OutgoingConnection:
+    """One connection, with TLS set up if that is wanted."""
+    loop = asyncio.get_running_loop()
+    opened = await open_socket(loop, host, port, buffers)
+    if opened is None:
+        transport, protocol = await loop.create_connection(make, host, port)
+    else:
+        transport, protocol = await loop.create_connection(make, sock=opened)
+    if isinstance(protocol, OutgoingConnection):
+        return protocol
+    connection = cast(OutgoingConnection, cast(TlsLayer, protocol).above)
+    try:
+        await cast("asyncio.Future[None]", connection.handshake)
+    except BaseException:
+        transport.abort()
+        raise
+    return connection
 
 
 def _reason(failure: OSError) -> str:
@@ -90,6 +119,8 @@ async def negotiate(
         return await _negotiate(connection, address, client_id, timeout_ms, on_sent)
     except BaseException as failure:
         connection.close(DisconnectedError(address, "its versions could not be learned"), by_us=True)
+        if isinstance(failure, AuthenticationFailedError):
+            raise
         if isinstance(failure, ChannelError):
             raise ConnectError(address, f"it did not tell its versions: {failure.reason}") from failure
         raise

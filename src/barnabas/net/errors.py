@@ -41,6 +41,10 @@ class AuthenticationFailedError(RefusedError, ConnectError):
     """The two sides could not show each other who they are. Nothing was sent."""
 
 
+class SslAuthenticationError(AuthenticationFailedError):
+    """The TLS handshake failed: a certificate, a host name, a version or the cipher suites were refused."""
+
+
 class NotSentError(ConnectError):
     """It waited for its turn as long as it may: behind others, for a connection, or since the node is to be spared."""
 

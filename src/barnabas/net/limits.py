@@ -64,6 +64,8 @@ class ServerLimits:
     stall_timeout_ms: int = 3000
     #: How long requests are dispatched before sockets are looked at again.
     dispatch_budget_ms: float = 2.0
+    #: How long a TLS handshake may take.
+    handshake_timeout_ms: int = 10_000
     #: Connections that wait for a free place or their turn; more are closed.
     max_waiting_connections: int = 1000
 

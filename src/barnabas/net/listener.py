@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.net.connection import Connection
 from barnabas.net.errors import ListenError, address_text
 from barnabas.net.phases import ConnectionPhase
 from barnabas.net.sasl_server import SaslListener
+from barnabas.net.tls.listening import ListenerTls
 
 #: All addresses: one socket for each family, since one for both is not the same on every system.
 _ALL_ADDRESSES: Final = ("0.0.0.0", "::")
@@ -22,8 +22,9 @@ _ATTEMPTS: Final = 10
 class ListenerSpec:
     """Where to listen: an empty host for all addresses, port 0 for any free one.
 
-    On a privileged listener nodes of the cluster talk to each other; see `Connection.is_privileged`. With `sasl` its
-    peers must show who they are before anything else.
+    On a privileged listener nodes of the cluster talk to each other; see `Connection.is_privileged`. With `tls` its
+    connections begin with a handshake, whatever `first_phase` says; with `sasl` its peers must show who they are before
+    anything else.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ListenerSpec:
     is_privileged: bool = False
     first_phase: ConnectionPhase = ConnectionPhase.READY
     sasl: SaslListener | None = None
+    tls: ListenerTls | None = None
 
 
 class Listener:
@@ -42,7 +44,7 @@ class Listener:
         self.port = spec.port
         self._servers: list[asyncio.Server] = []
 
-    async def open(self, make: Callable[[], Connection], backlog: int) -> None:
+    async def open(self, make: Callable[[], asyncio.BaseProtocol], backlog: int) -> None:
         """Begin to accept connections. Raises `ListenError`."""
         for _ in range(_ATTEMPTS):
             try:
@@ -62,7 +64,7 @@ class Listener:
             server.close()
         self._servers.clear()
 
-    async def _try_open(self, make: Callable[[], Connection], backlog: int) -> bool:
+    async def _try_open(self, make: Callable[[], asyncio.BaseProtocol], backlog: int) -> bool:
         """False when the system chose different ports for different addresses; `port` then says which one to try."""
         loop = asyncio.get_running_loop()
         for host in (self.spec.host,) if self.spec.host else _ALL_ADDRESSES:

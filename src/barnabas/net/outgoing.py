@@ -10,9 +10,10 @@ from typing import Any, Final, Protocol, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError
-from barnabas.net.errors import ChannelError, DisconnectedError
+from barnabas.net.errors import ChannelError, ConnectError, DisconnectedError, SslAuthenticationError
 from barnabas.net.limits import INT_MAX, JOINED_BYTES, SMALL_FRAME_BYTES
 from barnabas.net.sockets import tune
+from barnabas.net.tls.failures import TlsError, TlsFailure
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver
@@ -150,6 +151,7 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         "_transport",
         "closed",
         "failure",
+        "handshake",
         "in_flight",
         "is_paused",
         "was_closed_by_us",
@@ -171,6 +173,8 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         self.is_paused = 0
         #: Done when the transport has let go of the socket.
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        #: Done when TLS is set up, or failed to be; None without TLS.
+        self.handshake: asyncio.Future[None] | None = None
 
     def send(self, asked: ClientRequest, form: RequestForm, now_s: float) -> int:
         """Write one request; its size. Raises `LocalProtocolError` if the message does not go into that version."""
@@ -256,6 +260,20 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         if self.failure is None and not self.is_paused:
             self._owner.writable()
 
+    # What the TLS layer tells
+
+    def secured(self, _: bytes | None) -> None:
+        if self.handshake is not None and not self.handshake.done():
+            self.handshake.set_result(None)
+
+    def not_secured(self, failure: TlsError) -> None:
+        """The handshake failed, or the peer says so afterwards: in TLS 1.3 it looks at our certificate last."""
+        told = tls_failure(self._address, failure)
+        if self.handshake is not None and not self.handshake.done():
+            self.handshake.set_exception(told)
+            self.handshake.exception()  # whoever dials may have given up
+        self.close(told)
+
     def _read(self, frame: bytearray) -> tuple[ClientRequest, Response]:
         if not self.in_flight:
             raise RemoteProtocolError("nothing was asked")
@@ -268,6 +286,15 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         response = _decode(cast(RequestForm, asked.form), frame)
         self.in_flight.popleft()
         return asked, response
+
+
+def tls_failure(address: str, failure: TlsError) -> ChannelError:
+    """A refusal stays one until somebody changes a certificate or a setting; an end without a word may pass."""
+    hint = "; is the listener there one with SSL?" if failure.kind is TlsFailure.NO_TLS else ""
+    text = f"SSL handshake failed: {failure.text}{hint}"
+    if failure.kind in (TlsFailure.ENDED, TlsFailure.LATE):
+        return ConnectError(address, text)
+    return SslAuthenticationError(address, text)
 
 
 def _decode(form: RequestForm, frame: bytearray) -> Response:

@@ -1,7 +1,7 @@
 """The phases of an accepted connection, how it moves between them, and what may be asked in each.
 
-A listener says in which phase its connections begin: PLAINTEXT ones are ready at once. That a connection is muted, or
-waits for a place (`admission`), is no phase: both happen in any of them.
+A listener says in which phase its connections begin: PLAINTEXT ones are ready at once, those with TLS begin with its
+handshake. That a connection is muted, or waits for a place (`admission`), is no phase: both happen in any of them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ AUTHENTICATION_APIS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHA
 class ConnectionPhase(Enum):
     """How far a connection has come: its name, whether what arrives is taken, and which APIs are served."""
 
+    #: TLS is not set up, so that there are no frames yet.
+    HANDSHAKING = ("in the TLS handshake", True, frozenset[ApiKey]())
     #: The peer has not shown who it is. Frames are small.
     AUTHENTICATING = ("authenticating", True, AUTHENTICATION_APIS)
     READY = ("ready", True, None)
@@ -48,6 +50,8 @@ class ConnectionPhase(Enum):
 class ConnectionEvent(Enum):
     """What moves a connection from one phase to the next."""
 
+    #: The TLS handshake is done.
+    SECURED = "was secured"
     AUTHENTICATED = "was authenticated"
     #: Nothing more is read from it: its peer is done, or was told to go, or makes no sense.
     ENDING = "is to end"
@@ -56,6 +60,11 @@ class ConnectionEvent(Enum):
 
 TRANSITIONS: Final[Mapping[ConnectionPhase, Mapping[ConnectionEvent, ConnectionPhase]]] = MappingProxyType(
     {
+        ConnectionPhase.HANDSHAKING: {
+            ConnectionEvent.SECURED: ConnectionPhase.AUTHENTICATING,
+            ConnectionEvent.ENDING: ConnectionPhase.CLOSING_UNAUTHENTICATED,
+            ConnectionEvent.CLOSED: ConnectionPhase.CLOSED,
+        },
         ConnectionPhase.AUTHENTICATING: {
             ConnectionEvent.AUTHENTICATED: ConnectionPhase.READY,
             ConnectionEvent.ENDING: ConnectionPhase.CLOSING_UNAUTHENTICATED,

@@ -10,6 +10,7 @@ from functools import partial
 from barnabas.base.errors import check
 from barnabas.net.admission import Admission
 from barnabas.net.answer_room import AnswerRoom
+from barnabas.net.authentications import Authentications
 from barnabas.net.connection import Connection, Surroundings
 from barnabas.net.idle import IdleWatch
 from barnabas.net.limits import SMALL_FRAME_BYTES, ServerLimits
@@ -31,6 +32,7 @@ class Server:
         self._limits = limits or ServerLimits()
         self._listeners: dict[str, Listener] = {}
         self._around: Surroundings | None = None
+        self._authentications = Authentications()
         self._emptied: asyncio.Future[None] | None = None
 
     async def start(self, specs: Iterable[ListenerSpec], dispatch: Dispatch) -> None:
@@ -41,9 +43,8 @@ class Server:
         try:
             for spec in specs:
                 check(spec.name not in self._listeners, f"two listeners are named {spec.name}")
-                make = partial(_accept, around, spec, dispatch)
                 listener = Listener(spec)
-                await listener.open(make, self._limits.socket_listen_backlog_size)
+                await listener.open(partial(_accept, around, spec, dispatch), self._limits.socket_listen_backlog_size)
                 opened.append(listener)
                 self._listeners[spec.name] = listener
         except BaseException:
@@ -51,6 +52,11 @@ class Server:
                 listener.close()
                 del self._listeners[listener.spec.name]
             raise
+
+    @property
+    def authentications(self) -> Authentications:
+        """How many peers have shown who they are, and how many failed to."""
+        return self._authentications
 
     @property
     def endpoints(self) -> dict[str, tuple[str, int]]:
@@ -141,6 +147,7 @@ class Server:
             cluster_answers=AnswerRoom(loop, limits.outgoing_max_bytes, window_s),
             idle=IdleWatch(loop, limits.connections_max_idle_ms),
             admission=Admission(loop, limits, self._make_room),
+            authentications=self._authentications,
             scratch=bytearray(SMALL_FRAME_BYTES),
             connections=connections,
             on_empty=self._on_empty,
@@ -171,10 +178,17 @@ class Server:
             self._emptied = None
 
 
-def _accept(around: Surroundings, spec: ListenerSpec, dispatch: Dispatch) -> Connection:
-    """A connection that has just come in."""
-    sasl = spec.sasl
-    if sasl is None:
-        return Connection(around, spec.name, dispatch, is_privileged=spec.is_privileged, phase=spec.first_phase)
-    first = SaslAuthenticator(sasl, dispatch, around).dispatch
-    return Connection(around, spec.name, first, is_privileged=spec.is_privileged, phase=ConnectionPhase.AUTHENTICATING)
+def _accept(around: Surroundings, spec: ListenerSpec, dispatch: Dispatch) -> asyncio.BaseProtocol:
+    """A connection that has just come in, with TLS under it where the listener has that."""
+    tls, sasl = spec.tls, spec.sasl
+    phase = spec.first_phase if sasl is None else ConnectionPhase.AUTHENTICATING
+    connection = Connection(
+        around,
+        spec.name,
+        dispatch if sasl is None else SaslAuthenticator(sasl, dispatch, around).dispatch,
+        is_privileged=spec.is_privileged,
+        phase=phase if tls is None else ConnectionPhase.HANDSHAKING,
+        secured_phase=phase,
+        principal_of=None if tls is None else tls.principal_of,
+    )
+    return connection if tls is None else tls.layer(connection, around.limits.handshake_timeout_ms)

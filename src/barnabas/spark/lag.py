@@ -29,6 +29,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.spark.checkpoint_files import CheckpointFiles
 from barnabas.spark.core.errors import OptionError, SparkConnectorError
 from barnabas.spark.core.positions import Positions, from_offset, starts_of
+from barnabas.spark.core.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,6 +146,15 @@ def summary(partitions: Sequence[PartitionLag]) -> LagSummary | None:
     behind = [each.records for each in partitions]
     known = [each.seconds for each in partitions if each.seconds is not None]
     return LagSummary(min(behind), max(behind), sum(behind) / len(behind), sum(behind), max(known) if known else None)
+
+
+def read_ranges(progress: Mapping[str, Any]) -> list[OffsetRange]:
+    """What the batch of a progress has read of topics; from their beginning, where it does not say from where."""
+    ranges = []
+    for source in progress.get("sources") or ():
+        starts, ends = _positions(source.get("startOffset")) or {}, _positions(source.get("endOffset")) or {}
+        ranges += [OffsetRange(place, starts.get(place, 0), end) for place, end in ends.items()]
+    return [each for each in ranges if each.size > 0]
 
 
 class LagMeter:

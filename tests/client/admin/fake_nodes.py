@@ -67,7 +67,7 @@ class FakeNodes:
     async def close(self) -> None:
         self.is_closed = True
 
-    async def update_metadata(self, timeout_ms: float) -> ClusterView:
+    async def update_metadata(self, timeout_ms: float, *, is_asked_for: bool = False) -> ClusterView:
         await asyncio.sleep(0)
         self.update_count += 1
         return self.view

@@ -232,6 +232,24 @@ def test_who_learns_nothing_asks_less_often() -> None:
     assert made.view.topics() == []
 
 
+def test_who_is_asked_does_not_wait_but_for_failures() -> None:
+    made = metadata()
+    told: list[int] = []
+    made.on_needed = lambda: told.append(1)
+    for now_ms in range(4):
+        made.request(now_ms)
+        made.answered(response(), now_ms)
+        made.request_update()
+        assert made.next_update_in_ms(now_ms) > 50
+        made.request_update(is_asked_for=True)
+        assert made.next_update_in_ms(now_ms) == 0
+        assert len(told) == 2 * (now_ms + 1), "who waits until it is due must hear that it is now"
+    made.request(5)
+    made.failed(5, OSError("no"))
+    made.request_update(is_asked_for=True)
+    assert made.next_update_in_ms(5) > 50
+
+
 @pytest.mark.parametrize(
     ("error", "is_asked_again"),
     [

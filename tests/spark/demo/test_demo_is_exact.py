@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pytest
 
 from barnabas.spark.demo.story import Click, Story
 from tests.oracles import other_process
-from tests.spark.rig import sessions
+from tests.spark.rig import checkpoints, sessions
 
 RATE, SEED = 100, 5
 #: Twelve minutes of the story, so that some sessions are over.
@@ -30,7 +31,19 @@ LATENESS_MS = PAUSE_MS = 300_000
 
 @other_process(sessions.missing())
 def test_every_click_is_where_it_belongs(tmp_path: Path) -> None:
-    told = _run_demo(tmp_path / "kept")
+    check(tmp_path / "kept", run_demo(tmp_path / "kept"))
+
+
+@pytest.mark.slow
+@other_process(sessions.missing())
+def test_it_is_so_when_the_driver_is_killed_on_the_way(tmp_path: Path) -> None:
+    told = run_demo(tmp_path / "kept", kills=2)
+    assert told["restarts"] == 2
+    check(tmp_path / "kept", told)
+
+
+def check(folder: Path, told: dict[str, Any]) -> None:
+    """All is counted again, beside what the demo itself has counted."""
     assert told["failure"] is None
     assert told["is_complete"]
     assert told["is_exact"]
@@ -40,7 +53,8 @@ def test_every_click_is_where_it_belongs(tmp_path: Path) -> None:
     assert 0 < told["rows_of_first_update"] < told["clicks"] - told["broken"]
 
     story = Story(seed=SEED, rate=RATE, start_ms=told["start_ms"]).clicks(told["clicks"])
-    table = ds.dataset(tmp_path / "kept/tables/clicks", exclude_invalid_files=True).to_table()
+    # By the list of files that count: a batch that was broken off leaves others.
+    table = ds.dataset([str(path) for path in checkpoints.files_of_table(folder / "tables/clicks")]).to_table()
     assert sorted(table["id"].to_pylist()) == sorted(click.id for click in story.clicks)
     assert told["dead_letters"] == sum(told["causes"].values()) == sum(story.flaws.values())
     assert told["sessions"]
@@ -49,9 +63,10 @@ def test_every_click_is_where_it_belongs(tmp_path: Path) -> None:
     assert told["views"] > 5
 
 
-def _run_demo(folder: Path) -> dict[str, Any]:
+def run_demo(folder: Path, kills: int = 0) -> dict[str, Any]:
     """In a group of its own, so that Spark ends with it however it ends."""
-    command = [sys.executable, "-m", "tests.spark.demo.child", *map(str, (FEWEST_CLICKS, RATE, SEED, folder))]
+    arguments = map(str, (FEWEST_CLICKS, RATE, SEED, folder, kills))
+    command = [sys.executable, "-m", "tests.spark.demo.child", *arguments]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -61,12 +76,12 @@ def _run_demo(folder: Path) -> dict[str, Any]:
         start_new_session=True,
     ) as child:
         try:
-            out, err = child.communicate(timeout=LONGEST_S)
+            _, err = child.communicate(timeout=LONGEST_S)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
     assert child.returncode == 0, err
-    told = dict(json.loads(out))
+    told = dict(json.loads(Path(f"{folder}.json").read_text()))
     # Shown if the test fails: where the time went.
     sys.stdout.write("".join(f"{at_s:6.1f} s  {what}\n" for what, at_s in told["times"].items()))
     return told

@@ -64,7 +64,8 @@ def test_clicks_stop_at_once_and_the_screen_goes_on_while_spark_ends(monkeypatch
     assert len(stopping) >= 3
     assert {picture.clicks for picture in stopping} == {outcome.written.clicks}
     assert (outcome.broken_off, outcome.is_complete, outcome.picture.updates) == (1, False, 0)
-    assert spark.settings["spark.sql.catalogImplementation"] == "in-memory"
+    # One that lasts: a driver that comes back after a kill must know the tables.
+    assert "spark.sql.catalogImplementation" not in spark.settings
 
 
 def test_what_an_update_had_written_when_it_was_broken_off_is_counted(
@@ -86,6 +87,25 @@ def test_what_an_update_had_written_when_it_was_broken_off_is_counted(
     assert outcome.picture.table_rows == outcome.distinct_clicks == 3
     # Who goes on with the project finds its tables.
     assert "spark.sql.catalogImplementation" not in spark.settings
+
+
+def test_a_spark_that_is_gone_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts, stop = [0], threading.Event()
+
+    def dies_twice(project: Project, *, reporter: Reporter, **_: Any) -> Summary:
+        starts[0] += 1
+        reporter.update_started(1)
+        if starts[0] < 3:
+            summary = Summary(UpdateResult.FAILED, 1.0, failure="Spark ended by itself", is_spark_gone=True)
+        else:
+            stop.set()
+            summary = Summary(UpdateResult.COMPLETED, 1.0)
+        reporter.update_ended(1, summary)
+        return summary
+
+    monkeypatch.setattr(running, "run_project", dies_twice)
+    outcome = Demo(DemoOptions(), lambda picture: None).run(stop)
+    assert (starts, outcome.restarts, outcome.failure) == ([3], 2, None)
 
 
 def test_a_log_that_the_failure_names_is_there_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

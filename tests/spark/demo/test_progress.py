@@ -104,3 +104,16 @@ def test_all_is_taken_in_by_the_update_after_the_one_that_runs() -> None:
         update(watch, number)
         found.append(watch.has_taken_in_everything)
     assert found == [False, True]
+
+
+def test_updates_are_counted_on_when_spark_starts_again() -> None:
+    watch = PipelineWatch()
+    update(watch, 1)
+    watch.update_started(2)
+    watch.update_ended(2, Summary(UpdateResult.FAILED, 1.0, failure="Spark ended by itself", is_spark_gone=True))
+    assert (watch.updates, watch.broken_off) == (1, 2)
+    watch.expect_one_more()
+    watch.starts_again()
+    assert (watch.phase, watch.failure) == ("Spark was killed, and starts again", None)
+    update(watch, 1)
+    assert (watch.phase, watch.updates, watch.broken_off, watch.has_taken_in_everything) == ("update 3", 2, None, True)

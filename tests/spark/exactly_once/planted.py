@@ -173,7 +173,7 @@ def probes_before_writing() -> AbstractContextManager[Any]:
     def decide(stream: Stream, control: Control, needed_ms: int) -> Steps[None]:
         decision = control.decision
         assert decision is not None
-        left_ms = yield from take(steps.Probe(stream, tuple(part.handle for part in decision.parts)))
+        left_ms = yield from take(steps.Probe(stream, decision.parts))
         refusal = protocol.refusal_of(stream, decision, left_ms, needed_ms)
         if refusal is not None:
             raise refusal

@@ -414,8 +414,8 @@ class Story:
                     raise Fenced
             case steps.DropControl():
                 cluster.drop(driver.handle)
-            case steps.Probe(handles=handles):
-                left = {each.transactional_id: cluster.left(each) for each in handles}
+            case steps.Probe(parts=parts):
+                left = {each.handle.transactional_id: cluster.left(each.handle) for each in parts}
                 return {name: each for name, each in left.items() if each is not None}
             case steps.CommitTask(handle=handle):
                 return cluster.commit(handle)

@@ -1,14 +1,18 @@
-"""Some of the steps of `killed`, on our node; all of them, and other clusters, by its command."""
+"""Some of the steps of `killed` and `killed_in_spark`, on our node; all, and other clusters, by their commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from barnabas.testing import EmbeddedBroker
+from tests.oracles import other_process
+from tests.spark.exactly_once import killed_in_spark
 from tests.spark.exactly_once.killed import STORIES, cluster, play
 from tests.spark.exactly_once.real_batches import RealBatches
+from tests.spark.rig import sessions
 
 _STEPS = ("driver after WriteControl", "driver after CommitControl", "executor after transaction_handle")
 _SOME = [(killed, step) for killed, step, text in STORIES if text in _STEPS]
@@ -20,6 +24,14 @@ def test_every_row_is_there_once(
     broker: EmbeddedBroker, new_topic: Callable[..., str], killed: object, step: int | str
 ) -> None:
     play(RealBatches(broker.bootstrap_servers, new_topic()), killed, step)
+
+
+@pytest.mark.slow
+@other_process(sessions.missing())
+def test_every_row_is_there_once_in_spark(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    names = ("driver after WriteControl (5)", "abort after ReadControl (3)", "executor after flush")
+    with killed_in_spark.Story(broker.bootstrap_servers, tmp_path) as story:
+        assert [*killed_in_spark.play(story, names)][-1] == "every row once, and no part of a task was seen"
 
 
 @pytest.fixture(scope="module")

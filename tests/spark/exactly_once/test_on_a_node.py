@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
-from barnabas import Admin
+from barnabas import Admin, UnsupportedRequestError
 from barnabas.spark.core.exactly_once import finish
 from barnabas.spark.core.exactly_once.refusals import (
     NotAliveError,
@@ -185,3 +186,36 @@ def test_a_control_topic_without_the_newest_decision_is_noticed(make: Make) -> N
     with pytest.raises(OtherPastError, match="has no decision of this query"):
         batches.commit(0, batches.write(0, [["a"]]))
     assert batches.rows() == ["a"]
+
+
+def test_where_the_cluster_tells_of_no_transactions_their_producers_are_asked(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Kafka before 3.0: there are no lists, and no descriptions."""
+
+    def unsupported(*arguments: object, **options: object) -> None:
+        raise UnsupportedRequestError("127.0.0.1:1", "it knows no such request")
+
+    batches = make()
+    with monkeypatch.context() as old:
+        old.setattr(Admin, "list_transactions", unsupported)
+        old.setattr(Admin, "describe_transactions", unsupported)
+        for batch in range(2):
+            batches.commit(batch, batches.write(batch, [[f"{batch}a"], [f"{batch}b"]]))
+        assert sorted(batches.rows()) == ["0a", "0b", "1a", "1b"]
+        written = batches.write(2, [["2a"], ["2b"]])
+        assert written[1].handle is not None
+        with Admin(bootstrap_servers=batches.servers) as admin:
+            group = batches.stream.group_of(1)
+            assert admin.is_transaction_open(written[1].handle, group)
+            admin.fence_producers([written[1].handle.transactional_id])
+            assert not admin.is_transaction_open(written[1].handle, group)
+        with pytest.raises(NotAliveError, match=r"task 1 \(1 row\)"):
+            batches.commit(2, written)
+        # Too late, by the clocks of task and driver.
+        late = [replace(each, begun_ms=each.begun_ms - 40_000) for each in batches.write(2, [["2"]])]
+        with pytest.raises(NotAliveError, match="are needed to end all of them safely"):
+            batches.commit(2, late)
+    batches.restart()
+    batches.commit(2, batches.write(2, [["2"]]))
+    assert sorted(batches.rows()) == ["0a", "0b", "1a", "1b", "2"]

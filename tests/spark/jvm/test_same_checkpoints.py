@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -72,6 +72,52 @@ def test_each_goes_on_where_the_other_stopped(
         assert queries.values(spark, table) == sorted(map(str, range(written)))
         if is_unfinished:
             _undo_last_batch(checkpoint, table)
+
+
+@pytest.fixture
+def named_sources(spark: SparkSession) -> Iterator[None]:
+    """Offsets in the second version of Spark's log, a map by the names of sources."""
+    confs = {
+        "spark.sql.streaming.offsetLog.formatVersion": "2",
+        "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    }
+    for name, value in confs.items():
+        spark.conf.set(name, value)
+    yield
+    for name in confs:
+        spark.conf.unset(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [JVM, OURS])
+def test_each_goes_on_where_the_other_stopped_with_named_sources(
+    first: str, named_sources: None, spark: SparkSession, broker: EmbeddedBroker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """The topic is written exactly once, so that a batch which is repeated shows that it has the same rows."""
+    topic, copy, checkpoint = new_topic(2), new_topic(1), tmp_path / "checkpoint"
+    bootstrap = broker.bootstrap_servers
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    options["maxOffsetsPerTrigger"] = "40"
+    second, written = OURS if first == JVM else JVM, 0
+    for source, count, is_unfinished in ((first, 30, True), (first, 0, False), (second, 60, True), (first, 30, False)):
+        number(bootstrap, topic, range(written, written + count), 2)
+        written += count
+        query = (
+            queries.stream(spark, source, options, "numbers")
+            .select("value")
+            .writeStream.format(OURS)
+            .options(**{"kafka.bootstrap.servers": bootstrap, "topic": copy, "delivery": "exactly-once"})
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        assert checkpoints.version(checkpoint) == "v2"
+        committed = {"kafka.isolation.level": "read_committed", "subscribe": copy, "kafka.bootstrap.servers": bootstrap}
+        rows: list[tuple[Any, ...]] = queries.read(spark, OURS, committed).rows
+        assert sorted(int(bytes(row[1])) for row in rows) == list(range(written))
+        if is_unfinished:
+            _undo_last_batch(checkpoint, None)
 
 
 def test_a_first_batch_of_the_jvm_connector_whose_start_is_lost_is_refused(

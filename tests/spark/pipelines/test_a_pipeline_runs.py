@@ -26,6 +26,7 @@ SPEC = """
 name: toy
 storage: storage
 database: shop
+delivery: exactly-once
 libraries: [{{glob: {{include: transformations/**}}}}]
 configuration:
   spark.toy.servers: "{servers}"
@@ -166,7 +167,8 @@ def test_updates_follow_the_topic_until_somebody_stops_them(
     ended = json.loads(told.splitlines()[-1])
     assert (ended["event"], ended["outcome"], rows, bad) == ("ended", "stopped", 53, 2)
     flow = next(flow for flow in events[-1]["flows"] if flow["flow"] == "clicks")
-    assert flow["lagRecords"] == 0
+    assert (flow["lagRecords"], flow["lagSeconds"]) == (0, 0)
+    assert flow["bytesRead"] > 0
     defined = next(event for event in events if event["event"] == "defined")
     assert {flow["name"]: flow["inputs"] for flow in defined["flows"]} == {
         "records": [f"barnabas: {clicks}"],
@@ -174,6 +176,7 @@ def test_updates_follow_the_topic_until_somebody_stops_them(
         "dead_letters": ["records"],
         "pages": ["clicks"],
     }
+    assert defined["delivery"] == {"exactlyOnce": ["clicks", "dead_letters"], "atLeastOnce": []}
     table = pyarrow.parquet.read_table(project / "tables" / "shop.db" / "clicks")
     assert sorted(table["user"].to_pylist()) == sorted(["late", *(f"u{n}" for n in range(50))])
     with Consumer(dead, bootstrap_servers=servers, group_id="letters", auto_offset_reset="earliest") as consumer:
@@ -181,4 +184,9 @@ def test_updates_follow_the_topic_until_somebody_stops_them(
         while len(letters) < 2:
             letters.extend(consumer.poll(timeout=10))
     assert sorted(letter.value for letter in letters) == [b'{"page":"/x"}', b"{not json"]
+    # What the control topic tells of the run, all updates together.
+    flow = next(flow for flow in ended["flows"] if flow["flow"] == "dead_letters")
+    assert flow["bytesWritten"] == sum(len(letter.key) + len(letter.value) for letter in letters)
+    assert flow["transactionsDecided"] >= 1
+    assert flow["transactionsOpen"] == 0
     assert {dict(letter.headers)["barnabas.error.message"][:10] for letter in letters} == {b"has a user", b"JSON_SYNTA"}

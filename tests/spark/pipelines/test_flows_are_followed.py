@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.spark.pipelines.graph import Flow, Graph
-from barnabas.spark.pipelines.reporting import FlowState, FlowStatus, Summary, Table, UpdateResult, together
+from barnabas.spark.pipelines.reporting import (
+    Delivered,
+    FlowLag,
+    FlowState,
+    FlowStatus,
+    Summary,
+    Table,
+    UpdateResult,
+    together,
+)
 from barnabas.spark.pipelines.tracking import METRICS_PREFIX, Tracker
 
 
@@ -99,10 +108,13 @@ def test_what_is_left_is_told_by_the_progress_and_the_lag_by_the_brokers() -> No
     followed, seen = tracker()
     followed.progressed(progress("a", 90, sources=[source]))
     assert (seen[-1].left_records, seen[-1].lag_records, seen[-1].share_done) == (30, None, 0.75)
-    followed.progressed(progress("a", 30, sources=[{**source, "endOffset": source["latestOffset"]}]), lag=12)
+    followed.progressed(
+        progress("a", 30, sources=[{**source, "endOffset": source["latestOffset"]}]), lag=FlowLag(12, 1.5)
+    )
     assert (seen[-1].left_records, seen[-1].lag_records, seen[-1].share_done) == (0, 12, 1.0)
-    followed.lagged("a", 15)
-    assert (seen[-1].lag_records, seen[-1].rows) == (15, 120)
+    assert seen[-1].lag_s == 1.5
+    followed.lagged("a", FlowLag(15, 2.5))
+    assert (seen[-1].lag_records, seen[-1].lag_s, seen[-1].rows) == (15, 2.5, 120)
 
 
 def test_a_query_that_fails_has_not_completed_whatever_spark_says() -> None:
@@ -178,6 +190,21 @@ def test_what_was_last_known_stays_where_nothing_is_new() -> None:
     followed = Tracker(seen.append, earlier=[before])
     followed.told("Flow a is RUNNING.")
     assert seen[-1] == FlowState("a", FlowStatus.RUNNING, 0, None, 50.0, 3, 1.5, 0, 0, {"r": 0})
+
+
+def test_what_is_decided_counts_by_update_and_bytes_add_up() -> None:
+    seen: list[FlowState] = []
+    ever: dict[str, Delivered] = {}
+    for number, (first, last) in enumerate(((2, 5), (7, 9)), start=1):
+        followed = Tracker(seen.append, delivered=ever)
+        followed.progressed(progress("a", 3), delivered=Delivered(first, 1, 30, 300 * first), bytes_read=10)
+        followed.progressed(progress("a", 3), delivered=Delivered(last, 0, 60, 300 * last), bytes_read=20)
+        (flow,) = followed.flows
+        before = 5 if number == 2 else 0
+        assert (flow.transactions_decided, flow.transactions_open) == (last - before, 0)
+        assert (flow.bytes_written, flow.bytes_read) == (300 * (last - before), 30)
+    both = together(*(Summary(UpdateResult.COMPLETED, 1.0, flows=(each,)) for each in (seen[1], seen[3]))).flows[0]
+    assert (both.transactions_decided, both.bytes_written, both.bytes_read) == (9, 2700, 60)
 
 
 def test_sources_that_are_no_topics_have_no_lag() -> None:

@@ -10,6 +10,7 @@ from barnabas import Producer
 from barnabas.spark.lag import LagError
 from barnabas.spark.pipelines.graph import TABLE, TEMPORARY, Dataset, Flow, Graph
 from barnabas.spark.pipelines.lagging import Lags
+from barnabas.spark.pipelines.reporting import FlowLag
 from barnabas.testing import EmbeddedBroker
 
 HERE = {"bootstrap.servers": "here:1"}
@@ -39,7 +40,7 @@ class FakeMeter:
     def measure(self, of: Mapping[str, Any]) -> Any:
         if not self.records:
             raise LagError("nobody answers")
-        return [SimpleNamespace(records=each) for each in self.records]
+        return [SimpleNamespace(records=each, seconds=each / 2 if each > 0 else None) for each in self.records]
 
     def close(self) -> None:
         self.is_closed = True
@@ -60,12 +61,12 @@ def test_one_cluster_is_asked_again_and_again_with_one_meter() -> None:
 
     lags = Lags(lambda name: name.removeprefix("c.d."), meter_of)
     lags.graph = GRAPH
-    assert lags.after({"name": "c.d.clicks"}) == 3
+    assert lags.after({"name": "c.d.clicks"}) == FlowLag(3, 1.5)
     assert lags.after({"name": "copy"}) is None
     assert lags.after({"name": "both"}) is None
     assert lags.after({"name": None}) is None
     meters[0].records = [7]
-    assert lags.now() == {"clicks": 7}
+    assert lags.now() == {"clicks": FlowLag(7, 3.5)}
     meters[0].records = []
     assert lags.now() == {}
     assert [meter.cluster for meter in meters] == [HERE]
@@ -83,5 +84,13 @@ def test_a_broker_tells_what_has_come_since() -> None:
         lags = Lags()
         lags.graph = Graph(flows={"a": Flow("a", "a", "", (), (cluster,))})
         ends = {"endOffset": {"t": {"0": 2}}, "latestOffset": {"t": {"0": 2}}}
-        assert lags.after({"name": "a", "sources": [ends]}) == 3
+        found = lags.after({"name": "a", "sources": [ends]})
+        assert found is not None
+        assert found.records == 3
+        assert found.seconds is not None
+        assert 0 <= found.seconds < 60
+        # Five records in one batch of about a hundred bytes.
+        size = lags.bytes_of({"name": "a", "sources": [ends], "numInputRows": 5})
+        assert size is not None
+        assert 50 < size < 200
         lags.close()

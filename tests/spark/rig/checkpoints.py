@@ -21,9 +21,15 @@ def raw_offsets(checkpoint: Path) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     for batch, text in _entries(checkpoint / "offsets").items():
         version, _, source = text.splitlines()
-        assert version == "v1"
-        found[batch] = json.loads(source)
+        assert version in ("v1", "v2")
+        # In the second version sources have names.
+        found[batch] = json.loads(source if version == "v1" else source.partition(":")[2])
     return found
+
+
+def version(checkpoint: Path) -> str:
+    """Of the log of offsets, as its newest entry tells it."""
+    return _entries(checkpoint / "offsets")[max(planned(checkpoint))].splitlines()[0]
 
 
 def commits(checkpoint: Path) -> dict[int, Any]:

@@ -16,13 +16,16 @@ def descendants(pid: int) -> list[int]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with suppress(OSError):
-                # The name, in brackets, may hold blanks; the parent is the second field behind it.
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(folder.name))
+                children.setdefault(parent(int(folder.name)), []).append(int(folder.name))
     found = list(children.get(pid, []))
     for each in found:
         found.extend(children.get(each, []))
     return found
+
+
+def parent(pid: int) -> int:
+    # The name, in brackets, may hold blanks; the parent is the second field behind it.
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def command(pid: int) -> str:

@@ -54,8 +54,10 @@ def _plain(value: object) -> object:
     return value
 
 
-def stream(spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
-    return spark.readStream.format(source).options(**{**IMPATIENT, **options}).load()
+def stream(spark: SparkSession, source: str, options: Mapping[str, str], name: str | None = None) -> DataFrame:
+    """`name` is that of the source in the checkpoint, where Spark is set to have one."""
+    reader = spark.readStream.format(source).options(**{**IMPATIENT, **options})
+    return (reader if name is None else reader.name(name)).load()
 
 
 def drain(frame: DataFrame, checkpoint: Path, table: Path | None = None) -> None:

@@ -105,6 +105,29 @@ def test_a_rewound_checkpoint_is_refused(
     assert _values(broker, sink) == [f"{each:03d}" for each in range(50)]
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [("acks", "1"), ("enable.idempotence", "false"), ("transactional.id", "mine")]
+)
+def test_options_that_contradict_it_are_refused_before_a_job_starts(
+    option: str, value: str, spark: SparkSession, broker: EmbeddedBroker, new_topic: _NewTopic, tmp_path: Path
+) -> None:
+    source, sink = new_topic(), new_topic()
+    _numbers(broker, source, range(5), 1)
+    query = (
+        _source(spark, broker, source)
+        .writeStream.format("barnabas")
+        .options(**{"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": sink, "delivery": "exactly-once"})
+        .option(f"kafka.{option}", value)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match=f"kafka.{option}"):
+        query.awaitTermination(120)
+    # Jobs of a query are a group under the id of its run.
+    assert not spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))
+
+
 def test_updates_are_written_exactly_once_by_foreach_batch(
     spark: SparkSession, broker: EmbeddedBroker, new_topic: _NewTopic, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from barnabas.base.settings import (
     HIGH,
     LOW,
     MEDIUM,
+    NO_EFFECT,
     NOT_BUILT,
     Double,
     Int,
@@ -21,20 +22,28 @@ from barnabas.base.settings.allowed import between, items, one_of_in_any_case
 from barnabas.base.settings.units import HOUR_MS
 
 
-class TlsSettings(Settings, title="TLS", state=NOT_BUILT, importance=HIGH):
+class TlsSettings(Settings, title="TLS", importance=HIGH):
     """Keys, certificates and trust."""
 
-    ssl_protocol: str = setting("The version of TLS that is preferred.", default="TLSv1.3", importance=MEDIUM)
+    ssl_protocol: str = setting(
+        "The version of TLS that Java prefers; here ssl.enabled.protocols decides, and the highest is preferred.",
+        default="TLSv1.3",
+        importance=MEDIUM,
+        state=NO_EFFECT,
+    )
     ssl_enabled_protocols: Names = setting(
-        "The versions of TLS that may be used.", default=("TLSv1.2", "TLSv1.3"), allowed=items(), importance=MEDIUM
+        "The versions of TLS that may be used: TLSv1.2, TLSv1.3 or both.",
+        default=("TLSv1.2", "TLSv1.3"),
+        allowed=items(),
+        importance=MEDIUM,
     )
     ssl_cipher_suites: Names = setting(
-        "The cipher suites that may be used; empty for those of the library.",
+        "The cipher suites that may be used, by Java's or OpenSSL's names; empty for those of the library.",
         default=(),
         allowed=items(),
         importance=LOW,
     )
-    ssl_provider: str | None = setting("The Java security provider.", default=None, importance=MEDIUM)
+    ssl_provider: str | None = setting("The Java security provider.", default=None, importance=MEDIUM, state=NO_EFFECT)
     ssl_keystore_type: str = setting("Format of the key store: PEM, PKCS12 or JKS.", default="JKS", importance=MEDIUM)
     ssl_keystore_location: str | None = setting("The file with the private key and its certificates.", default=None)
     ssl_keystore_password: Password | None = setting("The password of the key store.", default=None)
@@ -51,18 +60,22 @@ class TlsSettings(Settings, title="TLS", state=NOT_BUILT, importance=HIGH):
     ssl_truststore_certificates: Password | None = setting(
         "The certificates that are trusted, in PEM form.", default=None
     )
-    ssl_keymanager_algorithm: str = setting("The Java algorithm that picks keys.", default="SunX509", importance=LOW)
-    ssl_trustmanager_algorithm: str = setting("The Java algorithm that checks trust.", default="PKIX", importance=LOW)
+    ssl_keymanager_algorithm: str = setting(
+        "The Java algorithm that picks keys.", default="SunX509", importance=LOW, state=NO_EFFECT
+    )
+    ssl_trustmanager_algorithm: str = setting(
+        "The Java algorithm that checks trust.", default="PKIX", importance=LOW, state=NO_EFFECT
+    )
     ssl_endpoint_identification_algorithm: str = setting(
         "How the name of a host is checked against its certificate; empty for not at all.",
         default="https",
         importance=LOW,
     )
     ssl_secure_random_implementation: str | None = setting(
-        "The Java source of random numbers.", default=None, importance=LOW
+        "The Java source of random numbers.", default=None, importance=LOW, state=NO_EFFECT
     )
     ssl_engine_factory_class: Plugin | None = setting(
-        "A plug-in that makes the TLS connection.", default=None, importance=LOW
+        "A plug-in that makes the TLS connection.", default=None, importance=LOW, state=NOT_BUILT
     )
 
 

@@ -13,7 +13,7 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BrokerError, SettingsError
 from barnabas.base.settings import InvalidSettingsError, Plugin, Setting, SettingState, Type, format_value
 from barnabas.broker.configs.other_resources import OTHER_KINDS, check_other_resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
@@ -321,6 +321,12 @@ class BrokerRules:
                 ErrorCode.INVALID_REQUEST,
                 f"{name} is {setting.state.value}, so it cannot be changed while the broker runs",
             )
+        if _is_of_tls(setting) and not (broker and name.startswith("listener.name.")):
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name}: keys and certificates change per broker and listener while the broker runs: name the broker, "
+                "and write listener.name.NAME. before it",
+            )
         if name == _CORDONED and not broker:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"{name} differs from broker to broker, so it cannot be set for all at once"
@@ -356,13 +362,39 @@ def _is_idle(setting: Setting | None) -> bool:
     return setting is not None and setting.state in (SettingState.NOT_BUILT, SettingState.NO_EFFECT)
 
 
-def why_not_here(services: CommonServices, caller: AuthorizableRequestContext, resource: ConfigResource) -> str | None:
+def why_not_here(
+    services: CommonServices,
+    caller: AuthorizableRequestContext,
+    resource: ConfigResource,
+    changes: Mapping[str, str | None],
+) -> str | None:
     """Why this node does not take changes of a resource to the controller: only a broker knows what it can take on."""
     if (
         resource.type != ConfigResourceType.BROKER
-        or resource.name in ("", str(services.node_id))
         or not resource.name.isdecimal()
         or not may_alter_configs(services.authorizer, caller, resource)
     ):
         return None
+    if resource.name == str(services.node_id):
+        return _certificate_complaint(services, changes)
     return f"this is broker {services.node_id}: ask broker {resource.name} itself to change its settings"
+
+
+def _certificate_complaint(services: CommonServices, changes: Mapping[str, str | None]) -> str | None:
+    """Whether keys and certificates that are set now can be used: only this node can read its files."""
+    concerned = {name: value for name, value in changes.items() if _is_of_tls(declaration(name)) and _is_live(name)}
+    if services.tls is None or not concerned:
+        return None
+    wanted = _live_changes(services.metadata.image, services.node_id) | concerned
+    given = {name: value for name, value in wanted.items() if value is not None}
+    try:
+        services.tls.check(services.settings.as_loaded.with_live_changes(given))
+    except InvalidSettingsError:
+        return None  # the controller says so
+    except SettingsError as problem:
+        return str(problem)
+    return None
+
+
+def _is_of_tls(setting: Setting | None) -> bool:
+    return setting is not None and setting.name.startswith("ssl.")

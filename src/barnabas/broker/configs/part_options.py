@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.broker.configs.sasl_options import SaslParts
+from barnabas.broker.node_tls import NodeTls
 from barnabas.broker.settings import BrokerSettings
 from barnabas.net import ListenerLimits, ListenerSpec, ServerLimits
 from barnabas.net.channel import ChannelLimits
@@ -45,7 +46,7 @@ def _listener_limits(settings: BrokerSettings, listener: str) -> ListenerLimits:
     )
 
 
-def listener_specs(settings: BrokerSettings, sasl: SaslParts) -> list[ListenerSpec]:
+def listener_specs(settings: BrokerSettings, sasl: SaslParts, tls: NodeTls) -> list[ListenerSpec]:
     """The listeners of controllers are for nodes of the cluster, so clients must not keep them waiting."""
     return [
         ListenerSpec(
@@ -54,6 +55,7 @@ def listener_specs(settings: BrokerSettings, sasl: SaslParts) -> list[ListenerSp
             each.port,
             is_privileged=each.listener in settings.controller_listeners,
             sasl=sasl.listener(each.listener),
+            tls=tls.of_listener(each.listener),
         )
         for each in settings.endpoints
     ]

@@ -28,7 +28,9 @@ def handle(
     to_forward: list[AlterConfigsResource] = []
     refused: list[AlterConfigsResourceResponse] = []
     for resource in request.resources:
-        reason = why_not_here(services, context, ConfigResource(resource.resource_type, resource.resource_name))
+        changes = {each.name: each.value for each in resource.configs}
+        found = ConfigResource(resource.resource_type, resource.resource_name)
+        reason = why_not_here(services, context, found, changes)
         if reason is None:
             to_forward.append(resource)
         else:

@@ -37,7 +37,10 @@ def handle(
     to_forward: list[AlterConfigsResource] = []
     answered_here: list[AlterConfigsResourceResponse] = []
     for resource in request.resources:
-        reason = why_not_here(services, context, ConfigResource(*_key(resource)))
+        changes = {
+            each.name: each.value if each.config_operation == ConfigOperation.SET else None for each in resource.configs
+        }
+        reason = why_not_here(services, context, ConfigResource(*_key(resource)), changes)
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             loggers.append(resource)
         elif reason is None:

@@ -29,6 +29,9 @@ NO_ROLES: Final = (
 )
 
 
+_SECURED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+
+
 class RoleRules(NodeSettings, ListenerSettings, QuorumSettings):
     """What the settings of roles, listeners and quorum mean, and how they must fit together."""
 
@@ -75,10 +78,12 @@ class RoleRules(NodeSettings, ListenerSettings, QuorumSettings):
 
     @property
     def security_protocols(self) -> Mapping[str, str]:
-        """The security protocol of each listener name. Controller listeners are plain when the map was left alone."""
+        """The security protocol of each listener name. Controller listeners are plain when the map was left alone and
+        no listener is named after TLS or SASL: who wants those is to say what the controllers speak."""
         pairs = parse_pairs(self.listener_security_protocol_map, "NAME:PROTOCOL")
         protocols = {name.upper(): protocol.upper() for name, protocol in pairs.items()}
-        if not self.is_given("listener.security.protocol.map"):
+        names = {name.partition("://")[0].upper() for name in (*self.listeners, *self.controller_listener_names)}
+        if not self.is_given("listener.security.protocol.map") and not names & _SECURED:
             protocols = dict.fromkeys(self.controller_listeners, "PLAINTEXT") | protocols
         return protocols
 

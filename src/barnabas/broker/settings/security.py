@@ -1,10 +1,11 @@
-"""Encryption, authentication and authorization."""
+"""Encryption, authentication and authorization. What is not built is refused."""
 
 from __future__ import annotations
 
 from barnabas.base.errors import SettingsError
 from barnabas.base.settings import (
     HIGH,
+    LIVE,
     LOW,
     MEDIUM,
     NOT_BUILT,
@@ -27,26 +28,31 @@ from barnabas.base.settings.units import DAY_MS, HOUR_MS, KIB
 from barnabas.metadata.standard_authorizer import parse_super_users
 
 
-class BrokerTlsSettings(TlsSettings, title="TLS", state=NOT_BUILT, importance=LOW):
+class BrokerTlsSettings(TlsSettings, title="TLS", importance=LOW):
     """TLS on the side of the broker."""
 
-    ssl_keystore_location: str | None = again(default=None, importance=MEDIUM)
-    ssl_keystore_password: Password | None = again(default=None, importance=MEDIUM)
-    ssl_key_password: Password | None = again(default=None, importance=MEDIUM)
-    ssl_keystore_key: Password | None = again(default=None, importance=MEDIUM)
-    ssl_keystore_certificate_chain: Password | None = again(default=None, importance=MEDIUM)
-    ssl_truststore_location: str | None = again(default=None, importance=MEDIUM)
-    ssl_truststore_password: Password | None = again(default=None, importance=MEDIUM)
-    ssl_truststore_certificates: Password | None = again(default=None, importance=MEDIUM)
+    ssl_keystore_type: str = again(default="JKS", state=LIVE)
+    ssl_truststore_type: str = again(default="JKS", state=LIVE)
+    ssl_keystore_location: str | None = again(default=None, importance=MEDIUM, state=LIVE)
+    ssl_keystore_password: Password | None = again(default=None, importance=MEDIUM, state=LIVE)
+    ssl_key_password: Password | None = again(default=None, importance=MEDIUM, state=LIVE)
+    ssl_keystore_key: Password | None = again(default=None, importance=MEDIUM, state=LIVE)
+    ssl_keystore_certificate_chain: Password | None = again(default=None, importance=MEDIUM, state=LIVE)
+    ssl_truststore_location: str | None = again(default=None, importance=MEDIUM, state=LIVE)
+    ssl_truststore_password: Password | None = again(default=None, importance=MEDIUM, state=LIVE)
+    ssl_truststore_certificates: Password | None = again(default=None, importance=MEDIUM, state=LIVE)
     ssl_keymanager_algorithm: str = again(default="SunX509", importance=MEDIUM)
     ssl_trustmanager_algorithm: str = again(default="PKIX", importance=MEDIUM)
-    ssl_cipher_suites: Names = again(default=(), importance=MEDIUM)
+    ssl_cipher_suites: Names = again(default=(), importance=MEDIUM, state=LIVE)
+    ssl_enabled_protocols: Names = again(default=("TLSv1.2", "TLSv1.3"), state=LIVE)
+    ssl_endpoint_identification_algorithm: str = again(default="https", state=LIVE)
 
     ssl_client_auth: str = setting(
         "Whether clients must, may or need not show a certificate.",
         default="none",
         allowed=one_of("required", "requested", "none"),
         importance=MEDIUM,
+        state=LIVE,
     )
     ssl_principal_mapping_rules: str = setting(
         "How the name in a certificate becomes the name of a principal.", default="DEFAULT"

@@ -172,7 +172,9 @@ class ClusterCalls(Part):
     ) -> dict[int, dict[str, LogDirDescription]]:
         """The log directories of each broker by path, with the replicas in them: all, or those of some partitions."""
         call = await self._driver.begin("describe_log_dirs", timeout)
-        brokers = sorted((await self._driver.newest_view(call)).nodes) if broker_ids is None else list(broker_ids)
+        if broker_ids is None:
+            broker_ids = sorted((await self._driver.newest_view(call, is_first=True)).nodes)
+        brokers = list(broker_ids)
         topics = None
         if partitions is not None:
             topics = [

@@ -74,7 +74,7 @@ class AdminNetwork(Protocol):
 
     async def close(self) -> None: ...
 
-    async def update_metadata(self, timeout_ms: float) -> ClusterView: ...
+    async def update_metadata(self, timeout_ms: float, *, is_asked_for: bool = False) -> ClusterView: ...
 
     def node(self, node_id: int) -> Node | None: ...
 
@@ -462,9 +462,9 @@ class AdminApiDriver:
         """The node, or one without an address for an id that is not (or not any more) in the cluster."""
         return self.nodes.node(node_id) or Node(node_id, "", -1)
 
-    async def newest_view(self, call: Call) -> ClusterView:
-        """The cluster as it is now."""
-        await self.nodes.update_metadata(call.remaining_ms)
+    async def newest_view(self, call: Call, *, is_first: bool = False) -> ClusterView:
+        """The cluster as it is now. What is the first question of a call need not wait, however often it is asked."""
+        await self.nodes.update_metadata(call.remaining_ms, is_asked_for=is_first)
         return await self.known_nodes(call)
 
 

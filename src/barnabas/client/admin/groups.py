@@ -74,7 +74,7 @@ class GroupCalls(Part):
                 ],
             )
 
-        brokers = sorted((await self._driver.newest_view(call)).nodes)
+        brokers = sorted((await self._driver.newest_view(call, is_first=True)).nodes)
         found = await self._driver.ask_each(call, brokers, each_broker(), ListGroupsRequest, build, read)
         # While a coordinator moves, two brokers may both tell of a group.
         groups = {each.group_id: each for listed in found.values() for each in listed}

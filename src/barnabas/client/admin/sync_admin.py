@@ -533,6 +533,14 @@ class Admin(ExplainsOtherMethods):
         """
         return self._thread.run(self._admin.fence_producers(transactional_ids, timeout=timeout))
 
+    def is_transaction_open(self, handle: TransactionHandle, group_id: str, *, timeout: float | None = None) -> bool:
+        """Whether a transaction that a producer handed over can still be ended, for brokers before 3.0 that have no
+        `describe_transactions`. `group_id` is one to which the producer sent offsets in it.
+
+        Not to be asked of one that was ended in its handle's name: those brokers would begin the next one.
+        """
+        return self._thread.run(self._admin.is_transaction_open(handle, group_id, timeout=timeout))
+
     def end_transaction(self, handle: TransactionHandle, *, commit: bool = True, timeout: float | None = None) -> None:
         """Commit or abort a transaction that a producer handed over: `Producer.transaction_handle()`.
 

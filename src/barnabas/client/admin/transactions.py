@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
@@ -14,6 +15,7 @@ from barnabas.client.admin.routes import TheseNodes, each_broker, each_leader, t
 from barnabas.client.core.producing.transaction_requests import end_version
 from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.client.errors import ProducerFencedError
+from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -33,6 +35,15 @@ from barnabas.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
+)
+
+#: From the next version on, brokers add the offsets of a transaction by themselves.
+_BEFORE_EPOCHS_OF_TRANSACTIONS: Final = 3
+#: The producer's time is over, or another has begun in its id.
+_GONE: Final = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
 
 
@@ -201,7 +212,7 @@ class TransactionCalls(Part):
                 ],
             )
 
-        brokers = sorted((await self._driver.newest_view(call)).nodes)
+        brokers = sorted((await self._driver.newest_view(call, is_first=True)).nodes)
         found = await self._driver.ask_each(
             call, brokers, each_broker(), ListTransactionsRequest, lambda spec: request, read
         )
@@ -284,6 +295,42 @@ class TransactionCalls(Part):
             read,
             one_by_one_below=MAX_VERSION,
         )
+
+    async def is_transaction_open(
+        self, handle: TransactionHandle, group_id: str, *, timeout: float | None = None
+    ) -> bool:
+        """Whether a transaction that a producer handed over can still be ended, for brokers before 3.0 that have no
+        `describe_transactions`. `group_id` is one to which the producer sent offsets in it.
+
+        Not to be asked of one that was ended in its handle's name: those brokers would begin the next one.
+        """
+        call = await self._driver.begin("is_transaction_open", timeout)
+
+        def build(spec: RequestSpec[str]) -> AddOffsetsToTxnRequest:
+            return AddOffsetsToTxnRequest(
+                transactional_id=handle.transactional_id,
+                producer_id=handle.producer_id,
+                producer_epoch=handle.producer_epoch,
+                group_id=group_id,
+            )
+
+        def read(spec: RequestSpec[str], response: AddOffsetsToTxnResponse) -> Iterable[tuple[str, bool]]:
+            is_gone = response.error_code in _GONE
+            if not is_gone:
+                raise_if_error(response.error_code)
+            yield handle.transactional_id, not is_gone
+
+        found = await self._driver.ask_each(
+            call,
+            [handle.transactional_id],
+            transaction_coordinators(),
+            AddOffsetsToTxnRequest,
+            build,
+            read,
+            max_version=_BEFORE_EPOCHS_OF_TRANSACTIONS,
+            one_by_one_below=MAX_VERSION,
+        )
+        return found[handle.transactional_id]
 
     async def end_transaction(
         self, handle: TransactionHandle, *, commit: bool = True, timeout: float | None = None

@@ -155,10 +155,16 @@ class Metadata:
                 self._begin_new(new)
         return version
 
-    def request_update(self) -> int:
-        """Ask for all of it again as soon as backoff allows; returns the version to wait past."""
+    def request_update(self, *, is_asked_for: bool = False) -> int:
+        """Ask for all of it again as soon as backoff allows; returns the version to wait past.
+
+        With `is_asked_for` somebody wants to know, and does not try again what failed: only failures are waited for.
+        """
         was_needed = self._needs_full
         self._needs_full = True
+        if is_asked_for and not self._failure_count:
+            was_needed = was_needed and not self._not_before_ms
+            self._not_before_ms = 0.0
         if not was_needed:
             self._tell_needed()
         return self.view.version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from ssl import SSLContext
 from typing import Any, ClassVar
 
 from barnabas.base.sasl import mechanism_called
@@ -154,6 +155,22 @@ class ClientSecuritySettings(TlsSettings, SaslSettings, title="Security"):
     security_providers: str | None = setting(
         "Java classes that bring security algorithms.", default=None, importance=LOW, state=NOT_BUILT
     )
+    ssl_cafile: str | None = setting(
+        "A PEM file with the certificates that are trusted, in place of ssl.truststore.*.", default=None
+    )
+    ssl_certfile: str | None = setting(
+        "A PEM file with the client's certificate and perhaps its key, in place of ssl.keystore.*.", default=None
+    )
+    ssl_keyfile: str | None = setting("A PEM file with the key of that certificate, if it is not in it.", default=None)
+    ssl_password: Password | None = setting("The password of that key.", default=None)
+    ssl_check_hostname: bool = setting(
+        "Whether the certificate of a broker must name its host; as ssl.endpoint.identification.algorithm.",
+        default=True,
+    )
+    ssl_ciphers: Names = setting("As ssl.cipher.suites.", default=(), allowed=items(), importance=LOW)
+    ssl_context: Plugin | None = setting(
+        "A context of Python's ssl, in place of all other settings of TLS.", default=None, importance=LOW
+    )
     sasl_mechanism: str = setting("The mechanism that the client uses.", default="GSSAPI")
     sasl_plain_username: str | None = setting("The user of PLAIN or SCRAM, in place of sasl.jaas.config.", default=None)
     sasl_plain_password: Password | None = setting("The password of that user.", default=None)
@@ -170,10 +187,22 @@ class ClientSettings(ConnectionSettings, ClientMetricsSettings, ClientSecuritySe
 
     _hints: ClassVar[Mapping[str, str]] = HINTS
 
-    @rule("security_protocol")
-    def _protocol_is_built(self) -> str | None:
-        built = ("PLAINTEXT", "SASL_PLAINTEXT")
-        return None if self.security_protocol in built else f"TLS is not built yet; use {' or '.join(built)}"
+    @rule("security_protocol", "ssl_context")
+    def _context_is_one(self) -> str | None:
+        given = self.ssl_context
+        return None if given is None or isinstance(given.target, SSLContext) else "it takes an object: ssl.SSLContext"
+
+    @rule("ssl_certfile", "ssl_keystore_location", "ssl_keystore_key")
+    def _one_key_is_given(self) -> str | None:
+        return _one_of(self.ssl_certfile, self.ssl_keystore_location, self.ssl_keystore_key)
+
+    @rule("ssl_cafile", "ssl_truststore_location", "ssl_truststore_certificates")
+    def _one_trust_store_is_given(self) -> str | None:
+        return _one_of(self.ssl_cafile, self.ssl_truststore_location, self.ssl_truststore_certificates)
+
+    @rule("ssl_keyfile", "ssl_certfile")
+    def _key_has_a_certificate(self) -> str | None:
+        return "the key needs its certificate" if self.ssl_keyfile and not self.ssl_certfile else None
 
     @rule("security_protocol", "sasl_mechanism")
     def _mechanism_is_built(self) -> str | None:
@@ -193,3 +222,7 @@ class ClientSettings(ConnectionSettings, ClientMetricsSettings, ClientSecuritySe
                 yield SettingsWarning(
                     longest.replace("_", "."), f"raised to {values[first]}, so that it is not below the first wait"
                 )
+
+
+def _one_of(*ways: object) -> str | None:
+    return "these say the same in different ways; give one of them" if len([*filter(None, ways)]) > 1 else None

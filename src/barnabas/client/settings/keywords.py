@@ -105,17 +105,24 @@ class ProducerKeywords(TypedDict, total=False):
     send_buffer_bytes: int
     socket_connection_setup_timeout_max_ms: int
     socket_connection_setup_timeout_ms: int
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_check_hostname: bool
     ssl_cipher_suites: str | Sequence[str]
+    ssl_ciphers: str | Sequence[str]
+    ssl_context: Any
     ssl_enabled_protocols: str | Sequence[str]
     ssl_endpoint_identification_algorithm: str
     ssl_engine_factory_class: Any
     ssl_key_password: str | None
+    ssl_keyfile: str | None
     ssl_keymanager_algorithm: str
     ssl_keystore_certificate_chain: str | None
     ssl_keystore_key: str | None
     ssl_keystore_location: str | None
     ssl_keystore_password: str | None
     ssl_keystore_type: str
+    ssl_password: str | None
     ssl_protocol: str
     ssl_provider: str | None
     ssl_secure_random_implementation: str | None
@@ -230,17 +237,24 @@ class ConsumerKeywords(TypedDict, total=False):
     share_acquire_mode: str
     socket_connection_setup_timeout_max_ms: int
     socket_connection_setup_timeout_ms: int
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_check_hostname: bool
     ssl_cipher_suites: str | Sequence[str]
+    ssl_ciphers: str | Sequence[str]
+    ssl_context: Any
     ssl_enabled_protocols: str | Sequence[str]
     ssl_endpoint_identification_algorithm: str
     ssl_engine_factory_class: Any
     ssl_key_password: str | None
+    ssl_keyfile: str | None
     ssl_keymanager_algorithm: str
     ssl_keystore_certificate_chain: str | None
     ssl_keystore_key: str | None
     ssl_keystore_location: str | None
     ssl_keystore_password: str | None
     ssl_keystore_type: str
+    ssl_password: str | None
     ssl_protocol: str
     ssl_provider: str | None
     ssl_secure_random_implementation: str | None
@@ -329,17 +343,24 @@ class AdminKeywords(TypedDict, total=False):
     send_buffer_bytes: int
     socket_connection_setup_timeout_max_ms: int
     socket_connection_setup_timeout_ms: int
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_check_hostname: bool
     ssl_cipher_suites: str | Sequence[str]
+    ssl_ciphers: str | Sequence[str]
+    ssl_context: Any
     ssl_enabled_protocols: str | Sequence[str]
     ssl_endpoint_identification_algorithm: str
     ssl_engine_factory_class: Any
     ssl_key_password: str | None
+    ssl_keyfile: str | None
     ssl_keymanager_algorithm: str
     ssl_keystore_certificate_chain: str | None
     ssl_keystore_key: str | None
     ssl_keystore_location: str | None
     ssl_keystore_password: str | None
     ssl_keystore_type: str
+    ssl_password: str | None
     ssl_protocol: str
     ssl_provider: str | None
     ssl_secure_random_implementation: str | None

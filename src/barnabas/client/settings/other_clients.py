@@ -32,7 +32,6 @@ class OtherName:
 
 
 _BOTH: Final = (KAFKA_PYTHON, AIOKAFKA)
-_TLS: Final = "(TLS is not built yet)"
 _KERBEROS: Final = "(Kerberos is not built yet)"
 
 OTHER_NAMES: Final = (
@@ -77,22 +76,14 @@ OTHER_NAMES: Final = (
         (KAFKA_PYTHON,), ("kafka_client", "selector", "socket_options"), "leave them out: the network is not exchanged"
     ),
     OtherName((KAFKA_PYTHON,), ("proxy_url", "socks5_proxy"), "there is no proxy support"),
-    OtherName(_BOTH, ("ssl_context",), f"`ssl_…` settings, as Java has them {_TLS}"),
-    OtherName((KAFKA_PYTHON,), ("ssl_cafile",), f'`ssl_truststore_location` with `ssl_truststore_type="PEM"` {_TLS}'),
+    OtherName((KAFKA_PYTHON,), ("ssl_crlfile",), "there is no setting for it, as in Java; give an `ssl_context`"),
     OtherName(
-        (KAFKA_PYTHON,),
-        ("ssl_certfile", "ssl_keyfile"),
-        f'`ssl_keystore_location` with `ssl_keystore_type="PEM"` {_TLS}',
+        (CONFLUENT,), ("ssl.ca.location",), "`ssl.truststore.location` with `ssl.truststore.type=PEM`, or `ssl.cafile`"
     ),
-    OtherName((KAFKA_PYTHON,), ("ssl_password",), f"`ssl_key_password` {_TLS}"),
-    OtherName((KAFKA_PYTHON,), ("ssl_ciphers",), f"`ssl_cipher_suites` {_TLS}"),
-    OtherName((KAFKA_PYTHON,), ("ssl_check_hostname",), f"`ssl_endpoint_identification_algorithm` {_TLS}"),
-    OtherName((KAFKA_PYTHON,), ("ssl_crlfile",), f"there is no setting for it, as in Java {_TLS}"),
-    OtherName((CONFLUENT,), ("ssl.ca.location",), f"`ssl.truststore.location` with `ssl.truststore.type=PEM` {_TLS}"),
     OtherName(
         (CONFLUENT,),
         ("ssl.certificate.location", "ssl.key.location"),
-        f"`ssl.keystore.location` with `ssl.keystore.type=PEM` {_TLS}",
+        "`ssl.keystore.location` with `ssl.keystore.type=PEM`, or `ssl.certfile` and `ssl.keyfile`",
     ),
     OtherName((CONFLUENT,), ("sasl.username", "sasl.password"), "`sasl.plain.username` and `sasl.plain.password`"),
     OtherName((CONFLUENT,), ("sasl.mechanisms",), "`sasl.mechanism`"),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 #: What is going on before the first update.
 STARTING: Final = "Spark is starting"
+STARTING_AGAIN: Final = "Spark was killed, and starts again"
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _TREND: Final = 12
 _SESSIONS_TREND: Final = 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from barnabas.spark.demo.picture import STARTING, FlowTotals
+from barnabas.spark.demo.picture import STARTING, STARTING_AGAIN, FlowTotals
 from barnabas.spark.pipelines.failures import PipelineError
 from barnabas.spark.pipelines.graph import VIEW, Graph
 from barnabas.spark.pipelines.reporting import FlowState, FlowStatus, Summary, UpdateResult
@@ -31,7 +31,11 @@ class PipelineWatch:
         self._before: dict[str, FlowTotals] = {}
         self._views: set[str] = set()
         self._lock = threading.Lock()
+        #: Updates are counted over all runs of Spark: how many there were before this one, the one that runs, and the
+        #: last that ended well.
+        self._earlier = 0
         self._running = 0
+        self._done = 0
         self._awaited: int | None = None
 
     @property
@@ -44,18 +48,25 @@ class PipelineWatch:
     def broken_off(self) -> int | None:
         """The number of the update that began and has not ended well, if there is one."""
         with self._lock:
-            return self._running if self._running > self.updates else None
+            return self._running if self._running > self._done else None
 
     @property
     def has_taken_in_everything(self) -> bool:
         """Whether an update has ended that began after `expect_one_more` was called."""
         with self._lock:
-            return self._awaited is not None and self.updates >= self._awaited
+            return self._awaited is not None and self._done >= self._awaited
 
     def expect_one_more(self) -> None:
         """All is written. The update that runs may have passed what came last; the next one to begin has it all."""
         with self._lock:
             self._awaited = self._running + 1
+
+    def starts_again(self) -> None:
+        """Spark is gone, and comes back: it counts updates from 1 again."""
+        with self._lock:
+            self._earlier = self._running
+            self.failure = None
+        self.phase = STARTING_AGAIN
 
     def said(self, text: str) -> None:
         pass
@@ -70,9 +81,9 @@ class PipelineWatch:
 
     def update_started(self, number: int) -> None:
         with self._lock:
-            self._running = number
+            self._running = self._earlier + number
             self._before = dict(self._flows)
-        self.phase = f"update {number}"
+        self.phase = f"update {self._running}"
 
     def flow_changed(self, flow: FlowState) -> None:
         with self._lock:
@@ -85,7 +96,8 @@ class PipelineWatch:
             self.failure = PipelineError(summary.failure, summary.details)
         if summary.outcome is UpdateResult.COMPLETED:
             with self._lock:
-                self.updates = number
+                self.updates += 1
+                self._done = self._earlier + number
 
     def _shown(self, flow: FlowState, before: FlowTotals) -> FlowTotals:
         # A view is computed anew each time: what it had before is not to be added.

@@ -18,7 +18,7 @@ from barnabas.spark.demo.story import Story
 from barnabas.spark.demo.watching import TableWatch, TopicWatch, newest_window
 from barnabas.spark.demo.writing import CLICKS, ClickWriter, WrittenClicks, create_topics, story_start_ms
 from barnabas.spark.pipelines import load_project, run_project
-from barnabas.spark.pipelines.project import folder_of
+from barnabas.spark.pipelines.project import Project, folder_of
 from barnabas.spark.pipelines.templates import check_folder, write_project
 from barnabas.testing import EmbeddedBroker
 
@@ -29,8 +29,8 @@ _ENDING_S: Final = 60.0
 _CREATING_S: Final = 60.0
 #: Compiled lightly, one core for the garbage: right for minutes, not for days.
 _SETTINGS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-#: A catalog that lasts takes seconds to start: where nothing is kept, none is needed.
-_NOTHING_KEPT: Final = {"spark.sql.catalogImplementation": "in-memory"}
+#: How often a Spark that somebody kills is started again.
+_MOST_STARTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,8 @@ class DemoResult:
     #: Records of the topics of sessions and dead letters that were there before.
     twice: int
     failure: BaseException | None
+    #: How often Spark was gone and came back.
+    restarts: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -85,6 +87,7 @@ class Demo:
         self._window: Window | None = None
         self._table_rows = 0
         self._failure: BaseException | None = None
+        self._restarts = 0
 
     def run(self, stop: threading.Event, enough: threading.Event | None = None) -> DemoResult:
         """Return when the seconds are over (or `enough` is set) and all that was written is taken in; or soon after
@@ -119,6 +122,7 @@ class Demo:
                 sessions=dict(self._topics.found_sessions),
                 twice=self._topics.twice,
                 failure=self._failure,
+                restarts=self._restarts,
             )
 
     def _clean(self, temporary: Path) -> None:
@@ -153,19 +157,26 @@ class Demo:
         self._topics = TopicWatch(self._bootstrap_servers)
         cleaning.callback(self._topics.close)
         self._pipeline = PipelineWatch(on_flow=self._read_table)
-        spark = _SparkThread(
-            lambda told: run_project(
-                project,
-                master=_MASTER,
-                every_s=options.every_s,
-                settings={**_SETTINGS, **(_NOTHING_KEPT if options.keep is None else {}), **options.settings},
-                reporter=self._pipeline,
-                stop=told,
-            )
-        )
+        spark = _SparkThread(lambda told: self._run_pipeline(project, told))
         spark.start()
         cleaning.callback(spark.stop)
         return spark
+
+    def _run_pipeline(self, project: Project, told_to_stop: threading.Event) -> None:
+        """Again and again, if somebody kills Spark: everything goes on where it was."""
+        for _ in range(_MOST_STARTS):
+            summary = run_project(
+                project,
+                master=_MASTER,
+                every_s=self._options.every_s,
+                settings={**_SETTINGS, **self._options.settings},
+                reporter=self._pipeline,
+                stop=told_to_stop,
+            )
+            if told_to_stop.is_set() or not summary.is_spark_gone:
+                return
+            self._pipeline.starts_again()
+            self._restarts += 1
 
     def _watch(self, stop: threading.Event, enough: threading.Event, spark: _SparkThread) -> bool:
         """Look and show until it is over; whether an update has taken in everything that was written."""

@@ -156,7 +156,8 @@ def _registry(
             kind = kinds.get(type(output), TABLE)
             is_once = kind == SINK and _delivery(output.options) == "exactly-once"
             form = getattr(output, "format", None)
-            graph.datasets[output.name] = Dataset(output.name, kind, place(output), form, is_once)
+            control = _control(output.options) if is_once else None
+            graph.datasets[output.name] = Dataset(output.name, kind, place(output), form, is_once, control)
 
         def register_flow(self, flow: Any) -> None:
             made: list[Any] = []
@@ -196,6 +197,19 @@ def _sink_options(form: str, options: Mapping[str, str], delivery: str | None) -
 
 def _delivery(options: Mapping[str, str]) -> str | None:
     return next((value.lower() for name, value in options.items() if name.lower() == "delivery"), None)
+
+
+def _control(options: Mapping[str, str]) -> tuple[Mapping[str, str], str] | None:
+    """The cluster of a sink that is exactly once, and its control topic; None if its options are wrong, of which it
+    will tell itself."""
+    from barnabas.spark.core.errors import OptionError
+    from barnabas.spark.core.options import SinkOptions
+
+    try:
+        parsed = SinkOptions.parse(options)
+    except OptionError:
+        return None
+    return None if parsed.exactly_once is None else (parsed.client, parsed.exactly_once.control_topic)
 
 
 def _place(location: Any, folder: Path) -> str:

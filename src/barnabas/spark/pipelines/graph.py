@@ -26,6 +26,8 @@ class Dataset:
     format: str | None = None
     #: Of a sink: whether it says that it writes exactly once.
     is_exactly_once: bool = False
+    #: Then also the settings of its clients, which may hold passwords, and the topic of its decisions.
+    control: tuple[Mapping[str, str], str] | None = field(default=None, repr=False)
 
     @property
     def is_stored(self) -> bool:

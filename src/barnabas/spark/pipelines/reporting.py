@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from barnabas.spark.pipelines.graph import Graph
 
@@ -44,6 +44,23 @@ class UpdateResult(Enum):
     STOPPED = "stopped"
 
 
+class FlowLag(NamedTuple):
+    """How far topics are ahead of a flow: in records, and by the age of the first that it has not read, if known."""
+
+    records: int
+    seconds: float | None = None
+
+
+class Delivered(NamedTuple):
+    """What a flow has decided that writes exactly once: transactions, rows, and bytes of keys and values. And how many
+    transactions are open, where the cluster tells."""
+
+    decided: int
+    open: int | None
+    rows: int
+    size_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class FlowState:
     """One flow in one update. Numbers that are not known are None: a batch flow tells none while it runs."""
@@ -68,6 +85,15 @@ class FlowState:
     #: How often it has failed in this update, and how often Spark tries at most.
     failures: int = 0
     tries: int = 0
+    #: The age of the first record of the lag.
+    lag_s: float | None = None
+    #: Of keys and values that were given to a topic, where the flow is exactly once; and what it read, as that lies in
+    #: the log, estimated.
+    bytes_written: int | None = None
+    bytes_read: int | None = None
+    #: Transactions of a flow that is exactly once: those of decided batches, and those that are open now.
+    transactions_decided: int | None = None
+    transactions_open: int | None = None
 
     @property
     def state_text(self) -> str:
@@ -110,6 +136,8 @@ class Summary:
     failure: str | None = None
     #: All that Spark said about it.
     details: str = ""
+    #: Whether Spark itself has ended in the middle, as it does if somebody kills its driver.
+    is_spark_gone: bool = False
 
 
 class Reporter(Protocol):
@@ -165,6 +193,7 @@ def together(earlier: Summary, update: Summary) -> Summary:
         bad_records=earlier.bad_records + update.bad_records,
         failure=update.failure,
         details=update.details,
+        is_spark_gone=update.is_spark_gone,
     )
 
 
@@ -178,6 +207,11 @@ def _added(earlier: FlowState | None, now: FlowState) -> FlowState:
         rows_written=_sum(earlier.rows_written, now.rows_written),
         rows_per_s=now.rows_per_s if now.rows_per_s is not None else earlier.rows_per_s,
         lag_records=now.lag_records if now.lag_records is not None else earlier.lag_records,
+        lag_s=now.lag_s if now.lag_records is not None else earlier.lag_s,
+        bytes_written=_sum(earlier.bytes_written, now.bytes_written),
+        bytes_read=_sum(earlier.bytes_read, now.bytes_read),
+        transactions_decided=_sum(earlier.transactions_decided, now.transactions_decided),
+        transactions_open=now.transactions_open if now.transactions_open is not None else earlier.transactions_open,
         batch_s=now.batch_s if now.batch_s is not None else earlier.batch_s,
         batches=earlier.batches + now.batches,
         bad=earlier.bad + now.bad,

@@ -16,12 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from barnabas.spark.pipelines.delivering import Deliveries
 from barnabas.spark.pipelines.failures import PipelineError, is_data_loss, of_run
 from barnabas.spark.pipelines.graph import VIEW, Graph
 from barnabas.spark.pipelines.lagging import Lags
 from barnabas.spark.pipelines.project import Project, address_of, folder_of
 from barnabas.spark.pipelines.reaching import check_brokers
 from barnabas.spark.pipelines.reporting import (
+    Delivered,
     FlowState,
     FlowStatus,
     Reporter,
@@ -200,10 +202,10 @@ class Numbers:
     Together with the sentences of the pipeline it feeds one tracker, so it also holds the lock.
     """
 
-    def __init__(self, lag_after: Callable[[Mapping[str, Any]], int | None] = lambda progress: None) -> None:
+    def __init__(self, told_after: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda progress: {}) -> None:
         self.lock = threading.Condition()
         self.tracker: Tracker | None = None
-        self._lag_after = lag_after
+        self._told_after = told_after
         #: Names by run. Those of Spark Connect hear of the start of a query only if they have started it themselves.
         self._names: dict[str, str] = {}
         self._ends = 0
@@ -216,11 +218,11 @@ class Numbers:
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
         # Brokers are asked, so others must not wait for the lock meanwhile.
-        lag = self._lag_after(progress)
+        told = self._told_after(progress)
         with self.lock:
             if self.tracker is not None:
                 self._names[str(progress.get("runId"))] = progress.get("name") or ""
-                self.tracker.progressed(progress, lag)
+                self.tracker.progressed(progress, **told)
 
     def ended(self, run_id: str, *, has_failed: bool = False) -> None:
         with self.lock:
@@ -298,7 +300,10 @@ class _Run:
     reporter: Reporter
     stop: threading.Event
     _lags: Lags = field(init=False)
+    _deliveries: Deliveries = field(init=False)
     _numbers: Numbers = field(init=False)
+    #: What each flow has decided in this run.
+    _delivered: dict[str, Delivered] = field(default_factory=dict)
     _session: _Session | None = None
     _graph: Graph = field(default_factory=Graph)
     #: Of the last update.
@@ -306,7 +311,16 @@ class _Run:
 
     def __post_init__(self) -> None:
         self._lags = Lags(self.project.short)
-        self._numbers = Numbers(self._lags.after)
+        self._deliveries = Deliveries(self.project.short)
+        self._numbers = Numbers(self._told_after)
+
+    def _told_after(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """What brokers tell of a flow whose query has told a progress."""
+        return {
+            "lag": self._lags.after(progress),
+            "delivered": self._deliveries.after(progress),
+            "bytes_read": self._lags.bytes_of(progress),
+        }
 
     def supervised(self, work: Callable[[], Summary]) -> Summary:
         """Run it on a thread of its own, since waiting for Spark cannot be broken off, and watch for the stop."""
@@ -384,6 +398,7 @@ class _Run:
             # In this order: a session that is open may still ask for a lag.
             self._close_session()
             self._lags.close()
+            self._deliveries.close()
 
     def _close_session(self) -> None:
         """What still runs in it ends as well."""
@@ -406,6 +421,7 @@ class _Run:
             self.project.short,
             earlier=self._flows,
             retries=int(retries) if retries.isdigit() else 0,
+            delivered=self._delivered,
         )
         self._numbers.follow(tracker)
         self._graph = Graph()
@@ -433,6 +449,7 @@ class _Run:
             bad_records=tracker.bad_records,
             failure=None if failure is None else str(failure),
             details="" if failure is None else failure.details,
+            is_spark_gone=outcome is UpdateResult.FAILED and self.server.has_ended,
         )
         self.reporter.update_ended(number, summary)
         return summary
@@ -442,8 +459,8 @@ class _Run:
         lags = self._lags.now()
         with self._numbers.lock:
             tracker.settled()
-            for name, records in lags.items():
-                tracker.lagged(name, records)
+            for name, lag in lags.items():
+                tracker.lagged(name, lag)
 
     def _judged(self, problem: Exception, tracker: Tracker) -> tuple[UpdateResult, PipelineError | None]:
         if self.stop.is_set():
@@ -480,6 +497,8 @@ class _Run:
         )
         graph = register(self.project, spark, graph_id)
         self._graph = self._lags.graph = graph
+        if not selection.is_dry:
+            self._deliveries.follow(graph)
         with self._numbers.lock:
             tracker.defined(graph)
         self.reporter.defined(graph)

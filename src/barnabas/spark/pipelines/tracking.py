@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.spark.pipelines.graph import Graph
-from barnabas.spark.pipelines.reporting import FlowState, FlowStatus
+from barnabas.spark.pipelines.reporting import Delivered, FlowLag, FlowState, FlowStatus
 
 #: How `quality` names the counts that it asks Spark for: a prefix, then what tells one use of rules from another.
 METRICS_PREFIX: Final = "barnabas.quality "
@@ -34,7 +34,8 @@ class Tracker:
     """The flows of one update. Not for several threads at once.
 
     `earlier` are the flows of the update before: speed and lag of a flow that has nothing new to read are as they were.
-    `retries` is how often Spark tries a flow again that failed.
+    `retries` is how often Spark tries a flow again that failed. `delivered` is what each flow has decided in the run so
+    far, which is kept there for the next update.
     """
 
     def __init__(
@@ -44,11 +45,14 @@ class Tracker:
         *,
         earlier: Iterable[FlowState] = (),
         retries: int = 2,
+        delivered: dict[str, Delivered] | None = None,
     ) -> None:
         self._changed = changed
         self._short = short
         self._earlier = {flow.name: flow for flow in earlier}
         self._tries = retries + 1
+        self._delivered_ever = {} if delivered is None else delivered
+        self._delivered_before: dict[str, Delivered] = {}
         self._order: dict[str, int] = {}
         self._flows: dict[str, FlowState] = {}
         #: Flows without a query: only these are planned in a step of its own.
@@ -129,8 +133,15 @@ class Tracker:
             failed.setdefault(name, message.partition("\nError: ")[2] or message)
         self._put(replace(flow, state=state))
 
-    def progressed(self, progress: Mapping[str, Any], lag: int | None = None) -> None:
-        """The JSON of a progress, as a `StreamingQueryListener` gets it, and the lag as the brokers tell it since.
+    def progressed(
+        self,
+        progress: Mapping[str, Any],
+        lag: FlowLag | None = None,
+        delivered: Delivered | None = None,
+        bytes_read: int | None = None,
+    ) -> None:
+        """The JSON of a progress, as a `StreamingQueryListener` gets it, and what the brokers tell since: the lag, what
+        is decided in this run, and how large the rows of this batch were.
 
         The ends in the progress are what the update is to read, as it was found at its start."""
         if not progress.get("name"):
@@ -153,7 +164,10 @@ class Tracker:
                 rows_written=flow.rows_written if written < 0 else (flow.rows_written or 0) + written,
                 # A batch without rows tells nothing of speed.
                 rows_per_s=float(per_s) if per_s and rows else flow.rows_per_s,
-                lag_records=flow.lag_records if lag is None else lag,
+                lag_records=flow.lag_records if lag is None else lag.records,
+                lag_s=flow.lag_s if lag is None else lag.seconds,
+                bytes_read=flow.bytes_read if bytes_read is None else (flow.bytes_read or 0) + bytes_read,
+                **self._delivered(flow, delivered),
                 left_records=flow.left_records if left is None else left,
                 batch_s=flow.batch_s if batch_ms is None else batch_ms / 1000,
                 batches=flow.batches + 1,
@@ -162,11 +176,25 @@ class Tracker:
             )
         )
 
-    def lagged(self, name: str, records: int) -> None:
+    def lagged(self, name: str, lag: FlowLag) -> None:
         """How far the topics of a flow are ahead by now."""
         flow = self._flows.get(name)
-        if flow is not None and flow.lag_records != records:
-            self._put(replace(flow, lag_records=records))
+        if flow is not None and (flow.lag_records, flow.lag_s) != lag:
+            self._put(replace(flow, lag_records=lag.records, lag_s=lag.seconds))
+
+    def _delivered(self, flow: FlowState, delivered: Delivered | None) -> dict[str, Any]:
+        """Of this update: what was decided before in the run is that of the updates before."""
+        if delivered is None:
+            return {}
+        before = self._delivered_before.setdefault(
+            flow.name, self._delivered_ever.get(flow.name, Delivered(0, 0, 0, 0))
+        )
+        self._delivered_ever[flow.name] = delivered
+        return {
+            "bytes_written": delivered.size_bytes - before.size_bytes,
+            "transactions_decided": delivered.decided - before.decided,
+            "transactions_open": delivered.open,
+        }
 
     def counted(self, name: str, rows: int) -> None:
         """What a batch flow wrote: nobody tells, but it can be counted afterwards."""
@@ -201,6 +229,7 @@ class Tracker:
             FlowStatus.QUEUED,
             rows_per_s=before.rows_per_s,
             lag_records=before.lag_records,
+            lag_s=before.lag_s,
             batch_s=before.batch_s,
             broken=dict.fromkeys(before.broken, 0),
         )

@@ -60,7 +60,7 @@ def has_topic(admin: Admin, topic: str) -> bool:
 
 def _refused(topic: str, error: BarnabasError) -> WriteError:
     return WriteError(
-        f"delivery is exactly-once, which needs the control topic '{topic}', and it cannot be created:"
-        f" {str(error).rstrip('.')}. Create it with one partition and cleanup.policy=compact, or name another with the"
-        " option controlTopic"
+        f"delivery is exactly-once, which needs the control topic '{topic}', and it cannot be"
+        f" found or created: {str(error).rstrip('.')}. Create it with one partition and cleanup.policy=compact, allow"
+        " Read, Write and Describe on it, or name another with the option controlTopic"
     )

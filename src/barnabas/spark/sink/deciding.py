@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -9,20 +10,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.errors import BrokerError
+from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.core.consuming.membership_steps import GroupMetadata
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.client.errors import KeyedError, ProducerFencedError
 from barnabas.net.errors import UnsupportedRequestError
-from barnabas.spark.client_settings import settings_for
 from barnabas.spark.core.exactly_once import steps
 from barnabas.spark.core.exactly_once.control import Control, Receipt
 from barnabas.spark.core.exactly_once.names import Stream, prefix_of_query, stream_of
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
-from barnabas.spark.sink.control_topic import create_control_topic, has_topic, new_admin
-from barnabas.spark.sink.settings import DRIVER_TIMEOUT_MS
+from barnabas.spark.sink.advice import advice_for, with_advice
+from barnabas.spark.sink.control_topic import create_control_topic, has_topic
+from barnabas.spark.sink.driver_clients import driver_clients
+from barnabas.spark.sink.settings import DRIVER_TIMEOUT_MS, transaction_timeout_ms
 
 if TYPE_CHECKING:
     from barnabas import ConsumerRecord, Producer
@@ -51,17 +53,23 @@ class DecidingCluster:
         self._written_ms: int | None = None
 
     def __enter__(self) -> Self:
-        self._admin = self._open.enter_context(new_admin(self._client))
-        if self._creates:
-            create_control_topic(self._admin, self._place.topic)
-        else:
-            self._has_topic = has_topic(self._admin, self._place.topic)
+        self._clients = self._open.enter_context(driver_clients.lend(self._client))
+        self._admin = self._clients.admin
+        try:
+            if self._creates:
+                create_control_topic(self._admin, self._place.topic)
+            else:
+                self._has_topic = has_topic(self._admin, self._place.topic)
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._open.close()
+        # Of clients that were in use when something failed, nobody knows whether they are of use.
+        self._open.__exit__(kind, error, traceback)
 
     def perform(self, asked: steps.Steps[T]) -> T:
         """Take one step after the other until there are no more."""
@@ -74,7 +82,16 @@ class DecidingCluster:
             return result
 
     def take(self, step: steps.DriverStep[Any]) -> Any:
-        return _TAKEN[type(step)](self, step)
+        try:
+            return _TAKEN[type(step)](self, step)
+        except BarnabasError as error:
+            topic = self._place.topic
+            if isinstance(error, DeliveryError) or advice_for(error, step.stream, topic) is None:
+                raise
+            raise DeliveryError(
+                f"the driver of query {step.stream.query} is refused what delivery=exactly-once needs:"
+                f" {with_advice(error, step.stream, topic)}"
+            ) from error
 
     # The control topic.
 
@@ -96,7 +113,7 @@ class DecidingCluster:
 
     def _record_at(self, key: str, offset: int) -> Control | None:
         # It is known to be committed: whatever others have open before it need not be waited for.
-        with self._consumer("read_uncommitted") as consumer:
+        with self._clients.reading(self._place, "read_uncommitted") as consumer:
             first, end = consumer.beginning_offsets([self._place]), consumer.end_offsets([self._place])
             if not first[self._place] <= offset < end[self._place]:
                 return None
@@ -117,10 +134,11 @@ class DecidingCluster:
         """All committed records; if `is_stable`, once what is there now is committed or aborted."""
         if not self._has_topic:
             return
-        with self._consumer("read_uncommitted" if is_stable else "read_committed") as consumer:
+        isolation_level = "read_uncommitted" if is_stable else "read_committed"
+        with self._clients.reading(self._place, isolation_level) as consumer:
             end = consumer.end_offsets([self._place])[self._place]
         deadline_s = time.monotonic() + _READ_S
-        with self._consumer("read_committed") as consumer:
+        with self._clients.reading(self._place, "read_committed") as consumer:
             consumer.seek_to_beginning([self._place])
             while consumer.position(self._place) < end:
                 yield from consumer.poll(1.0)
@@ -130,19 +148,6 @@ class DecidingCluster:
                         f" open for {_READ_S:.0f} s"
                     )
 
-    def _consumer(self, isolation_level: str) -> Any:
-        from barnabas import Consumer
-        from barnabas.client.settings import CONSUMER_SETTINGS
-
-        settings = settings_for(self._client, CONSUMER_SETTINGS) | {
-            "isolation.level": isolation_level,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": "false",
-        }
-        consumer = Consumer(settings)
-        consumer.assign([self._place])
-        return consumer
-
     def _fence_driver(self, step: steps.FenceDriver) -> None:
         from barnabas import Producer
 
@@ -151,7 +156,8 @@ class DecidingCluster:
             "transactional.id": step.stream.driver_id,
             "transaction.timeout.ms": str(DRIVER_TIMEOUT_MS),
         }
-        self._producer = self._open.enter_context(Producer(settings))
+        self._producer = Producer(settings)
+        self._open.callback(self._producer.close)
         self._producer.init_transactions()
 
     def _write_control(self, step: steps.WriteControl) -> None:
@@ -200,19 +206,33 @@ class DecidingCluster:
         return tuple(each.transactional_id for each in listed if each.transactional_id.startswith(prefix))
 
     def _probe(self, step: steps.Probe) -> dict[str, int]:
-        if not step.handles:
+        if not step.parts:
             return {}
         now_ms = self._written_ms or int(time.time() * 1000)
-        found = self._described([each.transactional_id for each in step.handles])
+        handles = [each.handle for each in step.parts]
+        found = self._described([each.transactional_id for each in handles])
+        if found is None:
+            return self._probed_one_by_one(step)
         return {
             each.transactional_id: described.started_ms + described.timeout_ms - now_ms
-            for each in step.handles
+            for each in handles
             if (described := found.get(each.transactional_id)) is not None
             and described.started_ms is not None
             and _is_open(described.state, (described.producer_id, described.producer_epoch), each)
         }
 
-    def _described(self, transactional_ids: list[str]) -> Mapping[str, TransactionDescription]:
+    def _probed_one_by_one(self, step: steps.Probe) -> dict[str, int]:
+        """As clusters before 3.0 tell it: whether a producer may go on. When it began is told by the clocks of tasks
+        and driver."""
+        now_ms, timeout_ms = int(time.time() * 1000), transaction_timeout_ms(self._client)
+        return {
+            part.handle.transactional_id: part.begun_ms + timeout_ms - now_ms
+            for part in step.parts
+            if self._admin.is_transaction_open(part.handle, step.stream.group_of(part.task))
+        }
+
+    def _described(self, transactional_ids: list[str]) -> Mapping[str, TransactionDescription] | None:
+        """By id; None if the cluster does not tell, being older than 3.0."""
         try:
             return self._admin.describe_transactions(transactional_ids)
         except KeyedError as error:
@@ -223,10 +243,8 @@ class DecidingCluster:
             if not _is_unknown(error):
                 raise
             return {}
-        except UnsupportedRequestError as error:
-            raise DeliveryError(
-                f"delivery=exactly-once needs brokers that tell of transactions, which Kafka does from 3.0 on: {error}"
-            ) from error
+        except UnsupportedRequestError:
+            return None
 
     def _commit_task(self, step: steps.CommitTask) -> bool:
         try:

@@ -14,6 +14,7 @@ from barnabas.client.core.consuming.membership_steps import GroupMetadata
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.spark.core.exactly_once import Attempt, Stream, Written
 from barnabas.spark.core.exactly_once.refusals import DeliveryError, batch_too_long
+from barnabas.spark.sink.advice import with_advice
 from barnabas.spark.sink.control_topic import ensure_control_topic
 from barnabas.spark.sink.messages import TransactionWritten
 from barnabas.spark.sink.settings import needed_ms, transaction_timeout_ms
@@ -66,14 +67,14 @@ def write_in_transaction(
     if first is None:
         return TransactionWritten(written=Written(attempt))
     with _transaction(plan, attempt) as producer:
-        begin_s, size_bytes = now_s(), 0
+        begin_s, begun_ms, size_bytes = now_s(), int(time.time() * 1000), 0
         task = RowsUnderWay(plan, producer)
         for batch in _with_first(first, filled):
             task.send(batch)
             size_bytes += _size_bytes(plan, batch)
             _check_time(plan, attempt, int((now_s() - begin_s) * 1000))
         rows = task.finish()
-        written = _hand_over(plan, producer, attempt, Written(attempt, rows.row_count, size_bytes))
+        written = _hand_over(plan, producer, attempt, Written(attempt, rows.row_count, size_bytes, None, begun_ms))
         _check_time(plan, attempt, int((now_s() - begin_s) * 1000))
     return TransactionWritten(rows.partitions, written)
 
@@ -115,11 +116,11 @@ def _told(plan: WritePlan, attempt: Attempt) -> Iterator[None]:
     try:
         yield
     except BarnabasError as error:
+        assert plan.exactly_once is not None
         servers = plan.client.get("bootstrap.servers", "")
         raise WriteError(
             f"task {attempt.task} of batch {attempt.batch} got no transaction of the brokers at {servers}, which"
-            f" delivery=exactly-once needs: {str(error).rstrip('.')}. The ids and groups are those that begin with"
-            f" {attempt.stream.name}"
+            f" delivery=exactly-once needs: {with_advice(error, attempt.stream, plan.exactly_once.control_topic)}"
         ) from error
 
 

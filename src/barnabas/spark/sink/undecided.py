@@ -57,11 +57,13 @@ class CheckpointTransactions:
         control: Control | None = self._cluster.take(steps.PeekControl(stream))
         decided = control.decision if control is not None else None
         parts = decided.parts if decided is not None else ()
-        alive = self._cluster.take(steps.Probe(stream, tuple(part.handle for part in parts)))
+        done = {part for part in parts if decided is not None and self._is_committed(stream, decided, part)}
+        # Only what may be open: where the cluster tells of no transactions, the question is one to its producer.
+        alive = self._cluster.take(steps.Probe(stream, tuple(part for part in parts if part not in done)))
         for part in parts:
             assert decided is not None
             name = part.handle.transactional_id
-            state = "decided" if name in alive else self._ended(stream, decided, part)
+            state = "committed" if part in done else "decided" if name in alive else "lost"
             yield LeftTransaction(stream.sink, decided.batch, decided.run, part.task, part.rows, name, state)
         kept = {part.handle.transactional_id for part in parts}
         for name in self._cluster.take(steps.ListOpen(stream)):
@@ -69,9 +71,9 @@ class CheckpointTransactions:
                 run, task = run_of(name, stream), task_of(name, stream)
                 yield LeftTransaction(stream.sink, None, run, task, None, name, "undecided")
 
-    def _ended(self, stream: Stream, decided: BatchDecision, part: TaskPart) -> str:
+    def _is_committed(self, stream: Stream, decided: BatchDecision, part: TaskPart) -> bool:
         receipt = self._cluster.peek_receipt(stream, part.task)
-        return "committed" if receipt is not None and receipt.proves(part, decided.batch) else "lost"
+        return receipt is not None and receipt.proves(part, decided.batch)
 
 
 def _query_of(folder: str) -> str:

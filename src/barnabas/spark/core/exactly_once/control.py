@@ -23,6 +23,8 @@ class Written:
     rows: int = 0
     size_bytes: int = 0
     handle: TransactionHandle | None = None
+    #: When its transaction began, by the clock of its machine. For clusters that do not tell; 0 if nobody knows.
+    begun_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class TaskPart:
     task: int
     rows: int
     handle: TransactionHandle
+    begun_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,11 @@ def decision_of(batch: int, run: str, written: Iterable[Written]) -> BatchDecisi
         run,
         sum(each.rows for each in written),
         sum(each.size_bytes for each in written),
-        tuple(TaskPart(each.attempt.task, each.rows, each.handle) for each in written if each.handle is not None),
+        tuple(
+            TaskPart(each.attempt.task, each.rows, each.handle, each.begun_ms)
+            for each in written
+            if each.handle is not None
+        ),
     )
 
 
@@ -83,7 +90,10 @@ class Control:
 
 
 def _decision(found: dict[str, Any]) -> BatchDecision:
-    parts = (TaskPart(each["task"], each["rows"], TransactionHandle(**each["handle"])) for each in found["parts"])
+    parts = (
+        TaskPart(each["task"], each["rows"], TransactionHandle(**each["handle"]), each.get("begun_ms", 0))
+        for each in found["parts"]
+    )
     return BatchDecision(found["batch"], found["run"], found["rows"], found["size_bytes"], tuple(parts))
 
 

@@ -138,7 +138,7 @@ def decide(stream: Stream, control: Control, needed_ms: int) -> Steps[None]:
     decision = control.decision
     assert decision is not None
     yield from take(WriteControl(stream, control))
-    left_ms = yield from take(Probe(stream, tuple(part.handle for part in decision.parts)))
+    left_ms = yield from take(Probe(stream, decision.parts))
     refusal = refusal_of(stream, decision, left_ms, needed_ms)
     if refusal is not None:
         yield from take(DropControl(stream))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from barnabas.client.core.producing.transaction_states import TransactionHandle
-from barnabas.spark.core.exactly_once.control import Control, Receipt
+from barnabas.spark.core.exactly_once.control import Control, Receipt, TaskPart
 from barnabas.spark.core.exactly_once.names import Stream
 
 A = TypeVar("A")
@@ -78,7 +78,7 @@ class DropControl(DriverStep[None]):
 class Probe(DriverStep[Mapping[str, int]]):
     """The milliseconds that each open transaction has left, by transactional id. What is not open is not there."""
 
-    handles: tuple[TransactionHandle, ...]
+    parts: tuple[TaskPart, ...]
 
 
 @dataclass(frozen=True, slots=True)

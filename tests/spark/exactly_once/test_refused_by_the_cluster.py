@@ -1,0 +1,123 @@
+"""What a cluster does not allow, or does not have, is told in a sentence that says what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from barnabas import Admin, NewTopic, Producer, UnsupportedRequestError
+from barnabas.base.errors import BarnabasError
+from barnabas.client.admin.acls import Acl, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
+from barnabas.spark.core.exactly_once.refusals import DeliveryError
+from barnabas.spark.sink.writing import WriteError
+from barnabas.testing import EmbeddedBroker
+from tests.oracles import needs_kafka
+from tests.oracles.kafka_server import KafkaServer
+from tests.spark.exactly_once.real_batches import RealBatches
+
+PREFIX = "barnabas-spark."
+
+
+def test_a_timeout_that_is_longer_than_the_brokers_allow(broker: EmbeddedBroker, new_topic: Callable[..., str]) -> None:
+    batches = RealBatches(broker.bootstrap_servers, new_topic(), timeout_ms=10_000_000)
+    with pytest.raises(WriteError, match=r"no longer than transaction\.max\.timeout\.ms of the brokers"):
+        batches.write(0, [["a"]])
+
+
+def test_a_cluster_without_transactions(
+    broker: EmbeddedBroker, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise UnsupportedRequestError(broker.bootstrap_servers, "it knows no InitProducerId")
+
+    monkeypatch.setattr(Producer, "init_transactions", refuse)
+    batches = RealBatches(broker.bootstrap_servers, new_topic())
+    with pytest.raises(WriteError, match=r"no InitProducerId\. Brokers of Apache Kafka have what is needed from"):
+        batches.write(0, [["a"]])
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Kafka that forbids what it is told to, and nothing else."""
+    overrides = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with KafkaServer(tmp_path_factory.mktemp("kafka"), overrides) as server:
+        with Admin(bootstrap_servers=server.bootstrap) as admin:
+            admin.create_topics([NewTopic("out", 1)])
+        # With the control topic, the topics of groups and of transactions.
+        batches = RealBatches(server.bootstrap, "out")
+        batches.commit(0, batches.write(0, [["a"]]))
+        yield server.bootstrap
+
+
+#: What is forbidden, and what is said of it: by a task, and by the driver if tasks are not concerned.
+_FORBIDDEN = [
+    (
+        ResourceType.TRANSACTIONAL_ID,
+        PREFIX,
+        AclOperation.WRITE,
+        WriteError,
+        f"transactional ids.*{PREFIX}",
+    ),
+    (
+        ResourceType.GROUP,
+        PREFIX,
+        AclOperation.READ,
+        WriteError,
+        f"Read on groups.*{PREFIX}",
+    ),
+    (
+        ResourceType.TOPIC,
+        "barnabas-spark-control",
+        AclOperation.WRITE,
+        DeliveryError,
+        "Read, Write and Describe on the control topic 'barnabas-spark-control'",
+    ),
+    (
+        ResourceType.TOPIC,
+        "barnabas-spark-control",
+        AclOperation.DESCRIBE,
+        WriteError,
+        "Read, Write and Describe on the control topic 'barnabas-spark-control'",
+    ),
+]
+
+
+@needs_kafka()
+@pytest.mark.parametrize(
+    ("kind", "name", "operation", "error", "told"), _FORBIDDEN, ids=["ids", "groups", "write", "see"]
+)
+def test_what_is_forbidden(
+    guarded: str, kind: ResourceType, name: str, operation: AclOperation, error: type[BarnabasError], told: str
+) -> None:
+    batches = RealBatches(guarded, "out")
+    batches.commit(0, batches.write(0, [["0"]]))
+
+    def rule(operation: AclOperation, permission: AclPermission) -> Acl:
+        return Acl(
+            resource_type=kind,
+            resource_name=name,
+            pattern_type=PatternType.PREFIXED,
+            principal="User:ANONYMOUS",
+            operation=operation,
+            permission=permission,
+        )
+
+    with Admin(bootstrap_servers=guarded) as admin:
+        # Where there is a rule, what none allows is forbidden; tasks commit their receipts as readers of the topic.
+        admin.create_acls([rule(operation, AclPermission.DENY)])
+        if operation is AclOperation.WRITE and kind is ResourceType.TOPIC:
+            admin.create_acls([rule(AclOperation.READ, AclPermission.ALLOW)])
+        try:
+            with pytest.raises(error, match=told) as raised:
+                batches.commit(1, batches.write(1, [["1"]]))
+            assert "\n" not in str(raised.value)
+        finally:
+            admin.delete_acls([AclFilter(resource_type=kind, resource_name=name, pattern_type=PatternType.ANY)])
+    # Allowed again, the batch is written.
+    batches.restart()
+    batches.commit(1, batches.write(1, [["1"]]))
+    batches.left.close()
