@@ -17,7 +17,7 @@ SCHEMAS = ("wire/messages", "wire/stored", "wire/embedded")
 TWO_CLIENTS = {"Admin", "Consumer", "Producer"}
 #: Kafka's words, for the same thing on either side of the connection: neither side imports the other.
 BOTH_SIDES = {
-    *("AclOperation", "ConfigResource", "ConfigResourceType", "ConfigSource", "Endpoint", "Node"),
+    *("AclOperation", "ConfigResource", "ConfigResourceType", "ConfigSource", "Endpoint", "Node", "PatternType"),
     "TransactionState",
 }
 

@@ -33,14 +33,21 @@ def node_settings(**changes: str) -> BrokerSettings:
     )
 
 
-class Deny:
+class Deny(AllowEverything):
     """Allows everything but some operations."""
 
     def __init__(self, *operations: AclOperation) -> None:
         self._operations = operations
 
     def is_allowed(
-        self, caller: AuthorizableRequestContext, operation: AclOperation, resource_type: Resource, resource_name: str
+        self,
+        caller: AuthorizableRequestContext,
+        operation: AclOperation,
+        resource_type: Resource,
+        resource_name: str,
+        *,
+        log_if_denied: bool = True,
+        log_if_allowed: bool = True,
     ) -> bool:
         return operation not in self._operations
 

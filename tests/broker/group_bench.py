@@ -132,6 +132,7 @@ class ServiceBench:
         self.metadata = MetadataCache()
         self.to_create: list[str] = []
         self.services: Any = SimpleNamespace(
+            node_id=1,
             groups=self.groups,
             metadata=self.metadata,
             settings=self.settings,

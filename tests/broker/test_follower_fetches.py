@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.services import Services
+from barnabas.metadata.authorizer import AllowEverything
 from barnabas.metadata.image import BrokerImage, TopicImage
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -330,9 +331,18 @@ def test_a_client_that_is_gone_waits_for_nothing(plane: DataPlane, follower: Fol
 
 
 def test_brokers_may_ask_for_the_end_of_an_epoch_of_any_topic(plane: DataPlane) -> None:
-    class OnlyBrokers:
-        def is_allowed(self, context: Any, operation: Any, resource: Any, name: str) -> bool:
-            return name == "kafka-cluster"
+    class OnlyBrokers(AllowEverything):
+        def is_allowed(
+            self,
+            caller: Any,
+            operation: Any,
+            resource_type: Any,
+            resource_name: str,
+            *,
+            log_if_denied: bool = True,
+            log_if_allowed: bool = True,
+        ) -> bool:
+            return resource_name == "kafka-cluster"
 
     led(plane)
     services: Services = plane.services

@@ -18,6 +18,7 @@ _CLASSES: Final = {
     "features": "org.apache.kafka.tools.FeatureCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
+    "acls": "org.apache.kafka.tools.AclCommand",
     "configs": "kafka.admin.ConfigCommand",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",

@@ -65,5 +65,5 @@ def test_a_topic_is_made_as_in_the_books(our_node: str, capsys: pytest.CaptureFi
 
 
 def test_a_tool_that_is_not_there_is_not_pretended(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["kafka-acls.sh", "--list"]) == 1
-    assert capsys.readouterr().err.startswith("barnabas: kafka-acls: there is no such tool here")
+    assert run(["kafka-reassign-partitions.sh", "--list"]) == 1
+    assert capsys.readouterr().err.startswith("barnabas: kafka-reassign-partitions: there is no such tool here")

@@ -57,12 +57,13 @@ Ask = Callable[["Side"], Sequence[Request]]
 
 
 class Side:
-    """One of the two brokers, with the ids that it gave to the topics."""
+    """One of the two brokers, with the ids that it gave to the topics. `source` is the address that it sees."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, source: str | None = None) -> None:
         self._host, _, port = bootstrap.rpartition(":")
         self._port = int(port)
-        self._connection = Connection(self._host, self._port)
+        self._source = source
+        self._connection = Connection(self._host, self._port, source)
         self.topic_ids: dict[str, Uuid] = {}
 
     def create_topics(self) -> None:
@@ -85,7 +86,7 @@ class Side:
             return self._connection.call(request, api(request.API_KEY).response, version)
         except (AssertionError, OSError):
             self._connection.close()
-            self._connection = Connection(self._host, self._port)
+            self._connection = Connection(self._host, self._port, self._source)
             return CLOSED
 
     def close(self) -> None:
@@ -107,26 +108,31 @@ def both(folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterat
             side.close()
 
 
-def differences(kafka: Side, ours: Side, ask: Ask) -> list[str]:
+def differences(kafka: Side, ours: Side, ask: Ask, own: frozenset[str] = frozenset(OWN)) -> list[str]:
     """What our node answers otherwise than Kafka does, over all versions that nodes serve and that can say it."""
     found: list[str] = []
     asked = 0
     for version in _served(ask(kafka)[0]):
-        told = differences_in(kafka, ours, ask, version)
+        told = differences_in(kafka, ours, ask, version, own)
         asked += told is not None
         found += told or []
     assert asked, "no version can say this"
     return found
 
 
-def differences_in(kafka: Side, ours: Side, ask: Ask, version: int) -> list[str] | None:
+def differences_in(
+    kafka: Side, ours: Side, ask: Ask, version: int, own: frozenset[str] = frozenset(OWN)
+) -> list[str] | None:
     """The same for one version; None if that cannot say it."""
     expected, answered = (_first_answer(side, ask(side), version) for side in (kafka, ours))
     if expected is None:
         return None
+    their_names, our_names = ({str(each): name for name, each in side.topic_ids.items()} for side in (kafka, ours))
     return [
         f"v{version} {path or 'answer'}: Kafka {theirs!r}, ours {our!r}"
-        for path, theirs, our in _compare("", _plain(expected, version), _plain(answered, version))
+        for path, theirs, our in _compare(
+            "", _named(_plain(expected, version), their_names), _named(_plain(answered, version), our_names), own
+        )
     ]
 
 
@@ -147,9 +153,22 @@ def _plain(answer: Any, version: int) -> Any:
     return answer if answer == CLOSED else to_json(answer, version)
 
 
-def _compare(path: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]]:
+def _named(answer: Any, names: Mapping[str, str]) -> Any:
+    """The same with the names of topics that have only an id in it: so both sides put them in the same order."""
+    if isinstance(answer, list):
+        return [_named(each, names) for each in answer]
+    if not isinstance(answer, dict):
+        return answer
+    named = {key: _named(value, names) for key, value in answer.items()}
+    topic_id = answer.get("topicId")
+    if topic_id is not None and answer.get("name") is None and answer.get("topicName") is None:
+        named["topicName"] = names.get(topic_id, topic_id)
+    return named
+
+
+def _compare(path: str, theirs: Any, ours: Any, own: frozenset[str]) -> Iterator[tuple[str, Any, Any]]:
     name = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2])
-    if name in OWN:
+    if name in own:
         if _is_blank(theirs) != _is_blank(ours):
             yield path, theirs, ours
     elif name in TOLD:
@@ -158,13 +177,13 @@ def _compare(path: str, theirs: Any, ours: Any) -> Iterator[tuple[str, Any, Any]
             yield path, theirs, ours
     elif isinstance(theirs, dict) and isinstance(ours, dict):
         for key in sorted({**theirs, **ours}):
-            yield from _compare(f"{path}.{key}", theirs.get(key, "absent"), ours.get(key, "absent"))
+            yield from _compare(f"{path}.{key}", theirs.get(key, "absent"), ours.get(key, "absent"), own)
     elif isinstance(theirs, list) and isinstance(ours, list):
         theirs, ours = sorted(theirs, key=_order), sorted(ours, key=_order)
         if len(theirs) != len(ours):
             yield f"{path} (length)", theirs, ours
         for number, (their, our) in enumerate(zip(theirs, ours, strict=False)):
-            yield from _compare(f"{path}[{number}]", their, our)
+            yield from _compare(f"{path}[{number}]", their, our, own)
     elif theirs != ours:
         yield path, theirs, ours
 
@@ -177,5 +196,6 @@ def _order(value: Any) -> str:
     """Answers list topics and the like in any order."""
     if not isinstance(value, dict):
         return str(value)
-    keys = ("name", "topicName", "groupId", "resourceName", "partitionIndex", "partition", "index", "apiKey", "key")
+    keys: tuple[str, ...] = ("name", "topicName", "topic", "principal", "groupId", "resourceName")
+    keys += ("partitionIndex", "partition", "index", "apiKey", "key")
     return str([f"{value[key]!s:>12}" for key in keys if key in value])

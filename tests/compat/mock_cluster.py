@@ -24,8 +24,10 @@ TIMEOUT_S = 20
 class Connection:
     """One request at a time, each answered before the next."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+    def __init__(self, host: str, port: int, source: str | None = None) -> None:
+        """`source` is the address that the broker sees."""
+        where = None if source is None else (source, 0)
+        self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S, source_address=where)
         self._splitter = FrameSplitter()
         self._correlation_id = 0
 

@@ -312,13 +312,14 @@ def test_deletion_can_be_switched_off() -> None:
     assert "t" in cluster.image.topics
 
 
-def test_an_id_does_not_tell_strangers_that_the_topic_exists() -> None:
+def test_an_id_does_not_tell_strangers_the_name_of_the_topic() -> None:
     cluster = Cluster(brokers=1)
     (created,) = cluster.create(new_topic("t"))
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=created.topic_id)], timeout_ms=1)
     hidden = cluster.controller.delete_topics(request, 6, may_describe=lambda name: False)
-    assert hidden.response.responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert hidden.response.responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert hidden.response.responses[0].name is None
+    assert "'t'" not in (hidden.response.responses[0].error_message or "")
     seen = cluster.controller.delete_topics(request, 6, may_delete=lambda name: False)
     assert seen.response.responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 

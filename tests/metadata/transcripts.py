@@ -25,7 +25,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
 from barnabas.base.steps import at_once
-from barnabas.metadata.authorizer import AclOperation, AuthorizableRequestContext, Resource
+from barnabas.metadata.authorizer import AclOperation, AllowEverything, AuthorizableRequestContext, Resource
 from barnabas.metadata.controller import Controller, ControllerResult
 from barnabas.metadata.controller_apis import ControllerApis
 from barnabas.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_BUILT, encode_record
@@ -70,11 +70,19 @@ class _Asker:
     principal: str
     client_host: str = "/127.0.0.1"
     client_id: str | None = "tests"
+    is_own: bool = False
 
 
-class _NotForGuests:
+class _NotForGuests(AllowEverything):
     def is_allowed(
-        self, caller: AuthorizableRequestContext, operation: AclOperation, resource_type: Resource, resource_name: str
+        self,
+        caller: AuthorizableRequestContext,
+        operation: AclOperation,
+        resource_type: Resource,
+        resource_name: str,
+        *,
+        log_if_denied: bool = True,
+        log_if_allowed: bool = True,
     ) -> bool:
         return caller.principal != _GUEST
 

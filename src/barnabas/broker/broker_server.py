@@ -22,7 +22,7 @@ from barnabas.broker.configs.config_resources import (
     tell_unused_min_isr,
 )
 from barnabas.broker.configs.part_options import channel_limits, cleaner_options, log_options
-from barnabas.broker.context import NoQuotas, RequestContext
+from barnabas.broker.context import NoQuotas, OwnRequestContext
 from barnabas.broker.controller.api_versions import common_versions
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
@@ -45,7 +45,7 @@ from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.transactions.marker_sender import MarkerSender
 from barnabas.broker.transactions.transaction_coordinator import TransactionCoordinatorService
-from barnabas.metadata.authorizer import AllowEverything
+from barnabas.metadata.authorizer import AllowEverything, Authorizer
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import BrokerImage, ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader
@@ -84,6 +84,7 @@ class BrokerServer:
         on_settings: Callable[[BrokerSettings], None],
         on_failure: Callable[[BaseException], None],
         kraft_version: Callable[[], int] = lambda: 0,
+        authorizer: Authorizer | None = None,
         security: ChannelSecurity = PLAINTEXT,
         tls: NodeTls | None = None,
     ) -> None:
@@ -91,6 +92,7 @@ class BrokerServer:
         #: How other brokers are reached.
         self._security = security
         self._static_settings = settings
+        self._authorizer = authorizer or AllowEverything()
         self._identity = identity
         self._loader = loader
         self._runtime = runtime
@@ -241,7 +243,7 @@ class BrokerServer:
             node_id=node_id,
             cluster_id=self._identity.cluster_id,
             metadata=metadata,
-            authorizer=AllowEverything(),
+            authorizer=self._authorizer,
             quotas=NoQuotas(),
             controller=controller,
             turns=self._router.turns,
@@ -266,7 +268,7 @@ class BrokerServer:
     async def _call(self, request: Request, version: int) -> Response:
         """Answer what this broker asks of itself."""
         caller = broker_caller(self._identity.node_id)
-        context = RequestContext(
+        context = OwnRequestContext(
             ApiKey(request.API_KEY),
             version,
             0,

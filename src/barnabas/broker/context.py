@@ -14,8 +14,6 @@ from barnabas.wire.message import Request, Response
 
 #: What a response says when operations were not asked for.
 NOT_ASKED: Final = -2147483648
-#: With SECURITY_DISABLED, as Kafka puts it: tools show it, and some look for it.
-NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
 class RequestContext(NamedTuple):
@@ -28,6 +26,21 @@ class RequestContext(NamedTuple):
     listener: str
     principal: str
     client_host: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this node asks itself, within its process."""
+        return False
+
+
+class OwnRequestContext(RequestContext):
+    """Of what this node asks itself: nothing that comes from outside is ever one."""
+
+    __slots__ = ()
+
+    @property
+    def is_own(self) -> bool:
+        return True
 
 
 def context_of_frame(api_key: ApiKey, version: int, connection: Connection, frame: bytearray) -> RequestContext:

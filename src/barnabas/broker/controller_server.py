@@ -16,7 +16,7 @@ from barnabas.broker.router import Router
 from barnabas.broker.services import ControllerServices, MetadataCache
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.settings.endpoints import parse_endpoint
-from barnabas.metadata.authorizer import AllowEverything
+from barnabas.metadata.authorizer import AllowEverything, Authorizer
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.controller_apis import ControllerApis
 from barnabas.metadata.feature_control import elr_safety_records
@@ -54,6 +54,7 @@ class ControllerServer:
         transport: QuorumTransport,
         on_failure: Callable[[BaseException], None],
         local_broker: int | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -62,7 +63,7 @@ class ControllerServer:
         self._endpoints = endpoints
         self._router = router
         image = loader.image
-        authorizer = AllowEverything()
+        authorizer = authorizer or AllowEverything()
         controller = Controller(image, controller_options(settings, identity.cluster_id, image), runtime.randomness)
         rules = BrokerRules(settings, identity.node_id)
         self.controller = QuorumController(

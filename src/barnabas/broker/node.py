@@ -16,6 +16,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.runtime import Runtime
+from barnabas.broker.authorization import anonymous_listeners, follow, make_authorizer
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.configs.config_resources import effective_settings
 from barnabas.broker.configs.part_options import (
@@ -83,6 +84,7 @@ class Node:
         self._broker: BrokerServer | None = None
         self._controller: ControllerServer | None = None
         self._failure: asyncio.Future[BarnabasError] | None = None
+        self._authorizer = make_authorizer(settings)
 
     @property
     def endpoints(self) -> dict[str, tuple[str, int]]:
@@ -194,6 +196,8 @@ class Node:
             listeners=controller_addresses(settings),
         )
         broker = self._broker = self._make_broker(identity, loader) if settings.is_broker else None
+        if self._authorizer is not None:
+            self._started.callback(self._authorizer.close)
         if broker is not None:
             broker.open_directories()
             self._started.push_async_callback(broker.close)
@@ -209,6 +213,7 @@ class Node:
         check_features(loader.image.features, quorum.log.directory)
         if broker is not None and quorum.is_alone:
             await broker.refuse_unknown_partitions(quorum.history)
+        follow(self._authorizer, loader, lambda: quorum.is_caught_up)
         controller = self._controller = (
             self._make_controller(identity, loader, quorum, transport) if settings.is_controller else None
         )
@@ -272,6 +277,18 @@ class Node:
                     port,
                 )
 
+        if self._authorizer is not None:
+            for name in anonymous_listeners(self._static_settings):
+                host, port = self.endpoints.get(name, ("127.0.0.1", 0))
+                if not _is_loopback(host):
+                    _log.warning(
+                        "There is an authorizer, but on the listener %s at %s:%d, which can be reached from other "
+                        "machines, everybody is User:ANONYMOUS: what that may do, anybody may",
+                        name,
+                        host or "*",
+                        port,
+                    )
+
     def _make_broker(self, identity: NodeIdentity, loader: MetadataLoader) -> BrokerServer:
         return BrokerServer(
             self._static_settings,
@@ -284,6 +301,7 @@ class Node:
             on_settings=lambda changed: self._server.set_limits(server_limits(changed)),
             on_failure=self._fail,
             kraft_version=lambda: self.quorum.kraft_version,
+            authorizer=self._authorizer,
             security=self._way_to(self._static_settings.inter_broker_listener),
             tls=self._tls,
         )
@@ -322,6 +340,7 @@ class Node:
             transport=transport,
             on_failure=self._fail,
             local_broker=identity.node_id if self._static_settings.is_broker else None,
+            authorizer=self._authorizer,
         )
 
     def _register(self, controller: ControllerServer, quorum: RaftQuorum) -> None:

@@ -14,6 +14,7 @@ from barnabas.cli.main import FAILED, TOOLS, main, tell
 
 #: Kafka's name, and the words with which ours begins.
 ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka-acls": ("acls",),
     "kafka-broker-api-versions": ("broker-api-versions",),
     "kafka-cluster": ("cluster",),
     "kafka-configs": ("configs",),

@@ -66,6 +66,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
         "barnabas.cli.transactions:transactions", "Show transactions and producers; end those that hang."
     ),
     "why": Tool("barnabas.cli.why:why", "Say why a partition is not led, written or read."),
+    "acls": Tool("barnabas.cli.acls:acls", "Add, remove and show who may do what; explain why."),
     "log-dirs": Tool("barnabas.cli.log_dirs:log_dirs", "Show what lies on the disks of brokers."),
     "console-producer": Tool("barnabas.cli.console_producer:console_producer", "Send lines of text as records."),
     "console-consumer": Tool("barnabas.cli.console_consumer:console_consumer", "Show the records of topics."),

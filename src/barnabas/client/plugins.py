@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.settings import Password, Plugin, Settings
+from barnabas.base.settings import Plugin, Settings
+from barnabas.base.settings.plugin_settings import PluginSettings
 from barnabas.client.core.producing.partitioners import Partitioner
 from barnabas.client.settings.common import ClientSettings
 
@@ -211,29 +212,6 @@ def close_all(plugins: Iterable[object]) -> None:
         close = getattr(plugin, "close", None)
         if callable(close):
             _safely(plugin, "close", close)
-
-
-class PluginSettings(Mapping[str, object]):
-    """The settings of a client for its plug-ins, by Kafka's names: those it knows, and what it was given beside them.
-
-    Passwords are there as themselves. Reading an unknown one marks it as used, so that it is not warned about.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    def __getitem__(self, name: str) -> object:
-        if name in self._settings.declared():
-            value = self._settings.value_of(name)
-            return value.reveal() if isinstance(value, Password) else value
-        return self._settings.extras[name]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._settings.declared()
-        yield from self._settings.extras
-
-    def __len__(self) -> int:
-        return len(self._settings.declared()) + len(self._settings.extras)
 
 
 class ProducerInterceptors:

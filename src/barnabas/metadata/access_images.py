@@ -1,21 +1,22 @@
 """Who may do what, and how much: ACLs, SCRAM credentials, delegation tokens, client quotas.
 
-Nothing acts on them yet; they come with the log of a cluster that has them, and snapshots write them again. Each part
-is a mapping whose next version shares structure with it, so a hundred thousand of them cost a change nothing.
+They come with the log of a cluster that has them, and snapshots write them again. Each part is a mapping whose next
+version shares structure with it, so a hundred thousand of them cost a change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+from immutables import Map
 
 from barnabas.base.ids import Uuid
 from barnabas.base.persistent_map import PersistentMap
 
 
-@dataclass(frozen=True, slots=True)
-class StandardAcl:
+class StandardAcl(NamedTuple):
     """One rule; the enums by the protocol's numbers."""
 
     resource_type: int
@@ -28,9 +29,34 @@ class StandardAcl:
 
 
 class AclsImage(PersistentMap[Uuid, StandardAcl]):
-    """All rules, by their ids."""
+    """All rules, by their ids, and which there are: no rule is there twice."""
 
-    __slots__ = ()
+    __slots__ = ("_existing",)
+
+    _existing: Map[StandardAcl, Uuid]
+
+    def __init__(self, items: Mapping[Uuid, StandardAcl] | Iterable[tuple[Uuid, StandardAcl]] = ()) -> None:
+        super().__init__(items)
+        self._existing = Map({acl: acl_id for acl_id, acl in self.items()})
+
+    def has(self, acl: StandardAcl) -> bool:
+        return acl in self._existing
+
+    def set(self, key: Uuid, value: StandardAcl) -> Self:
+        before, existing = self.get(key), self._existing
+        if before is not None and existing.get(before) == key:
+            existing = existing.delete(before)
+        changed = super().set(key, value)
+        changed._existing = existing.set(value, key)
+        return changed
+
+    def delete(self, key: Uuid) -> Self:
+        acl = self.get(key)
+        if acl is None:
+            return self
+        changed = super().delete(key)
+        changed._existing = self._existing.delete(acl) if self._existing.get(acl) == key else self._existing
+        return changed
 
 
 class ScramUser(NamedTuple):

@@ -1,7 +1,7 @@
-"""Who asks, and whether they may.
+"""Who asks, and whether they may: what every handler and every decision of the controller calls.
 
-The hooks are called from the first day and allow everything, so that the day an authorizer is built no handler and no
-decision of the controller must change.
+`AclOperation` and `Resource` are the words of ACLs. An `Authorizer` decides; `standard_authorizer` is Kafka's, by the
+rules in the metadata log. `AllowEverything` stands where none is set.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class AclOperation(IntEnum):
-    """What somebody wants to do; the numbers are the protocol's."""
+    """What somebody wants to do; the numbers are the protocol's. ALL is for rules alone."""
 
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -28,6 +29,7 @@ class AclOperation(IntEnum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class Resource(IntEnum):
@@ -39,6 +41,22 @@ class Resource(IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+
+
+class AclPermissionType(IntEnum):
+    """What a rule does; the numbers are the protocol's. One that denies beats all that allow."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+class PatternType(IntEnum):
+    """How the name in a rule is meant; the numbers are the protocol's. ANY and MATCH are for filters."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
 
 
 #: What can be done to each kind of resource at all.
@@ -69,6 +87,9 @@ OPERATIONS: Final = {
         AclOperation.ALTER_CONFIGS,
         AclOperation.IDEMPOTENT_WRITE,
     ),
+    Resource.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT),
+    Resource.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    Resource.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
 
 
@@ -84,20 +105,59 @@ class AuthorizableRequestContext(Protocol):
     @property
     def client_id(self) -> str | None: ...
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the node asks itself, within its process: nobody is asked then."""
+        ...
+
 
 class Authorizer(Protocol):
     """Decides who may do what."""
 
+    @property
+    def keeps_acls(self) -> bool:
+        """Whether it goes by the rules in the metadata log, so that requests for them make sense."""
+        ...
+
     def is_allowed(
-        self, caller: AuthorizableRequestContext, operation: AclOperation, resource_type: Resource, resource_name: str
-    ) -> bool: ...
+        self,
+        caller: AuthorizableRequestContext,
+        operation: AclOperation,
+        resource_type: Resource,
+        resource_name: str,
+        *,
+        log_if_denied: bool = True,
+        log_if_allowed: bool = True,
+    ) -> bool:
+        """`log_if_denied` is False where nobody asked for this very resource, or another permission may do as well."""
+        ...
+
+    def is_allowed_by_type(
+        self, caller: AuthorizableRequestContext, operation: AclOperation, resource_type: Resource
+    ) -> bool:
+        """Whether there can be a resource of this kind that the caller may do it to."""
+        ...
 
 
 class AllowEverything:
     """The authorizer of a node that has none."""
 
+    keeps_acls = False
+
     def is_allowed(
-        self, caller: AuthorizableRequestContext, operation: AclOperation, resource_type: Resource, resource_name: str
+        self,
+        caller: AuthorizableRequestContext,
+        operation: AclOperation,
+        resource_type: Resource,
+        resource_name: str,
+        *,
+        log_if_denied: bool = True,
+        log_if_allowed: bool = True,
+    ) -> bool:
+        return True
+
+    def is_allowed_by_type(
+        self, caller: AuthorizableRequestContext, operation: AclOperation, resource_type: Resource
     ) -> bool:
         return True
 
@@ -109,5 +169,14 @@ def authorized_operations(
     return sum(
         1 << operation
         for operation in OPERATIONS[resource_type]
-        if authorizer.is_allowed(caller, operation, resource_type, resource_name)
+        if authorizer.is_allowed(
+            caller, operation, resource_type, resource_name, log_if_denied=False, log_if_allowed=False
+        )
     )
+
+
+def cluster_authorized_operations(authorizer: Authorizer, caller: AuthorizableRequestContext) -> int:
+    """All that the principal may do to the cluster; nothing is told to those who may not describe it."""
+    if not authorizer.is_allowed(caller, AclOperation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorized_operations(authorizer, caller, Resource.CLUSTER, CLUSTER_NAME)

@@ -299,8 +299,11 @@ def _items(value: str) -> list[str]:
 
 
 def _not_allowed(resource: ConfigResource) -> BrokerError:
-    is_topic = resource.type == ConfigResourceType.TOPIC
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    codes: dict[int, ErrorCode] = {
+        ConfigResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ConfigResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    }
+    code = codes.get(resource.type, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return BrokerError(code, f"not allowed to change the settings of {_shown(resource)}")
 
 

@@ -14,6 +14,7 @@ from random import Random
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata import (
+    acls,
     alter_partition,
     brokers,
     configs,
@@ -52,9 +53,11 @@ from barnabas.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from barnabas.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
@@ -224,6 +227,14 @@ class Controller:
         may_alter: AllowsResource = every_resource,
     ) -> ControllerResult[AlterConfigsResponse]:
         return configs.alter_configs(self.image, self.options, request, broker_rules, may_alter=may_alter)
+
+    # Who may do what
+
+    def create_acls(self, request: CreateAclsRequest) -> ControllerResult[CreateAclsResponse]:
+        return acls.create_acls(self.image.acls, self._randomness, request)
+
+    def delete_acls(self, request: DeleteAclsRequest) -> ControllerResult[DeleteAclsResponse]:
+        return acls.delete_acls(self.image.acls, request)
 
     # Who may log in
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
+from barnabas.metadata import elect_leaders
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AuthorizableRequestContext, Authorizer, Resource
 from barnabas.metadata.configs import BrokerConfigRules
 from barnabas.metadata.controller import Controller, ControllerResult
@@ -28,6 +29,7 @@ from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterP
 from barnabas.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
 )
 from barnabas.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -39,9 +41,11 @@ from barnabas.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
+from barnabas.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from barnabas.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, Listener
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -53,6 +57,9 @@ from barnabas.wire.messages.incremental_alter_configs import (
 from barnabas.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+#: With SECURITY_DISABLED, as Kafka puts it: tools show it, and some look for it.
+NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
 class ControllerApis:
@@ -105,7 +112,9 @@ class ControllerApis:
     def _create_topics(
         self, request: CreateTopicsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[CreateTopicsResponse]:
-        may_create_all = self._authorizer.is_allowed(caller, AclOperation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+        may_create_all = self._authorizer.is_allowed(
+            caller, AclOperation.CREATE, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False
+        )
         may_create = self._may(caller, AclOperation.CREATE)
         return self._controller.create_topics(
             request,
@@ -121,6 +130,10 @@ class ControllerApis:
     def _delete_topics(
         self, request: DeleteTopicsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[DeleteTopicsResponse]:
+        if self._authorizer.is_allowed(
+            caller, AclOperation.DELETE, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False
+        ):
+            return self._controller.delete_topics(request, version)
         return self._controller.delete_topics(
             request,
             version,
@@ -142,12 +155,43 @@ class ControllerApis:
         may_alter = partial(may_alter_configs, self._authorizer, caller)
         return self._controller.alter_configs(request, self._broker_rules, may_alter=may_alter)
 
+    # Who may do what
+
+    def _create_acls(
+        self, request: CreateAclsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[CreateAclsResponse]:
+        self._check_cluster(caller, AclOperation.ALTER)
+        if self._authorizer.keeps_acls:
+            return self._controller.create_acls(request)
+        # Results have no names: the client finds its own by their order.
+        refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+        return ControllerResult(CreateAclsResponse(results=[refused] * len(request.creations)))
+
+    def _delete_acls(
+        self, request: DeleteAclsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[DeleteAclsResponse]:
+        self._check_cluster(caller, AclOperation.ALTER)
+        if self._authorizer.keeps_acls:
+            return self._controller.delete_acls(request)
+        refused = DeleteAclsFilterResult(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
+        )
+        return ControllerResult(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
+
     # Who may log in
 
     def _alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[AlterUserScramCredentialsResponse]:
-        self._check_cluster(caller, AclOperation.ALTER)
+        if not self._authorizer.is_allowed(caller, AclOperation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            names = dict.fromkeys(
+                [*(each.name for each in request.deletions), *(each.name for each in request.upsertions)]
+            )
+            denied = [
+                AlterUserScramCredentialsResult(user=name, error_code=code, error_message=code.text) for name in names
+            ]
+            return ControllerResult(AlterUserScramCredentialsResponse(results=denied))
         return self._controller.alter_user_scram_credentials(request)
 
     def _create_delegation_token(
@@ -198,7 +242,9 @@ class ControllerApis:
     def _elect_leaders(
         self, request: ElectLeadersRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[ElectLeadersResponse]:
-        self._check_cluster(caller, AclOperation.ALTER)
+        if not self._authorizer.is_allowed(caller, AclOperation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+            denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return ControllerResult(elect_leaders.elections_refused(request, version, denied))
         return self._controller.elect_leaders(request)
 
     def _unregister_broker(
@@ -212,7 +258,11 @@ class ControllerApis:
     def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[AllocateProducerIdsResponse]:
-        self._check_cluster(caller, AclOperation.CLUSTER_ACTION)
+        if not self._authorizer.is_allowed(caller, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return ControllerResult(
+                AllocateProducerIdsResponse(error_code=code, producer_id_start=0, producer_id_len=0)
+            )
         block = self._controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
         first, count = block.response
         return ControllerResult(
@@ -242,9 +292,8 @@ class ControllerApis:
         self, request: DescribeQuorumRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[DescribeQuorumResponse]:
         if not self._authorizer.is_allowed(caller, AclOperation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
-            return ControllerResult(
-                DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, topics=[])
-            )
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return ControllerResult(DescribeQuorumResponse(error_code=code, error_message=code.text, topics=[]))
         return ControllerResult(describe_quorum(request, version, self._quorum.describe(), self._own_listeners))
 
 
@@ -252,6 +301,8 @@ def may_alter_configs(authorizer: Authorizer, caller: AuthorizableRequestContext
     """Whether the one who asks may change the settings of a resource."""
     if resource.type == ConfigResourceType.TOPIC:
         return authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.TOPIC, resource.name)
+    if resource.type == ConfigResourceType.GROUP:
+        return authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.GROUP, resource.name)
     return authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
 
 
@@ -263,6 +314,8 @@ _DECISIONS: Final[dict[type[Request], Callable[..., ControllerResult[Any]]]] = {
     DeleteTopicsRequest: ControllerApis._delete_topics,
     IncrementalAlterConfigsRequest: ControllerApis._incremental_alter_configs,
     AlterConfigsRequest: ControllerApis._alter_configs,
+    CreateAclsRequest: ControllerApis._create_acls,
+    DeleteAclsRequest: ControllerApis._delete_acls,
     AlterUserScramCredentialsRequest: ControllerApis._alter_user_scram_credentials,
     CreateDelegationTokenRequest: ControllerApis._create_delegation_token,
     RenewDelegationTokenRequest: ControllerApis._renew_delegation_token,

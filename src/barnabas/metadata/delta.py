@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.metadata.image import ClusterImage, ConfigResource, TopicImage
 
 
@@ -24,6 +24,8 @@ class ClusterDelta:
     configs_changed: tuple[ConfigResource, ...] = ()
     brokers_changed: tuple[int, ...] = ()
     features_changed: bool = False
+    #: Those that came or went.
+    acls_changed: tuple[Uuid, ...] = ()
 
 
 def everything(image: ClusterImage) -> ClusterDelta:
@@ -38,4 +40,5 @@ def everything(image: ClusterImage) -> ClusterDelta:
         configs_changed=tuple(image.configs),
         brokers_changed=tuple(image.brokers),
         features_changed=bool(image.features),
+        acls_changed=tuple(image.acls),
     )

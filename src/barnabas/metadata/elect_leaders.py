@@ -56,15 +56,23 @@ def _asked(image: ClusterImage, request: ElectLeadersRequest) -> Iterator[tuple[
 
 
 def _unknown_kind(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    # The first version knows no types.
+    return elections_refused(request, 1, ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+
+
+def elections_refused(
+    request: ElectLeadersRequest, version: int, code: ErrorCode, message: str = ""
+) -> ElectLeadersResponse:
     """The answer says it at every place, as Kafka's does."""
-    refusal = BrokerError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    refusal = BrokerError(code, message or code.text)
     results = [
         ReplicaElectionResult(
             topic=each.topic, partition_result=[_refused(number, refusal) for number in each.partitions]
         )
         for each in request.topic_partitions or ()
     ]
-    return ElectLeadersResponse(error_code=refusal.code, replica_election_results=results)
+    # The first version has room for it nowhere else.
+    return ElectLeadersResponse(error_code=refusal.code if version else 0, replica_election_results=results)
 
 
 def _refused(number: int, refusal: BrokerError) -> PartitionResult:

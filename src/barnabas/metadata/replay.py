@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from barnabas.base.errors import InvariantError, check, known
+from barnabas.base.ids import Uuid
 from barnabas.metadata.access_images import (
     ClientQuotaEntity,
     DelegationTokenData,
@@ -57,6 +58,7 @@ class ImageBuilder:
         self._changed_configs: dict[ConfigResource, None] = {}
         self._changed_brokers: dict[int, None] = {}
         self._features_changed = False
+        self._changed_acls: dict[Uuid, None] = {}
 
     def replay(self, record: log.MetadataRecord) -> None:
         """Apply one record. Within a transaction it waits until the transaction ends."""
@@ -110,6 +112,7 @@ class ImageBuilder:
             configs_changed=tuple(self._changed_configs),
             brokers_changed=tuple(self._changed_brokers),
             features_changed=self._features_changed,
+            acls_changed=tuple(self._changed_acls),
         )
 
     def _apply(self, record: log.MetadataRecord) -> None:
@@ -241,9 +244,11 @@ class ImageBuilder:
             permission_type=record.permission_type,
         )
         self._acls = self._acls.set(record.id, acl)
+        self._changed_acls[record.id] = None
 
     def _remove_acl(self, record: log.RemoveAccessControlEntryRecord) -> None:
         self._acls = self._acls.delete(record.id)
+        self._changed_acls[record.id] = None
 
     def _scram_credential(self, record: log.UserScramCredentialRecord) -> None:
         credential = ScramCredentialData(record.salt, record.stored_key, record.server_key, record.iterations)

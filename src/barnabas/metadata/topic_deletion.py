@@ -52,7 +52,7 @@ def delete_topics(
             records.append(RemoveTopicRecord(topic_id=topic.topic_id))
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
         except BrokerError as failure:
-            results.append(_refused(each, failure))
+            results.append(_refused(each, failure, deletion.told_name(each, failure.code)))
     return ControllerResult(DeleteTopicsResponse(responses=results), records)
 
 
@@ -80,9 +80,10 @@ class _Deletion:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"name the topic {name} by its name or its id, not by both")
         if self._names[name] > 1:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"the request names the topic {name} more than once")
-        if not self.may_describe(name) or not self.may_delete(name):
-            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not allowed to delete {name}")
         topic = self.image.topics.get(name)
+        # Who may not even see it does not learn whether it is there.
+        if not self.may_describe(name) or (topic is not None and not self.may_delete(name)):
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not allowed to delete {name}")
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         if topic.topic_id in self._ids:
@@ -91,15 +92,22 @@ class _Deletion:
             )
         return topic
 
+    def told_name(self, asked: DeleteTopicState, code: ErrorCode) -> str | None:
+        """The name of a topic that somebody may see, asked to delete by its id, and may not delete."""
+        topic = self.image.topic_by_id(asked.topic_id) if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
+        return topic.name if topic is not None and self.may_describe(topic.name) else asked.name
+
     def _by_id(self, topic_id: Uuid) -> TopicImage:
         if topic_id == Uuid.ZERO:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "a topic to delete has neither a name nor an id")
         if self._ids[topic_id] > 1:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"the request names the topic id {topic_id} more than once")
         topic = self.image.topic_by_id(topic_id)
-        # Whoever may not know of the topic must not learn from the error that it is there.
-        if topic is None or not self.may_describe(topic.name):
+        if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
+        if not self.may_describe(topic.name):
+            # It has the id: the name is not told.
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not allowed to delete the topic {topic_id}")
         if not self.may_delete(topic.name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not allowed to delete {topic.name}")
         if topic.name in self._names:
@@ -109,9 +117,9 @@ class _Deletion:
         return topic
 
 
-def _refused(asked: DeleteTopicState, failure: BrokerError) -> DeletableTopicResult:
+def _refused(asked: DeleteTopicState, failure: BrokerError, name: str | None = None) -> DeletableTopicResult:
     return DeletableTopicResult(
-        name=asked.name,
+        name=name if asked.name is None else asked.name,
         topic_id=asked.topic_id,
         error_code=failure.code,
         error_message=failure.message or failure.code.text,

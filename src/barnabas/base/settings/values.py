@@ -92,7 +92,8 @@ class Password:
 class Plugin:
     """A class that a setting names, imported only when somebody asks for it.
 
-    The name is that of a built-in (`range`), or a dotted path to a Python class or function (`my_package.MyAssignor`).
+    The name is that of a built-in (`range`), or a dotted path to a Python class or function (`my_package.MyAssignor`),
+    which may have a colon before its last part (`my_package:MyAssignor`).
     """
 
     name: str
@@ -107,7 +108,7 @@ class Plugin:
             return self.target
         if self.name in builtin:
             return builtin[self.name]
-        module_name, _, attribute = self.name.rpartition(".")
+        module_name, _, attribute = self.name.rpartition(":" if ":" in self.name else ".")
         try:
             return getattr(importlib.import_module(module_name), attribute)
         except (ImportError, AttributeError, ValueError) as error:

@@ -36,10 +36,12 @@ from barnabas.wire.messages.incremental_alter_configs import (
 FORWARDED: Final = frozenset(
     {
         ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_ACLS,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.CREATE_DELEGATION_TOKEN,
         ApiKey.CREATE_PARTITIONS,
         ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_ACLS,
         ApiKey.DELETE_TOPICS,
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.ELECT_LEADERS,

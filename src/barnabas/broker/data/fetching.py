@@ -22,7 +22,7 @@ from barnabas.broker.turns import Steps, chunks, crowd_of, in_crowd, spent
 from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.net import Connection
 from barnabas.replication._kernel.following import ConsumerGlance, FollowerGlance, Glance
-from barnabas.replication.fetch_sessions import NOT_SENT, SessionFetch, WantedPartition
+from barnabas.replication.fetch_sessions import NOT_SENT, PartitionKey, SessionFetch, WantedPartition
 from barnabas.replication.leader_state import LeaderState, is_older_broker
 from barnabas.replication.partition import Partition
 from barnabas.replication.purgatory import DelayedFetch
@@ -153,6 +153,7 @@ class Fetch:
         "_done",
         "_endpoints",
         "_has_found",
+        "_is_denied",
         "_is_first_look",
         "_is_looking",
         "_is_news_due",
@@ -178,8 +179,12 @@ class Fetch:
         request: FetchRequest,
         connection: Connection,
         session: SessionFetch,
+        *,
+        is_denied: bool = False,
     ) -> None:
+        """`is_denied`: it says that it is a follower, which it may not be."""
         self._services = services
+        self._is_denied = is_denied
         self._connection = connection
         self._context = context
         self._request = request
@@ -253,13 +258,13 @@ class Fetch:
 
     def _pass_over(self, look: _Look, some: Iterable[WantedPartition]) -> Iterable[WantedPartition]:
         """Those that need more than a compiled glance: of who goes on with a session, few do."""
-        if self._session.is_full:
+        if self._session.is_full or self._is_denied:
             return some
         services, replica = self._services, self._replica
         index = services.replica_manager.index
         glance: Glance
         if replica < 0:
-            glance = ConsumerGlance(index, LeaderState, self._is_allowed)
+            glance = ConsumerGlance(index, LeaderState, self._may_read)
         elif is_older_broker(services.metadata.image.brokers.get(replica), self._replica_epoch):
             return some
         else:
@@ -277,18 +282,12 @@ class Fetch:
         for wanted in some:
             key = wanted.key
             partition = index.get(key)
-            if partition is None:
-                code = self._services.replica_manager.why_missing(self._services.metadata.image, key)
+            if partition is None or (key[0] is not allowed_topic and not self._is_allowed(partition.name.topic)):
+                code = self._why_not(key, partition)
                 self._add_error(look, wanted, None, PartitionError(code, code.text))
                 closer_looks += 1
                 continue
-            if key[0] is not allowed_topic:
-                if not self._is_allowed(partition):
-                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                    self._add_error(look, wanted, None, PartitionError(code, code.text))
-                    closer_looks += 1
-                    continue
-                allowed_topic = key[0]
+            allowed_topic = key[0]
             role, offset = partition.role, wanted.fetch_offset
             if (
                 is_consumer
@@ -367,10 +366,24 @@ class Fetch:
         elif read.diverging is not None:
             look.is_final = True
 
-    def _is_allowed(self, partition: Partition) -> bool:
-        return self._replica >= 0 or self._services.authorizer.is_allowed(
-            self._context, AclOperation.READ, Resource.TOPIC, partition.name.topic
+    def _is_allowed(self, topic: str) -> bool:
+        if self._replica >= 0:
+            return not self._is_denied
+        return self._services.authorizer.is_allowed(self._context, AclOperation.READ, Resource.TOPIC, topic)
+
+    def _may_read(self, partition: Partition) -> bool:
+        """Who may not is told, and written of, by the rules."""
+        return self._services.authorizer.is_allowed(
+            self._context, AclOperation.READ, Resource.TOPIC, partition.name.topic, log_if_denied=False
         )
+
+    def _why_not(self, key: PartitionKey, partition: Partition | None) -> ErrorCode:
+        """Why a partition is not read: nobody learns from it of a topic that they may not read."""
+        image = self._services.metadata.image
+        topic = image.topic_names.get(key[0]) if isinstance(key[0], Uuid) else key[0]
+        if partition is not None or self._is_denied or (topic is not None and not self._is_allowed(topic)):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return self._services.replica_manager.why_missing(image, key)
 
     def _add_error(self, look: _Look, wanted: WantedPartition, partition: Partition | None, failure: LogError) -> None:
         if partition is not None:

@@ -26,7 +26,10 @@ def answer_ordinary(services: Services, connection: Connection, version: int, fr
         if isinstance(name, Uuid):
             name = services.metadata.image.topic_names.get(name, "")
         context = context_of_frame(ApiKey.FETCH, version, connection, frame)
-        return bool(name) and services.authorizer.is_allowed(context, AclOperation.READ, Resource.TOPIC, name)
+        # Who may not is told, and written of, by the rules.
+        return bool(name) and services.authorizer.is_allowed(
+            context, AclOperation.READ, Resource.TOPIC, name, log_if_denied=False
+        )
 
     if services.response_room() < _ROOM_BYTES:
         return None

@@ -49,7 +49,8 @@ def answer_ordinary(
         if type(services.authorizer) is AllowEverything:
             return True
         context = context_of_frame(ApiKey.PRODUCE, version, connection, frame)
-        return services.authorizer.is_allowed(context, AclOperation.WRITE, Resource.TOPIC, name)
+        # Who may not is told, and written of, by the rules.
+        return services.authorizer.is_allowed(context, AclOperation.WRITE, Resource.TOPIC, name, log_if_denied=False)
 
     now_ms = services.runtime.clock.now_ms()
     ordinary = append_ordinary(frame, version, services.replica_manager.index, may_write, now_ms)

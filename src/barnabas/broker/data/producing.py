@@ -377,7 +377,9 @@ class Produce:
     def _refused(self, partition: Partition, index: int, failure: LogError) -> PartitionProduceResponse:
         self.services.replica_manager.log_failed(partition, failure)
         answer = self._error(index, self._code_for(partition, failure.code), str(failure), partition.name)
-        is_unreadable = failure.code in _UNREADABLE
+        verification = self.verification
+        is_unverified = verification is not None and verification.refusal_of(partition.name) is not ErrorCode.NONE
+        is_unreadable = failure.code in _UNREADABLE or is_unverified
         if isinstance(failure, AppendRefusedError):
             answer.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=message)

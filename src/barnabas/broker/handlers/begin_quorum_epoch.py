@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from barnabas.broker.authorization import check_cluster_action
 from barnabas.broker.context import RequestContext
 from barnabas.broker.services import ControllerServices
 from barnabas.wire.apis import ApiKey
@@ -19,4 +20,5 @@ MAX_ELEMENTS: Final = 1000
 def handle(
     services: ControllerServices, context: RequestContext, request: BeginQuorumEpochRequest
 ) -> asyncio.Future[Response]:
+    check_cluster_action(services, context)
     return services.transport.receive(request, context.version)

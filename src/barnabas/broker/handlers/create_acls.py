@@ -1,17 +1,17 @@
-"""CreateAcls (30): adds access rules. Without an authorizer each is refused, as Kafka does."""
+"""CreateAcls (30): adds access rules; the controller decides, and the answer waits until they hold here.
+
+v1 adds the kind of pattern; user resources came with v3 but need no new field.
+"""
 
 from __future__ import annotations
 
-from barnabas.base.error_codes import ErrorCode
-from barnabas.broker.context import NO_AUTHORIZER, RequestContext
-from barnabas.broker.services import CommonServices
+from typing import Final
+
+from barnabas.broker.controller.forwarding import forwarded
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 API_KEY = ApiKey.CREATE_ACLS
+#: Twice as many as one request may bring about: the controller looks at them without a break.
+MAX_ELEMENTS: Final = 20_000
 
-
-def handle(services: CommonServices, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    # Results have no names: the client finds its own by their order.
-    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+handle = forwarded

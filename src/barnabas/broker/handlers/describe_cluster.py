@@ -11,7 +11,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.broker.context import NOT_ASKED, RequestContext
 from barnabas.broker.services import CommonServices, ControllerServices
-from barnabas.metadata.authorizer import CLUSTER_NAME, Resource, authorized_operations
+from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource, cluster_authorized_operations
 from barnabas.metadata.features import CONTROLLER_REGISTRATION
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_cluster import (
@@ -31,6 +31,11 @@ def handle(
 ) -> DescribeClusterResponse:
     is_controller_listener = context.listener in services.settings.controller_listeners
     expected = _CONTROLLERS if is_controller_listener else _BROKERS
+    if is_controller_listener and not services.authorizer.is_allowed(
+        context, AclOperation.ALTER, Resource.CLUSTER, CLUSTER_NAME
+    ):
+        # Unlike brokers, controllers tell this only to those who may change the cluster.
+        raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.endpoint_type != expected:
         if request.endpoint_type in (_BROKERS, _CONTROLLERS):
             code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
@@ -38,9 +43,7 @@ def handle(
         else:
             code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             message = f"there is no endpoint type {request.endpoint_type}"
-        return DescribeClusterResponse(
-            error_code=code, error_message=message, endpoint_type=expected, cluster_id="", brokers=[]
-        )
+        return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])
     version = services.metadata.image.features.metadata_version or 0
     if is_controller_listener and version < CONTROLLER_REGISTRATION:
         raise BrokerError(
@@ -49,7 +52,7 @@ def handle(
         )
     operations = NOT_ASKED
     if request.include_cluster_authorized_operations:
-        operations = authorized_operations(services.authorizer, context, Resource.CLUSTER, CLUSTER_NAME)
+        operations = cluster_authorized_operations(services.authorizer, context)
     return DescribeClusterResponse(
         endpoint_type=expected,
         cluster_id=services.cluster_id,

@@ -104,10 +104,12 @@ def _once_each(resources: list[DescribeConfigsResource]) -> Steps[list[DescribeC
 
 
 def _check_allowed(services: CommonServices, context: RequestContext, asked: DescribeConfigsResource) -> None:
-    is_topic = asked.resource_type == ConfigResourceType.TOPIC
-    resource, name = (Resource.TOPIC, asked.resource_name) if is_topic else (Resource.CLUSTER, CLUSTER_NAME)
+    resource, name, code = Resource.CLUSTER, CLUSTER_NAME, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if asked.resource_type == ConfigResourceType.TOPIC:
+        resource, name, code = Resource.TOPIC, asked.resource_name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif asked.resource_type == ConfigResourceType.GROUP:
+        resource, name, code = Resource.GROUP, asked.resource_name, ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE_CONFIGS, resource, name):
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         raise BrokerError(code, f"not allowed to see the settings of {asked.resource_name or 'the cluster'}")
 
 

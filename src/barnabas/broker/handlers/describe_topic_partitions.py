@@ -56,7 +56,9 @@ def handle(
         if number == _TOPICS_PER_PAGE:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.TOPIC, name):
+        if not services.authorizer.is_allowed(
+            context, AclOperation.DESCRIBE, Resource.TOPIC, name, log_if_denied=not asks_for_all
+        ):
             if not asks_for_all:
                 response.topics.append(_missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue

@@ -13,6 +13,7 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
 )
 
 API_KEY = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
@@ -24,6 +25,9 @@ def handle(
 ) -> DescribeUserScramCredentialsResponse:
     if not services.authorizer.is_allowed(context, AclOperation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.text, results=[])
+        # As in Kafka: one for each user that was asked for, without the name.
+        denied = DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None, credential_infos=[])
+        results = [denied] * len(request.users or ())
+        return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.text, results=results)
     users = None if request.users is None else [each.name for each in request.users]
     return describe_user_scram_credentials(services.metadata.image, users)

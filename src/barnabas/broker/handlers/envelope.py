@@ -15,8 +15,6 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.controller.forwarding import FORWARDED
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.handlers import (
-    create_acls,
-    delete_acls,
     list_partition_reassignments,
 )
 from barnabas.broker.services import CommonServices
@@ -32,14 +30,7 @@ API_KEY = ApiKey.ENVELOPE
 ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 #: What brokers of Kafka forward although it changes nothing here: it is answered as on the listener itself.
-_ANSWERED_HERE: Final = {
-    each.API_KEY: each
-    for each in (
-        create_acls,
-        delete_acls,
-        list_partition_reassignments,
-    )
-}
+_ANSWERED_HERE: Final = {each.API_KEY: each for each in (list_partition_reassignments,)}
 
 
 def handle(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
 from barnabas.broker.data.fetching import FEW_PARTITIONS, Fetch, FetchAnswer
 from barnabas.broker.data.ordinary_fetch import answer_ordinary
@@ -36,16 +35,17 @@ handle_frame = answer_ordinary
 def handle(
     services: Services, context: RequestContext, request: FetchRequest, connection: Connection
 ) -> FetchAnswer | Steps[FetchAnswer]:
-    if replica_of(request) >= 0 and not services.authorizer.is_allowed(
+    is_denied = replica_of(request) >= 0 and not services.authorizer.is_allowed(
         context, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
-    ):
-        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, session_id=NO_SESSION, responses=[])
+    )
     uses_ids, now_ms = context.version >= _FIRST_BY_ID, services.runtime.clock.monotonic_ms()
     if not _is_small(request):
         steps = services.fetch_sessions.begin_in_steps(request, uses_ids=uses_ids, now_ms=now_ms)
-        return _answer_in_steps(services, context, request, connection, steps)
+        return _answer_in_steps(services, context, request, connection, steps, is_denied=is_denied)
     session = services.fetch_sessions.begin(request, uses_ids=uses_ids, now_ms=now_ms)
-    return _refused(session) if session.error else Fetch(services, context, request, connection, session).answer()
+    if session.error:
+        return _refused(session)
+    return Fetch(services, context, request, connection, session, is_denied=is_denied).answer()
 
 
 def _answer_in_steps(
@@ -54,11 +54,13 @@ def _answer_in_steps(
     request: FetchRequest,
     connection: Connection,
     beginning: Steps[SessionFetch],
+    *,
+    is_denied: bool,
 ) -> Steps[FetchAnswer]:
     session = yield from beginning
     if session.error:
         return _refused(session)
-    answer = Fetch(services, context, request, connection, session).answer()
+    answer = Fetch(services, context, request, connection, session, is_denied=is_denied).answer()
     return (yield from answer) if isinstance(answer, Generator) else answer
 
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.broker.context import RequestContext
+from barnabas.broker.controller.controller_channel import broker_caller
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, each_of, once_each
 from barnabas.metadata.authorizer import AclOperation, Resource
@@ -87,7 +88,8 @@ def _leader(services: Services, context: RequestContext, topic: str, index: int)
     """Who leads a partition of a coordinators' topic, which comes about when it is asked for."""
     image = services.metadata.image
     if topic not in image.topics:
-        services.auto_topic_creation.create_topics([topic], context)
+        # The broker's own wish: whoever asks need not be allowed to create topics.
+        services.auto_topic_creation.create_topics([topic], broker_caller(services.node_id))
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = image.partition(topic, index)
     broker = image.brokers.get(partition.leader) if partition is not None else None

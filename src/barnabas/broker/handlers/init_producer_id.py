@@ -31,7 +31,9 @@ def handle(
         if not is_allowed(context, AclOperation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
             return init_failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return _init_transactional(services, context, request)
-    if not is_allowed(context, AclOperation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME):
+    if not is_allowed(
+        context, AclOperation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    ) and not services.authorizer.is_allowed_by_type(context, AclOperation.WRITE, Resource.TOPIC):
         return init_failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     producer_id = services.producer_ids.take()
     return _wait(services) if producer_id is None else _given(producer_id)

@@ -24,14 +24,15 @@ _GROUP_BYTES: Final = 512
 def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     yield Room(services.groups.group_count * _GROUP_BYTES)
     is_allowed = services.authorizer.is_allowed
-    sees_all = is_allowed(context, AclOperation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
+    sees_all = is_allowed(context, AclOperation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False)
     response = ListGroupsResponse(groups=[])
     for outcome in services.groups.list_groups(request.states_filter, request.types_filter):
         yield None
         if isinstance(outcome, ErrorCode):
             return ListGroupsResponse(error_code=outcome, groups=[])
         if outcome is not None and (
-            sees_all or is_allowed(context, AclOperation.DESCRIBE, Resource.GROUP, outcome.group_id)
+            sees_all
+            or is_allowed(context, AclOperation.DESCRIBE, Resource.GROUP, outcome.group_id, log_if_denied=False)
         ):
             response.groups.append(outcome)
     return response

@@ -16,7 +16,13 @@ from barnabas.base.ids import Uuid
 from barnabas.broker.context import NOT_ASKED, RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Room, Steps, each_of
-from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource, authorized_operations
+from barnabas.metadata.authorizer import (
+    CLUSTER_NAME,
+    AclOperation,
+    Resource,
+    authorized_operations,
+    cluster_authorized_operations,
+)
 from barnabas.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.topic_names import is_internal, what_is_wrong_with_name
 from barnabas.wire.apis import ApiKey
@@ -74,7 +80,7 @@ def _response(
         services.auto_topic_creation.create_topics(answer.to_create, context)
     cluster_operations = NOT_ASKED
     if request.include_cluster_authorized_operations:
-        cluster_operations = authorized_operations(services.authorizer, context, Resource.CLUSTER, CLUSTER_NAME)
+        cluster_operations = cluster_authorized_operations(services.authorizer, context)
     return MetadataResponse(
         brokers=answer.brokers(),
         cluster_id=services.cluster_id,
@@ -93,6 +99,7 @@ class _Answer:
         self.request = request
         self.image: ClusterImage = services.metadata.image
         self.to_create: list[str] = []
+        self._may_create_all: bool | None = None
         self._offline: dict[tuple[tuple[int, ...], tuple[Uuid, ...]], list[int]] = {}
         self.asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
         #: Whether so little is asked for that it is answered at once.
@@ -128,7 +135,7 @@ class _Answer:
     def few_topics(self) -> list[MetadataResponseTopic]:
         """At once, and as they are."""
         if self.asks_for_all:
-            found = [topic for topic in self.image.topics.values() if self._may(AclOperation.DESCRIBE, topic)]
+            found = [topic for topic in self.image.topics.values() if self._may_see(topic)]
             return [self._described(topic, self._partitions(topic)) for topic in found]
         ids: dict[Uuid, None] = {}
         names: dict[str, None] = {}
@@ -154,7 +161,7 @@ class _Answer:
         shown: list[TopicImage] = []
         for topic in self.image.topics.values():
             yield None
-            if self._may(AclOperation.DESCRIBE, topic):
+            if self._may_see(topic):
                 shown.append(topic)
         return (yield from self._in_pieces(shown, lambda topic: topic, self._expected_bytes))
 
@@ -202,48 +209,71 @@ class _Answer:
         replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
         return _TOPIC_BYTES + len(topic.name) + len(topic.partitions) * (_PARTITION_BYTES + 8 * replicas)
 
-    def _may(self, operation: AclOperation, topic: TopicImage) -> bool:
-        return self.services.authorizer.is_allowed(self.context, operation, Resource.TOPIC, topic.name)
+    def _may_see(self, topic: TopicImage) -> bool:
+        """Whoever asks for all topics did not ask for this one: it is left out without a word."""
+        return self.services.authorizer.is_allowed(
+            self.context, AclOperation.DESCRIBE, Resource.TOPIC, topic.name, log_if_denied=not self.asks_for_all
+        )
+
+    def _may_create(self, name: str) -> bool:
+        is_allowed = self.services.authorizer.is_allowed
+        if self._may_create_all is None:
+            self._may_create_all = is_allowed(
+                self.context, AclOperation.CREATE, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False
+            )
+        return self._may_create_all or is_allowed(self.context, AclOperation.CREATE, Resource.TOPIC, name)
 
     def _by_id(self, topic_id: Uuid) -> TopicImage | MetadataResponseTopic:
         """The topic, or why it is not described."""
         topic = self.image.topic_by_id(topic_id)
-        if topic is None or not self._may(AclOperation.DESCRIBE, topic):
-            return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
-            )
-        return topic
+        if topic is not None and self._may_see(topic):
+            return topic
+        code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id, partitions=[])
 
     def _by_name(self, name: str) -> TopicImage | MetadataResponseTopic:
         authorizer = self.services.authorizer
         if not authorizer.is_allowed(self.context, AclOperation.DESCRIBE, Resource.TOPIC, name):
-            return self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return self._denied(name)
         topic = self.image.topics.get(name)
         if topic is not None:
             return topic
         if what_is_wrong_with_name(name) is not None:
             return self._missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if self.request.allow_auto_topic_creation and self.services.settings.auto_create_topics_enable:
-            if not authorizer.is_allowed(self.context, AclOperation.CREATE, Resource.TOPIC, name):
-                return self._missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if not self._may_create(name):
+                return self._denied(name)
             if len(self.to_create) < _MOST_TO_CREATE:
                 self.to_create.append(name)
         return self._missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
+    @staticmethod
+    def _denied(name: str) -> MetadataResponseTopic:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return MetadataResponseTopic(error_code=code, name=name, is_internal=False, partitions=[])
+
     def _missing(self, name: str, code: ErrorCode) -> MetadataResponseTopic:
-        return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name), partitions=[])
+        return MetadataResponseTopic(
+            error_code=code,
+            name=name,
+            is_internal=is_internal(name),
+            partitions=[],
+            topic_authorized_operations=self._operations(name),
+        )
 
     def _described(self, topic: TopicImage, partitions: list[MetadataResponsePartition]) -> MetadataResponseTopic:
-        operations = NOT_ASKED
-        if self.request.include_topic_authorized_operations:
-            operations = authorized_operations(self.services.authorizer, self.context, Resource.TOPIC, topic.name)
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=is_internal(topic.name),
             partitions=partitions,
-            topic_authorized_operations=operations,
+            topic_authorized_operations=self._operations(topic.name),
         )
+
+    def _operations(self, name: str) -> int:
+        if not self.request.include_topic_authorized_operations:
+            return NOT_ASKED
+        return authorized_operations(self.services.authorizer, self.context, Resource.TOPIC, name)
 
     def _partition(self, numbered: tuple[int, PartitionImage]) -> MetadataResponsePartition:
         number, partition = numbered

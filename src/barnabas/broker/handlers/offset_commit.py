@@ -56,10 +56,13 @@ def _is_usual(services: Services, context: RequestContext, request: OffsetCommit
         return False
     if len(topics) > 1 and len({(each.name, each.topic_id) for each in topics}) < len(topics):
         return False
-    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.GROUP, request.group_id):
+    # Who may not is told, and written of, with the others.
+    if not services.authorizer.is_allowed(
+        context, AclOperation.READ, Resource.GROUP, request.group_id, log_if_denied=False
+    ):
         return False
     for topic in topics:
-        if _why_not(services, context, topic) is not ErrorCode.NONE:
+        if _why_not(services, context, topic, log_if_denied=False) is not ErrorCode.NONE:
             return False
         count = len(services.metadata.image.topics[topic.name].partitions)
         for each in topic.partitions:
@@ -94,7 +97,9 @@ def _commit_in_steps(
     return (yield from _each_topic_once(answers))
 
 
-def _why_not(services: Services, context: RequestContext, topic: OffsetCommitRequestTopic) -> ErrorCode:
+def _why_not(
+    services: Services, context: RequestContext, topic: OffsetCommitRequestTopic, *, log_if_denied: bool = True
+) -> ErrorCode:
     """Why nothing of a topic is committed. If it can be, it gets its name or id from here: the log keeps both."""
     image = services.metadata.image
     uses_id = context.version >= _FIRST_WITH_TOPIC_IDS
@@ -102,7 +107,8 @@ def _why_not(services: Services, context: RequestContext, topic: OffsetCommitReq
     if known is None and uses_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     name = known.name if known is not None else topic.name
-    if not services.authorizer.is_allowed(context, AclOperation.READ, Resource.TOPIC, name):
+    is_allowed = services.authorizer.is_allowed
+    if not is_allowed(context, AclOperation.READ, Resource.TOPIC, name, log_if_denied=log_if_denied):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

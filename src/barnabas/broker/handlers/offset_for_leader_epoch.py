@@ -28,7 +28,9 @@ def handle(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Steps[OffsetForLeaderEpochResponse]:
     results = []
-    is_broker = services.authorizer.is_allowed(context, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
+    is_broker = services.authorizer.is_allowed(
+        context, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    )
     for topic in request.topics:
         is_allowed = is_broker or services.authorizer.is_allowed(
             context, AclOperation.DESCRIBE, Resource.TOPIC, topic.topic

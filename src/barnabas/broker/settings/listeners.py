@@ -50,7 +50,8 @@ class NodeSettings(Settings, title="Node", importance=HIGH):
         refused=False,
     )
     early_start_listeners: Names | None = setting(
-        "Listeners that open before the authorizer is ready; here all do, and requests wait for what they need.",
+        "Listeners that open before the authorizer is ready: those of controllers always do, and serve super.users; "
+        "those of brokers never do.",
         default=None,
         allowed=items(),
         state=NO_EFFECT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.base.errors import SettingsError
 from barnabas.base.settings import (
     HIGH,
     LIVE,
@@ -18,11 +19,13 @@ from barnabas.base.settings import (
     Settings,
     Short,
     again,
+    rule,
     setting,
 )
 from barnabas.base.settings.allowed import at_least, items, one_of
 from barnabas.base.settings.security import SaslSettings, TlsSettings
 from barnabas.base.settings.units import DAY_MS, HOUR_MS, KIB
+from barnabas.metadata.standard_authorizer import parse_super_users
 
 
 class BrokerTlsSettings(TlsSettings, title="TLS", importance=LOW):
@@ -102,7 +105,11 @@ class AuthorizationSettings(Settings, title="Authorization", state=NOT_BUILT):
     """Who may do what."""
 
     authorizer_class_name: str = setting(
-        "The plug-in that decides who may do what; empty allows everything.", default="", importance=LOW
+        "Who decides who may do what: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or a plug-in, "
+        "package.module:Class; empty allows everything.",
+        default="",
+        importance=LOW,
+        state=READ_AT_START,
     )
     principal_builder_class: Plugin = setting(
         "The plug-in that tells from a connection who is behind it.",
@@ -131,5 +138,19 @@ class AuthorizationSettings(Settings, title="Authorization", state=NOT_BUILT):
         importance=LOW,
         state=READ_AT_START,
     )
-    super_users: str = setting("Principals that may do everything, separated by semicolons.", default="")
-    allow_everyone_if_no_acl_found: bool = setting("Whether what no rule mentions is open to all.", default=False)
+    super_users: str = setting(
+        "Principals that may do everything, separated by semicolons: User:ann;User:bob.",
+        default="",
+        state=READ_AT_START,
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        "Whether what no rule mentions is open to all.", default=False, state=READ_AT_START
+    )
+
+    @rule("super_users")
+    def _super_users_are_principals(self) -> str | None:
+        try:
+            parse_super_users(self.super_users)
+        except SettingsError as problem:
+            return str(problem)
+        return None
