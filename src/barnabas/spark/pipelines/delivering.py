@@ -25,7 +25,7 @@ _TIMEOUT_S: Final = 3.0
 T = TypeVar("T")
 
 
-class Follower(Protocol):
+class DeliveryFollower(Protocol):
     """What is asked of a `ControlFollower`."""
 
     def delivered(self, query: str) -> Delivered: ...
@@ -130,7 +130,7 @@ class ControlFollower:
         return sum(each.transactional_id.startswith(prefix) for each in listed)
 
 
-def _follower_of(cluster: Mapping[str, str], control_topic: str) -> Follower:
+def _follower_of(cluster: Mapping[str, str], control_topic: str) -> DeliveryFollower:
     follower = ControlFollower(cluster, control_topic)
     try:
         follower.begin()
@@ -146,12 +146,12 @@ class Deliveries:
     def __init__(
         self,
         short: Callable[[str], str] = str,
-        follower_of: Callable[[Mapping[str, str], str], Follower] = _follower_of,
+        follower_of: Callable[[Mapping[str, str], str], DeliveryFollower] = _follower_of,
     ) -> None:
         self._graph = Graph()
         self._short = short
         self._follower_of = follower_of
-        self._followers: list[tuple[Mapping[str, str], str, Follower]] = []
+        self._followers: list[tuple[Mapping[str, str], str, DeliveryFollower]] = []
 
     def follow(self, graph: Graph) -> None:
         """From here on: to be called before the flows of an update start."""
@@ -181,7 +181,7 @@ class Deliveries:
             _log.debug("what is decided cannot be had: %s", failure)
             return None
 
-    def _follower(self, cluster: Mapping[str, str], control_topic: str) -> Follower:
+    def _follower(self, cluster: Mapping[str, str], control_topic: str) -> DeliveryFollower:
         for known, topic, follower in self._followers:
             if (known, topic) == (cluster, control_topic):
                 return follower
