@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -77,6 +78,7 @@ class Contest:
             if anew or not topics:
                 topics = [self._create_topic(broker, partitions) for broker in self.brokers]
             for broker, topic, figures in zip(self.brokers, topics, measured, strict=True):
+                os.sync()  # or the system writes down in one's turn what the other has left
                 turn(broker, topic, figures)
             if anew or number == self.plan.pairs - 1:
                 self._delete(topics)
