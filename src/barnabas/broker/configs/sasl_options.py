@@ -49,7 +49,7 @@ class SaslParts:
         self._bootstrap = bootstrap
         self._keys: dict[str, IssuerKeys] = {}
         self._validators: dict[str, JwtValidator] = {}
-        self._decoy_key = runtime.randomness.randbytes(_DECOY_KEY_BYTES)
+        self._decoy_key: bytes | None = None
         self._tokens: dict[tuple[str, Mechanism], ScramCredential] = {}
 
     async def start(self) -> None:
@@ -124,7 +124,10 @@ class SaslParts:
     # SCRAM
 
     def _scram(self, mechanism: Mechanism) -> ScramServer:
-        nonce = new_nonce(self._runtime.randomness)
+        randomness = self._runtime.randomness
+        if self._decoy_key is None:
+            self._decoy_key = randomness.randbytes(_DECOY_KEY_BYTES)
+        nonce = new_nonce(randomness)
         return ScramServer(mechanism, partial(self._find, mechanism), nonce, self._decoy_key)
 
     def _find(self, mechanism: Mechanism, user: str, is_token: bool) -> ScramLogin | None:
