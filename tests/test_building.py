@@ -103,4 +103,4 @@ def test_the_benchmarks_explain_themselves() -> None:
     assert {line.split()[0] for line in done.stdout.partition("parts:\n")[2].partition("\n\n")[0].splitlines()} == parts
     wrong = run(sys.executable, "-m", "bench", "nonsense")
     assert wrong.returncode == 2
-    assert "no part is called nonsense; there are clients, " in wrong.stderr
+    assert "no part is called nonsense; there are authorization, clients, " in wrong.stderr

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from barnabas.client.errors import WrongUseError as WrongUseError
     from barnabas.client.plugins import RebalanceListener as RebalanceListener
     from barnabas.client.producer.sync_producer import Producer as Producer
+    from barnabas.net.errors import AuthenticationFailedError as AuthenticationFailedError
     from barnabas.net.errors import ConnectError as ConnectError
     from barnabas.net.errors import DisconnectedError as DisconnectedError
     from barnabas.net.errors import RequestTimeoutError as RequestTimeoutError
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "Admin": "client.admin.sync_admin",
     "AlterConfig": "client.admin.configs",
+    "AuthenticationFailedError": "net.errors",
     "BarnabasError": "base.errors",
     "BrokerError": "base.errors",
     "BufferFullError": "client.errors",
@@ -120,6 +122,7 @@ _PACKAGES = ("aio", "errors", "spark", "testing")
 __all__ = [
     "Admin",
     "AlterConfig",
+    "AuthenticationFailedError",
     "BarnabasError",
     "BrokerError",
     "BufferFullError",

@@ -129,8 +129,8 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     [
         ("num.partitions=none", "num.partitions"),
         ("log.retention.check.interval.ms=0", "log.retention.check.interval.ms"),
-        ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "authorizer.class.name"),
-        ("sasl.enabled.mechanisms=PLAIN", "sasl.enabled.mechanisms"),
+        ("authorizer.class.name=org.example.Authorizer", "authorizer.class.name"),
+        ("ssl.engine.factory.class=org.example.Factory", "ssl.engine.factory.class"),
         ("listeners=SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "SSL"),
         ("process.roles=broker", "process.roles"),
     ],

@@ -26,7 +26,7 @@ QUICK = {
     "forgets_maximal_isr": 1,
     "shrinks_alone": 1,
     "applies_stale_answers": 33,
-    "acknowledges_after_the_epoch": 2,
+    "acknowledges_after_the_epoch": 1,
     "commits_below_min_isr": 17,
     "shows_what_is_not_committed": 3,
     "truncates_to_the_high_watermark": 5,
@@ -38,7 +38,7 @@ QUICK = {
     "trusts_after_an_unclean_stop": 13,
     "elects_anybody": 3,
     "answers_commits_at_once": 3,
-    "more_power_losses_than_promised": 2,
+    "more_power_losses_than_promised": 3,
 }
 
 

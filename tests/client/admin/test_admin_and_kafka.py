@@ -476,8 +476,12 @@ def test_disks(server: KafkaServer) -> None:
         assert all(each.error is None and each.total_bytes for each in dirs.values())
         return {path: each.replicas[place].is_future for path, each in dirs.items() if place in each.replicas}
 
+    async def has_home(admin: Admin) -> bool:
+        return bool(await home(admin))
+
     async def story(admin: Admin) -> None:
         await admin.create_topics([NewTopic("on-disk", 1, 1)])
+        await soon(lambda: has_home(admin), True)  # its directory is made after the answer
         ((path, is_future),) = (await home(admin)).items()
         assert not is_future
         away = next(each for each in (await admin.describe_log_dirs([1]))[1] if each != path)
