@@ -120,6 +120,11 @@ def _marked(name: str) -> object:
 
 
 each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
+#: Of which one is enough for every day.
+some_mechanisms = pytest.mark.parametrize(
+    "mechanism",
+    [each if each == "SCRAM-SHA-512" else pytest.param(each, marks=pytest.mark.slow) for each in MECHANISMS],
+)
 each_client = pytest.mark.parametrize("client", [_marked(name) for name in CLIENTS])
 
 
@@ -130,7 +135,7 @@ def test_clients_log_in_at_our_node(ours: Place, client: str, mechanism: str) ->
     assert CLIENTS[client](ours.login(mechanism), unique(client)) == f"from {name}"
 
 
-@each_mechanism
+@some_mechanisms
 @each_client
 def test_our_node_refuses_what_is_wrong(ours: Place, client: str, mechanism: str) -> None:
     with pytest.raises(Exception) as refusal:  # noqa: PT011  (each client has kinds of its own)
@@ -158,7 +163,7 @@ def test_kafka_and_our_node_refuse_in_the_same_words(apache: Place, ours: Place,
 
 
 @needs_kafka()
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", [pytest.param("PLAIN", marks=pytest.mark.slow), "SCRAM-SHA-512"])
 def test_java_logs_in_at_our_node(ours: Place, mechanism: str, tmp_path: Path) -> None:
     login = Login(ours.bootstrap, mechanism, "admin", USERS["admin"])
     topic = unique("java")
@@ -172,6 +177,7 @@ def test_java_logs_in_at_our_node(ours: Place, mechanism: str, tmp_path: Path) -
 
 
 @needs_kafka()
+@pytest.mark.slow
 def test_java_logs_in_at_our_node_by_a_token_that_it_asks_for(ours: Place, tmp_path: Path) -> None:
     login = Login(ours.bootstrap, "OAUTHBEARER", "admin", USERS["admin"])
     properties = {
