@@ -18,7 +18,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-LAYERS = ("base", "wire", "records", "storage", "replication", "broker", "client")
+LAYERS = ("base", "wire", "records", "storage", "replication", "net", "broker", "client")
 # What another Python or another Cython made is of no use.
 COMPILED = Path("build", "kernel", f"{sysconfig.get_config_var('SOABI')}-cython-{Cython.__version__}")
 DIRECTIVES = {"language_level": "3", "embedsignature": True}

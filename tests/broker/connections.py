@@ -11,7 +11,7 @@ from barnabas.base.steps import at_once
 from barnabas.broker.context import RequestContext
 from barnabas.broker.router import Route
 from barnabas.broker.turns import Turns
-from barnabas.net import ConnectionPhase
+from barnabas.net import ConnectionPhase, RequestFields
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.message import Message
@@ -19,7 +19,7 @@ from barnabas.wire.message import Message
 M = TypeVar("M", bound=Message)
 
 
-class FakeConnection:
+class FakeConnection(RequestFields):
     """Remembers what it was told: the answers, and why it was closed."""
 
     def __init__(self, listener: str = "PLAINTEXT") -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from barnabas.net import Connection
+from barnabas.net._kernel.metering import RequestFields
 from barnabas.net.pace import Standing
 from barnabas.net.request_channel import Dispatch
 
@@ -63,7 +64,7 @@ class HandLoop:
             due.callback()
 
 
-class StubConnection:
+class StubConnection(RequestFields):
     """Looks like a connection to the request channel, memory and admission."""
 
     def __init__(self, name: str = "", *, listener: str = "A", host: str = "1.1.1.1", is_privileged: bool = False):

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, BrokerError
-from barnabas.base.runtime import Runtime
+from barnabas.base.runtime import Runtime, SystemClock
 from barnabas.broker.authorization import anonymous_listeners, follow, make_authorizer
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.configs.config_resources import effective_settings
@@ -45,7 +45,7 @@ from barnabas.broker.turns import Turns
 from barnabas.metadata.access_images import ScramCredentialData, ScramUser
 from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
-from barnabas.net import Server
+from barnabas.net import RequestMeter, Server
 from barnabas.net.security import ChannelSecurity
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.files import FileSystem
@@ -68,7 +68,9 @@ class Node:
         self._files = files
         self._runtime = runtime
         self._tls = NodeTls(settings)
-        self._server = Server(is_urgent, server_limits(settings))
+        # Where time is virtual, requests take what the loop says.
+        meter = RequestMeter() if isinstance(runtime.clock, SystemClock) else None
+        self._server = Server(is_urgent, server_limits(settings), meter)
         self._sasl = SaslParts(settings, runtime, lambda: self.loader.image, self._formatted_users)
         turns = Turns()
         self._broker_router = Router(broker_handlers(), turns)

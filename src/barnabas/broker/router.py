@@ -207,10 +207,12 @@ class Router:
         if isinstance(answer, bytes):
             self._respond_with_frame(connection, answer)
         else:
+            connection.wait_begins()
             asyncio.ensure_future(answer).add_done_callback(lambda done: self._finish_frame(connection, done))
         return True
 
     def _finish_frame(self, connection: Connection, done: asyncio.Future[bytes]) -> None:
+        connection.wait_ends()
         if done.cancelled():
             connection.close("the request was given up")
         elif (failure := done.exception()) is not None:
@@ -320,6 +322,7 @@ class Router:
         if connection.is_parked:
             # Others decide when it goes on, and must not have to wait for its place meanwhile.
             self.turns.finished(connection)
+        connection.wait_begins()
         waiting = asyncio.ensure_future(answer)
         waiting.add_done_callback(lambda done: self._finish(context, request, connection, done, is_long))
 
@@ -331,6 +334,7 @@ class Router:
         done: asyncio.Future[Answer],
         is_long: bool,
     ) -> None:
+        connection.wait_ends()
         if done.cancelled():
             self._close(connection, "the request was given up")
             return

@@ -3,6 +3,7 @@
 `server.Server` is the way in for accepting, `channel.Channel` for asking others, `runtime` for the real world.
 """
 
+from barnabas.net._kernel.metering import RequestFields, RequestMeter
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.net.connection import Connection
 from barnabas.net.errors import (
@@ -37,6 +38,8 @@ __all__ = [
     "ListenerLimits",
     "ListenerSpec",
     "NotSentError",
+    "RequestFields",
+    "RequestMeter",
     "RequestTimeoutError",
     "Server",
     "ServerLimits",

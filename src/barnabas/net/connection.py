@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from barnabas.base.errors import check
+from barnabas.net._kernel.metering import RequestFields
 from barnabas.net.admission import Admission
 from barnabas.net.answer_room import AnswerRoom
 from barnabas.net.authentications import Authentications
@@ -79,7 +80,7 @@ class Surroundings:
     ids: itertools.count[int]
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(RequestFields, asyncio.BufferedProtocol):
     """A peer's connection to one of our listeners.
 
     Guarantees: one request at a time is handed over, in the order of arrival; the next one only after `respond` or
@@ -220,6 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         check(self._mutes & _IN_PROCESS and self._answer is None, "a response without a request in process")
         size_bytes = sum(map(len, parts))
         if not 0 < size_bytes <= JOINED_BYTES:
+            self.response_is_ready(size_bytes + SIZE_BYTES)
             self._transport.writelines(frame_parts(parts))
             self._finish()
             return
@@ -232,6 +234,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         check(self._mutes & _IN_PROCESS and self._answer is None, "a response without a request in process")
         self._answer = frame
+        self.response_is_ready(len(frame))
         if not self._request_channel.send_later(self):
             self.send_answer()
 
@@ -252,6 +255,7 @@ class Connection(asyncio.BufferedProtocol):
             self._give_back()
             return
         check(self._mutes & _IN_PROCESS and self._answer is None, "a request was finished that is not in process")
+        self.response_is_ready(0)
         self._finish()
 
     def release_frame(self) -> None:
@@ -312,6 +316,7 @@ class Connection(asyncio.BufferedProtocol):
         """Take up no request for a while after the one in process. To be called before `respond`."""
         if self.phase is _CLOSED or throttle_ms <= 0:
             return
+        self.throttle_time_ms = throttle_ms
         end_s = self._loop.time() + throttle_ms / 1000
         if self._throttle_timer is not None:
             if self._throttle_timer.when() >= end_s:
@@ -533,6 +538,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._answers.taken(self)
+        self.response_has_left()
         if self.phase is not _CLOSED:
             self._idle.touch(self)
             self._unmute(_SENDING)
@@ -566,6 +572,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finish(self) -> None:
         self._mutes &= ~_IN_PROCESS
+        if self._mutes & _SENDING:
+            self.response_is_leaving()
+        else:
+            self.response_has_left()
         small, size_bytes = self._small, self._frame_bytes
         if size_bytes > SMALL_FRAME_BYTES or self._has_room or small.beginning or small.going_on:
             self._release_request()
@@ -701,6 +711,7 @@ class Connection(asyncio.BufferedProtocol):
         """Let go of everything; the transport is closed by the caller, and tells when it is done."""
         self.phase = self.phase.after(ConnectionEvent.CLOSED)
         _log.debug("%r ends: %s", self, reason)
+        self.response_has_left()
         self._idle.remove(self)
         self._request_channel.forget(self)
         self.memory.stop_waiting(self)

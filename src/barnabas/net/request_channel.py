@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from barnabas.net._kernel.metering import RequestMeter
+
 if TYPE_CHECKING:
     from barnabas.net.connection import Connection
 
@@ -33,7 +35,7 @@ class RequestChannel:
     """
 
     __slots__ = (
-        "_budget_s",
+        "_budget_ns",
         "_held_back",
         "_is_awake",
         "_is_urgent",
@@ -43,6 +45,7 @@ class RequestChannel:
         "_outbox",
         "_urgent",
         "max_waiting",
+        "meter",
     )
 
     def __init__(
@@ -51,11 +54,14 @@ class RequestChannel:
         is_urgent: IsUrgent,
         max_waiting: int,
         budget_s: float,
+        meter: RequestMeter | None = None,
     ) -> None:
         self.max_waiting = max_waiting
+        #: Where requests are counted, with their times.
+        self.meter = meter or RequestMeter(loop.time)
         self._loop = loop
         self._is_urgent = is_urgent
-        self._budget_s = budget_s
+        self._budget_ns = int(budget_s * 1e9)
         self._urgent: deque[tuple[Connection, bytearray]] = deque()
         self._normal: deque[tuple[Connection, bytearray]] = deque()
         #: The next slices of requests that take longer, each in its turn.
@@ -71,6 +77,7 @@ class RequestChannel:
         return len(self._urgent) + len(self._normal)
 
     def submit(self, connection: Connection, frame: bytearray) -> None:
+        self.meter.arrived(connection)
         if connection.is_privileged or self._is_urgent(frame):
             self._urgent.append((connection, frame))
         else:
@@ -108,12 +115,13 @@ class RequestChannel:
         self._held_back.pop(connection, None)
 
     def _drain(self) -> None:
-        end_s = self._loop.time() + self._budget_s
+        meter = self.meter
+        end_ns = meter.turn_begins(self._budget_ns)
         has_time = True
         # Answering may bring up the next request of the same connection.
         while has_time and (self._urgent or self._normal):
             outbox = self._outbox = []
-            has_time = self._dispatch_until(end_s)
+            has_time = self._dispatch_until(end_ns)
             self._outbox = None
             for connection in outbox:
                 try:
@@ -123,6 +131,7 @@ class RequestChannel:
                     connection.abort("its answer could not be sent")
         if self._long:
             self._do_a_slice(*self._long.popleft())
+        meter.turn_ends()
         if self._urgent or self._normal or self._long:
             self._loop.call_soon(self._drain)
         else:
@@ -135,9 +144,9 @@ class RequestChannel:
             _log.exception("a request from %s could not be worked on", connection.peer)
             connection.close("its request could not be worked on")
 
-    def _dispatch_until(self, end_s: float) -> bool:
+    def _dispatch_until(self, end_ns: int) -> bool:
         """Dispatch what waits; false if the time was over before, or just when, all was done."""
-        now_s = self._loop.time
+        begins, has_time = self.meter.begins, self.meter.has_time
         urgent, normal = self._urgent, self._normal
         while urgent or normal:
             if urgent:
@@ -149,12 +158,13 @@ class RequestChannel:
             if connection.is_closed:
                 connection.finish_without_response()
                 continue
+            begins(connection, frame)
             try:
                 connection.dispatch(connection, frame)
             except Exception:
                 _log.exception("a request from %s could not be dispatched", connection.peer)
                 connection.close("its request could not be dispatched")
-            if now_s() >= end_s:
+            if not has_time(end_ns):
                 return False
         return True
 

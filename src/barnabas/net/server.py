@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from barnabas.base.errors import check
+from barnabas.net._kernel.metering import RequestMeter
 from barnabas.net.admission import Admission
 from barnabas.net.answer_room import AnswerRoom
 from barnabas.net.authentications import Authentications
@@ -27,9 +28,13 @@ class Server:
     `dispatch` must not wait: it answers at once with `connection.respond`, or sees to it that somebody does later.
     """
 
-    def __init__(self, is_urgent: IsUrgent, limits: ServerLimits | None = None) -> None:
+    def __init__(
+        self, is_urgent: IsUrgent, limits: ServerLimits | None = None, meter: RequestMeter | None = None
+    ) -> None:
+        """`meter` counts requests; without one they are timed by the clock of the event loop."""
         self._is_urgent = is_urgent
         self._limits = limits or ServerLimits()
+        self._meter = meter
         self._listeners: dict[str, Listener] = {}
         self._around: Surroundings | None = None
         self._authentications = Authentications()
@@ -57,6 +62,13 @@ class Server:
     def authentications(self) -> Authentications:
         """How many peers have shown who they are, and how many failed to."""
         return self._authentications
+
+    @property
+    def meter(self) -> RequestMeter:
+        """Requests that were answered, of all listeners."""
+        if self._meter is None:
+            self._meter = RequestMeter(asyncio.get_running_loop().time)
+        return self._meter
 
     @property
     def endpoints(self) -> dict[str, tuple[str, int]]:
@@ -139,7 +151,7 @@ class Server:
             loop=loop,
             limits=limits,
             request_channel=RequestChannel(
-                loop, self._is_urgent, limits.queued_max_requests, limits.dispatch_budget_ms / 1000
+                loop, self._is_urgent, limits.queued_max_requests, limits.dispatch_budget_ms / 1000, self.meter
             ),
             memory=RequestMemory(loop, connections, limits.request_memory_bytes, largest_bytes, window_s),
             cluster_memory=RequestMemory(loop, connections, limits.cluster_memory_bytes, largest_bytes, window_s),
