@@ -134,6 +134,7 @@ def test_three_nodes_with_certificates(tmp_path: Path) -> None:
 
 
 @needs_kafka()
+@pytest.mark.slow
 def test_two_of_ours_and_one_of_kafkas(tmp_path: Path) -> None:
     cluster = TlsCluster(tmp_path)
     ours = cluster.nodes[3]

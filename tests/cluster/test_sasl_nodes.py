@@ -144,7 +144,7 @@ def _until_led(admin: Admin, brokers: int) -> int:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", pytest.param("PLAIN", marks=pytest.mark.slow)])
 def test_nodes_show_each_other_who_they_are(tmp_path: Path, mechanism: str) -> None:
     with started(tmp_path, mechanism) as nodes, Admin(**nodes.client) as admin:
         leader = _until_led(admin, 3)
@@ -164,6 +164,7 @@ def test_nodes_show_each_other_who_they_are(tmp_path: Path, mechanism: str) -> N
         assert "its session has ended" not in log
 
 
+@pytest.mark.slow
 def test_a_node_with_a_wrong_password_stays_outside(tmp_path: Path) -> None:
     with started(tmp_path, "SCRAM-SHA-256") as nodes, Admin(**nodes.client) as admin:
         _until_led(admin, 3)

@@ -90,9 +90,9 @@ def test_ten_commands(shell: Shell) -> None:
     denied = shell.run(f"barnabas topics {ann} --delete --topic clicks")
     assert denied.returncode != 0
     assert "TOPIC_AUTHORIZATION_FAILED" in denied.stdout + denied.stderr
-    shell.write(
-        "stranger.properties", "security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=certs/ca.pem\n"
-    )
+    # It tries until its time is up, since nobody tells it why it is sent away.
+    trust = "security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=certs/ca.pem\n"
+    shell.write("stranger.properties", f"{trust}default.api.timeout.ms=3000\nrequest.timeout.ms=3000\n")
     stranger = shell.run(
         "barnabas topics --bootstrap-server localhost:9092 --command-config stranger.properties --list"
     )

@@ -20,12 +20,12 @@ import pytest
 
 import barnabas
 from barnabas.testing.certificates import CertificateAuthority
+from tests.cli.kafka_tools import KafkaTools
 from tests.compat.brokers import OVERRIDES, OurServer, unique
 from tests.compat.test_kafkajs import MODULES
 from tests.compat.test_kafkajs import missing as no_kafkajs
 from tests.oracles import missing as no_kafka
 from tests.oracles import other_process
-from tests.oracles.kafka_controller import run_kafka
 from tests.oracles.kafka_server import KafkaServer, free_ports
 
 COUNT = 50
@@ -87,6 +87,12 @@ def make_files(folder: Path) -> dict[str, str]:
     return {**stores, "ssl.keystore.location": str(folder / "broker.p12"), "ssl.client.auth": "required"}
 
 
+@pytest.fixture(scope="module")
+def kafka_tools() -> Iterator[KafkaTools]:
+    with KafkaTools() as tools:
+        yield tools
+
+
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp(request.param)
@@ -112,8 +118,13 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 pytestmark = other_process(None)
+#: What clients of others do at a Kafka shows that the tests are right, and is nothing for every day.
+of_others = pytest.mark.parametrize(
+    "secured", ["barnabas", pytest.param("kafka", marks=pytest.mark.slow)], indirect=True, scope="module"
+)
 
 
+@of_others
 def test_confluent_kafka(secured: Secured) -> None:
     import confluent_kafka
 
@@ -141,6 +152,7 @@ def test_confluent_kafka(secured: Secured) -> None:
     assert sorted(found) == sorted(VALUES)
 
 
+@of_others
 def test_kafka_python(secured: Secured) -> None:
     import kafka
 
@@ -167,6 +179,7 @@ def test_kafka_python(secured: Secured) -> None:
     assert sorted(found) == sorted(VALUES)
 
 
+@of_others
 def test_aiokafka(secured: Secured) -> None:
     import aiokafka
 
@@ -208,6 +221,7 @@ run().catch(error => { console.error(error.stack); process.exit(1) })
 """
 
 
+@of_others
 @pytest.mark.skipif(no_kafkajs() is not None, reason=str(no_kafkajs()))
 def test_kafkajs(secured: Secured) -> None:
     program = secured.folder / "tls.js"
@@ -225,22 +239,18 @@ def test_kafkajs(secured: Secured) -> None:
     assert sorted(json.loads(done.stdout)) == sorted(value.decode() for value in VALUES)
 
 
+@of_others
 @pytest.mark.skipif(no_kafka() is not None, reason=str(no_kafka()))
-def test_java(secured: Secured) -> None:
+def test_java(secured: Secured, kafka_tools: KafkaTools) -> None:
     """Kafka's own tools: they write, and say how far the topic goes; with stores in PKCS12."""
     topic = unique("java")
     shared = ("--bootstrap-server", secured.bootstrap, "--command-config", str(secured.properties))
-    run_kafka("org.apache.kafka.tools.TopicCommand", *shared, "--create", "--topic", topic)
-    run_kafka(
-        "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records", str(COUNT), "--throughput",
-        "-1", "--record-size", "100", "--bootstrap-server", secured.bootstrap, "--command-config",
-        str(secured.properties),
-    )  # fmt: skip
-    told = run_kafka(
-        "org.apache.kafka.tools.ConsumerPerformance", "--topic", topic, "--num-records", str(COUNT),
-        "--bootstrap-server", secured.bootstrap, "--command-config", str(secured.properties),
-    )  # fmt: skip
-    assert f", {COUNT}, " in told
+    records = ("--topic", topic, "--num-records", str(COUNT), *shared)
+    created = kafka_tools("topics", *shared, "--create", "--topic", topic)
+    assert created.code == 0, created
+    written = kafka_tools("producer-perf-test", *records, "--throughput", "-1", "--record-size", "100")
+    assert written.code == 0, written
+    assert f", {COUNT}, " in kafka_tools("consumer-perf-test", *records).out
 
 
 # Ours
