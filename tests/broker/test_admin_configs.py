@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import TRACE
 from barnabas.broker.configs.config_resources import (
     TopicSettingsCache,
     controller_options,
@@ -325,6 +326,27 @@ def logger() -> Iterator[logging.Logger]:
     logger = logging.getLogger("barnabas.tests.of.levels")
     yield logger
     logger.setLevel(logging.NOTSET)
+
+
+def test_loggers_have_kafkas_names_too(node: AdminNode) -> None:
+    request_log = logging.getLogger("barnabas.request")
+    assert described(node, LOGGER, "1", "kafka.request.logger").value == "WARN"
+    try:
+        assert change(node, LOGGER, "1", ("kafka.request.logger", SET, "TRACE")) is ErrorCode.NONE
+        assert request_log.level == TRACE
+        assert described(node, LOGGER, "1", "barnabas.request").value == "TRACE"
+        # As in Kafka's set-up, it does not follow the others: it would drown them.
+        assert change(node, LOGGER, "1", ("kafka.request.logger", DELETE, None)) is ErrorCode.NONE
+        assert described(node, LOGGER, "1", "kafka.request.logger").value == "WARN"
+        both = (("kafka", SET, "DEBUG"), ("org.apache.kafka.controller", SET, "ERROR"))
+        assert change(node, LOGGER, "1", *both) is ErrorCode.NONE
+        assert logging.getLogger("barnabas.broker").getEffectiveLevel() == logging.DEBUG
+        assert logging.getLogger("barnabas.controller").getEffectiveLevel() == logging.ERROR
+        assert described(node, LOGGER, "1", "kafka.request.logger").value == "WARN"
+    finally:
+        request_log.setLevel(logging.WARNING)
+        for name in ("barnabas", "barnabas.controller"):
+            logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 def test_levels_of_loggers_are_told_and_changed(node: AdminNode, logger: logging.Logger) -> None:

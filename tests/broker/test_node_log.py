@@ -24,7 +24,9 @@ class Heard:
         self._caplog = caplog
 
     def lines(self) -> list[str]:
-        told = [re.sub(r"in \d+ ms", "in … ms", record.getMessage()) for record in self._caplog.records]
+        lines = [record.getMessage() for record in self._caplog.records]
+        assert all(line.startswith("[node 1] ") for line in lines)
+        told = [re.sub(r"in \d+ ms", "in … ms", line.removeprefix("[node 1] ")) for line in lines]
         told = [re.sub(r"after [\d.]+ s$", "after … s", line) for line in told]
         self._caplog.clear()
         return [re.sub(r"(topic ID|cluster) [\w-]{22}", r"\1 …", line) for line in told]

@@ -79,3 +79,37 @@ def test_what_is_printed_beside_the_log_does_not_grow_for_ever(tmp_path: Path) -
     assert path.read_bytes() == b"z"
     assert (tmp_path / "logs/server.out.1").stat().st_size == OUTPUT_BYTES + 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def at(seconds: int, text: str) -> logging.LogRecord:
+    made = record(text)
+    made.created = float(seconds)
+    return made
+
+
+def test_a_period_ends_its_file_over_restarts_too(tmp_path: Path) -> None:
+    path, hour = tmp_path / "server.log", 3600
+    log = RotatedLog(str(path), older=2, roll_ms=hour * 1000)
+    for seconds in (10 * hour, 10 * hour + 3599, 11 * hour):
+        log.handle(at(seconds, f"at {seconds}"))
+    log.close()
+    assert (tmp_path / "server.log.1").read_text() == f"at {10 * hour}\nat {10 * hour + 3599}\n"
+    assert path.read_text() == f"at {11 * hour}\n"
+    os.utime(path, (11 * hour, 11 * hour))
+    log = RotatedLog(str(path), older=2, roll_ms=hour * 1000)
+    for seconds in (11 * hour + 5, 14 * hour):
+        log.handle(at(seconds, f"at {seconds}"))
+    log.close()
+    assert (tmp_path / "server.log.1").read_text() == f"at {11 * hour}\nat {11 * hour + 5}\n"
+    assert path.read_text() == f"at {14 * hour}\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["server.log", "server.log.1", "server.log.2"]
+
+
+def test_an_empty_file_of_an_earlier_period_is_not_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.touch()
+    os.utime(path, (0, 0))
+    log = RotatedLog(str(path), older=2, roll_ms=1000)
+    log.handle(at(5, "first"))
+    log.close()
+    assert [each.name for each in tmp_path.iterdir()] == ["server.log"]

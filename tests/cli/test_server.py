@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -67,12 +68,38 @@ def test_it_is_formatted_started_and_stopped_as_kafka_is(folder: Path) -> None:
     assert {folder / "logs/server.log", folder / "logs/server.out"} <= {*made}
     assert f"log in {folder / 'logs/server.log'})" in ready
     log = (folder / "logs/server.log").read_text()
-    assert "INFO barnabas.broker: Starting node 1" in log
-    assert "INFO barnabas.cli: Terminating process due to signal SIGTERM" in log
-    assert log.endswith("INFO barnabas.broker: Node 1: shut down completed\n")
+    assert "INFO barnabas.broker: [node 1] Starting node 1" in log
+    assert "INFO barnabas.cli: [node 1] Terminating process due to signal SIGTERM" in log
+    assert log.endswith("INFO barnabas.broker: [node 1] Node 1: shut down completed\n")
     assert (folder / "logs/server.out").read_text().splitlines() == [f"ready: bootstrap {bootstrap}"]
     assert (folder / "logs-a/__cluster_metadata-0/00000000000000000000.log") in made
     assert not [(each, oct(each.stat().st_mode)) for each in made if each.stat().st_mode & 0o077]
+
+
+def test_its_log_is_as_the_settings_say(folder: Path) -> None:
+    formatted(folder)
+    with (folder / "server.properties").open("a") as properties:
+        properties.write(
+            "logging.file=node.log\nlogging.file.max.bytes=1024\nlogging.file.max.count=2\n"
+            "logging.levels=kafka.request.logger=DEBUG,org.apache.kafka.raft=TRACE\n"
+        )
+    started = ("server", "start", "server.properties", "--daemon", "--log-format", "json")
+    ready = barnabas(*started, folder=folder)
+    try:
+        bootstrap = ready.split()[2]
+        loggers = ("configs", "--bootstrap-server", bootstrap, "--entity-type", "broker-loggers", "--entity-name", "1")
+        told = barnabas(*loggers, "--describe", folder=folder)
+        assert "kafka.request.logger=DEBUG " in told
+        assert "barnabas.raft=TRACE " in told
+        barnabas(*loggers, "--alter", "--add-config", "kafka.request.logger=INFO", folder=folder)
+        assert "kafka.request.logger=INFO " in barnabas(*loggers, "--describe", folder=folder)
+    finally:
+        barnabas("server", "stop", "server.properties", folder=folder)
+    names = {each.name for each in folder.glob("node.log*")}
+    assert names == {"node.log", "node.log.1", "node.log.2"}
+    lines = [json.loads(line) for name in sorted(names) for line in (folder / name).read_text().splitlines()]
+    assert {each["who"] for each in lines} == {"node 1"}
+    assert any(each["message"] == "Node 1: shut down completed" for each in lines)
 
 
 def test_overrides_stand_over_the_file(folder: Path) -> None:

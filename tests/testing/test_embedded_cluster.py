@@ -91,7 +91,7 @@ def test_a_stop_is_told_beforehand(cluster: EmbeddedCluster, caplog: pytest.LogC
     caplog.set_level(logging.INFO, "barnabas")
     cluster.stop(2)
     assert answers(cluster, 2, TIMEOUT_S) is None
-    assert "Node 2: shut down completed" in [record.getMessage() for record in caplog.records]
+    assert "[node 2] Node 2: shut down completed" in [record.getMessage() for record in caplog.records]
     cluster.restart(2)
     assert cluster.running == [1, 2, 3]
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from barnabas.base.foreign_text import one_line
+from barnabas.base.log_context import name_speaker
 
 MAX_LINE_BYTES: Final = 4096
 LINES_AT_ONCE: Final = 100
@@ -58,12 +59,19 @@ class _Allowance:
 
 class LimitedHandler(logging.Handler):
     """See the module. `later(after_ms, action)` calls `action`, in whatever thread; without it, what was left out is
-    told with the next line that comes, or at the end."""
+    told with the next line that comes, or at the end. Of loggers in `whole` every line passes: whoever turned them on
+    asked for that. Lines of other people's loggers say, too, who speaks."""
 
     def __init__(
-        self, target: logging.Handler, monotonic_ms: Callable[[], int], later: Later = lambda after_ms, action: None
+        self,
+        target: logging.Handler,
+        monotonic_ms: Callable[[], int],
+        later: Later = lambda after_ms, action: None,
+        whole: Collection[str] = (),
     ) -> None:
         super().__init__()
+        self.addFilter(name_speaker)
+        self._whole = frozenset(whole)
         self._target = target
         self._monotonic_ms = monotonic_ms
         self._later = later
@@ -74,7 +82,7 @@ class LimitedHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         now_ms = self._monotonic_ms()
         self._tell(now_ms, INTERVAL_MS)
-        if record.levelno >= logging.CRITICAL or self._may_pass(record, now_ms):
+        if record.levelno >= logging.CRITICAL or record.name in self._whole or self._may_pass(record, now_ms):
             self._target.handle(fit(record))
 
     def _may_pass(self, record: logging.LogRecord, now_ms: int) -> bool:

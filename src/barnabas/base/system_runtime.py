@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from random import Random
 from typing import Final, TypeVar
 
@@ -35,7 +36,8 @@ class SystemRuntime:
         return self._randomness
 
     def offload(self, work: Callable[[], T]) -> Awaitable[T]:
-        return asyncio.get_running_loop().run_in_executor(self._pool, work)
+        # What it logs says whose it is, as elsewhere.
+        return asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, work)
 
     def close(self) -> None:
         """Wait for the work that was begun; what waits for a thread is not begun any more."""

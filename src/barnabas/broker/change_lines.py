@@ -6,18 +6,18 @@ for it, and what was refused is not told. Names and values are others', and one 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from barnabas.base.foreign_text import one_line
+from barnabas.base.log_context import logger
 from barnabas.base.settings import Password
 from barnabas.broker.configs.config_resources import is_secret
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType, TopicImage
 from barnabas.storage.settings import TOPIC_SETTINGS
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: Of so many things of one kind each gets a line; of more the first few are named in one.
 MOST_LINES: Final = 5

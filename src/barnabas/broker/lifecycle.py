@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import logger
 from barnabas.broker.controller.controller_channel import broker_caller
 from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.services import Services
@@ -30,7 +30,7 @@ from barnabas.wire.messages.broker_registration import (
     Listener,
 )
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: How soon a broker asks again that waits to be unfenced, or to be let go.
 _EAGER_MS: Final = 50

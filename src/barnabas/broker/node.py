@@ -8,13 +8,13 @@ are bound early, since one that the system chose must be known to be advertised,
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.log_context import logger, speak_as, speaking
 from barnabas.base.runtime import Runtime, SystemClock
 from barnabas.broker.authorization import anonymous_listeners, follow, make_authorizer
 from barnabas.broker.broker_server import BrokerServer
@@ -51,7 +51,7 @@ from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.files import FileSystem
 from barnabas.wire.stored.cluster_metadata import UserScramCredentialRecord
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 _DRAIN_TIMEOUT_MS: Final = 5000
 _LOOK_S: Final = 0.005
@@ -65,6 +65,7 @@ class Node:
 
     def __init__(self, settings: BrokerSettings, *, files: FileSystem, runtime: Runtime) -> None:
         self._static_settings = settings
+        self._name = f"node {settings.node_id}"
         self._files = files
         self._runtime = runtime
         self._tls = NodeTls(settings)
@@ -159,6 +160,8 @@ class Node:
             raise
 
     async def _start_or_clean_up(self) -> None:
+        # All that the node does follows from this task, and says whose it is.
+        speak_as(self._name)
         loop = asyncio.get_running_loop()
         failed = self._failure = loop.create_future()
         starting = loop.create_task(self._start(), name="start the parts of the node")
@@ -423,6 +426,10 @@ class Node:
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
             await asyncio.wait([self._starting])
+        with speaking(self._name):
+            await self._stop()
+
+    async def _stop(self) -> None:
         # Who comes second waits for the first, and then finds nothing to do.
         async with self._stopping:
             if self._is_ready:

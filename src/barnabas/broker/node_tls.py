@@ -8,11 +8,11 @@ told and left alone, and what was there before stays in force.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Final
 
 from barnabas.base.errors import SettingsError
+from barnabas.base.log_context import logger
 from barnabas.broker.settings import BrokerSettings
 from barnabas.net.tls.contexts import TlsContexts
 from barnabas.net.tls.dialing import ClientTls
@@ -22,7 +22,7 @@ from barnabas.net.tls.options import TlsOptions, tls_options
 from barnabas.net.tls.principal_mapping import PrincipalMapper
 from barnabas.net.tls.stores import load_key
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 #: How often files are looked at.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 
+from barnabas.base.log_context import logger
 from barnabas.storage.manager import PeriodicTask
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 
 class Scheduler:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from struct import Struct
@@ -22,6 +21,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError, known
+from barnabas.base.log_context import logger
 from barnabas.broker.context import NoQuotas, Quotas, RequestContext
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.services import CommonServices
@@ -36,7 +36,7 @@ from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.wire.messages.produce import ProduceRequest
 from barnabas.wire.source import ELEMENTS_PER_STEP
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 Answer = Response | None
 #: What a handler returns; in its place a generator may return all but another generator.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from barnabas.base.errors import BarnabasError, RemoteProtocolError, SettingsError
 from barnabas.base.foreign_text import escaped_lines
+from barnabas.base.log_context import logger
 from barnabas.base.settings import Plugin
 from barnabas.cli.output import compact_json
 from barnabas.records import TimestampType
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.client.serialization import Deserialize
     from barnabas.wire.stored.forms import KeyMessage, ValueMessage
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 
 _TIMESTAMP_NAMES: Final = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
 _UNKNOWN: Final = "NOT_PRESENT"

@@ -27,10 +27,17 @@ OUTPUT_BYTES: Final = 1024 * 1024
 
 
 class RotatedLog(RotatingFileHandler):
-    """Like the node's other files it is its owner's alone. A disk that is full costs lines, not the node."""
+    """Like the node's other files it is its owner's alone. A disk that is full costs lines, not the node.
 
-    def __init__(self, path: str, *, size_bytes: int = LOG_BYTES, older: int = OLDER_LOGS) -> None:
+    With `roll_ms` a file also ends with its period: one of an hour has the lines of an hour by the clock, over restarts
+    too."""
+
+    def __init__(
+        self, path: str, *, size_bytes: int = LOG_BYTES, older: int = OLDER_LOGS, roll_ms: int | None = None
+    ) -> None:
         self._has_failed = self._is_failing = False
+        self._roll_ms = roll_ms
+        self._period: int | None = None
         RealFileSystem().make_directory(os.path.dirname(os.path.abspath(path)))
         super().__init__(path, maxBytes=size_bytes, backupCount=older, encoding="utf-8", errors="backslashreplace")
 
@@ -44,6 +51,17 @@ class RotatedLog(RotatingFileHandler):
             another = f"{self.baseFilename} is the log of another node, which runs"
             raise BarnabasError(f"{another}; give each its own directory with LOG_DIR") from None
         return opened
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802
+        if self._roll_ms is not None and self.stream is not None:
+            period = int(record.created * 1000) // self._roll_ms
+            if self._period is None:
+                found = os.fstat(self.stream.fileno())
+                self._period = int(found.st_mtime * 1000) // self._roll_ms if found.st_size else period
+            if period != self._period:
+                self._period = period
+                return True
+        return bool(super().shouldRollover(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         self._has_failed = False

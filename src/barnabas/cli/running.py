@@ -12,17 +12,22 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.log_context import logger, speaking
+from barnabas.base.log_formats import TEXT, formatter
 from barnabas.base.log_lines import LimitedHandler
 from barnabas.base.runtime import SystemClock
 from barnabas.base.system_runtime import SystemRuntime
+from barnabas.broker.configs.logger_levels import REQUEST_LOG, apply_levels
 from barnabas.broker.node import Node
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.settings.process_log import ProcessLogSettings
+from barnabas.cli.log_files import RotatedLog
 from barnabas.cli.output import say
 from barnabas.cli.supervisor import READY, STOPPING, notify
 from barnabas.net.runtime import collect_garbage_rarely, run
 from barnabas.storage.files import FileSystem
 
-_log = logging.getLogger("barnabas.cli")
+_log = logger("barnabas.cli")
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _WANTED_FILES: Final = 65_536
@@ -30,16 +35,31 @@ _WANTED_FILES: Final = 65_536
 _TELL_AFTER_S: Final = 3.0
 
 
+def log_as(settings: ProcessLogSettings, level: int) -> None:
+    """Log as the settings say: where to, and how."""
+    if settings.logging_file is None:
+        lines: logging.Handler = logging.StreamHandler(sys.stderr)
+    else:
+        roll_ms = settings.logging_file_roll_ms
+        lines = RotatedLog(
+            settings.logging_file,
+            size_bytes=settings.logging_file_max_bytes,
+            older=settings.logging_file_max_count,
+            roll_ms=roll_ms if roll_ms > 0 else None,
+        )
+    log_to(lines, level, settings.logging_format)
+    apply_levels(settings.logging_levels)
+
+
 def log_to_stderr(level: int) -> None:
     log_to(logging.StreamHandler(sys.stderr), level)
 
 
-def log_to(lines: logging.Handler, level: int) -> None:
+def log_to(lines: logging.Handler, level: int, form: str = TEXT) -> None:
     """Whatever clients send: see `LimitedHandler`."""
-    lines.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(
-        level=level, handlers=[LimitedHandler(lines, SystemClock().monotonic_ms, _call_later)], force=True
-    )
+    lines.setFormatter(formatter(form))
+    limited = LimitedHandler(lines, SystemClock().monotonic_ms, _call_later, whole=[REQUEST_LOG])
+    logging.basicConfig(level=level, handlers=[limited], force=True)
 
 
 def _call_later(after_ms: int, action: Callable[[], None]) -> None:
@@ -61,7 +81,8 @@ def run_node(
     runtime = SystemRuntime()
     prepare(runtime)
     try:
-        run(_serve(Node(settings, files=files, runtime=runtime), notes))
+        with speaking(f"node {settings.node_id}"):
+            run(_serve(Node(settings, files=files, runtime=runtime), notes))
     finally:
         runtime.close()
     if farewell is not None:

@@ -16,9 +16,10 @@ from typing import Final
 import click
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.log_context import logger
 from barnabas.cli.output import say
 
-_log = logging.getLogger("barnabas.cli")
+_log = logger("barnabas.cli")
 
 # A node that waits for others has not failed: it goes on by itself as soon as they are there. One that reads what they
 # have will soon be ready.
@@ -79,8 +80,20 @@ def init(directory: Path, nodes: int | None, hosts: Sequence[str]) -> None:
     metavar="FILE",
     help="Log to this file instead of standard error; when it is full it is renamed to FILE.1 and begun anew.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="How its lines look; stands over logging.format.  [default: text]",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Tell warnings and errors only.")
-def start(properties: str, overrides: Sequence[str], daemon: bool, log_file: str | None, quiet: bool) -> None:
+def start(
+    properties: str,
+    overrides: Sequence[str],
+    daemon: bool,
+    log_file: str | None,
+    log_format: str | None,
+    quiet: bool,
+) -> None:
     """Run the node of FILE.properties in the foreground.
 
     The directories must be formatted: see `barnabas storage format`. With --daemon the log is server.log in the
@@ -91,32 +104,29 @@ def start(properties: str, overrides: Sequence[str], daemon: bool, log_file: str
       barnabas storage format -t $(barnabas storage random-uuid) -c server.properties
       barnabas server start server.properties --override log.retention.hours=24
     """
+    from barnabas.base.properties import load_properties_file, parse_overrides
+    from barnabas.broker.settings.process_log import ProcessLogSettings
+
+    sources = load_properties_file(properties), parse_overrides(overrides)
+    options = {"logging.file": log_file, "logging.format": log_format}
+    log = ProcessLogSettings.of(*sources, {name: each for name, each in options.items() if each is not None})
     if daemon:
         arguments = [each for text in overrides for each in ("--override", text)] + ["-q"] * quiet
-        _start_daemon(properties, arguments, log_file)
+        arguments += ["--log-format", log_format] if log_format is not None else []
+        _start_daemon(properties, arguments, log.logging_file)
         return
-    from barnabas.base.properties import load_properties_file, parse_overrides
     from barnabas.broker.settings import BrokerSettings
-    from barnabas.cli.running import log_to_stderr, run_node
+    from barnabas.cli.running import log_as, run_node
     from barnabas.storage.real_files import RealFileSystem
 
-    level = logging.WARNING if quiet else logging.INFO
-    with contextlib.ExitStack() as stack:
-        if log_file is None:
-            log_to_stderr(level)
-        else:
-            stack.enter_context(_logging_to(log_file, level))
-        settings = BrokerSettings.load(load_properties_file(properties), parse_overrides(overrides))
-        run_node(settings, RealFileSystem())
+    log_as(log, logging.WARNING if quiet else logging.INFO)
+    with _ending_in_the_log() if log.logging_file is not None else contextlib.nullcontext():
+        run_node(BrokerSettings.load(*sources), RealFileSystem())
 
 
 @contextlib.contextmanager
-def _logging_to(log_file: str, level: int) -> Iterator[None]:
+def _ending_in_the_log() -> Iterator[None]:
     """Also what ends the node stands in its log: it is where people look."""
-    from barnabas.cli.log_files import RotatedLog
-    from barnabas.cli.running import log_to
-
-    log_to(RotatedLog(log_file), level)
     try:
         yield
     except (BarnabasError, OSError) as problem:

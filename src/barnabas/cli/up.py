@@ -14,8 +14,9 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.base.properties import parse_overrides
 from barnabas.broker.quorum.formatting import node_directories
+from barnabas.broker.settings.process_log import ProcessLogSettings
 from barnabas.broker.single_node import format_if_new, single_node_settings
-from barnabas.cli.running import log_to_stderr, run_node
+from barnabas.cli.running import log_as, run_node
 from barnabas.storage.errors import DirectoryInUseError
 from barnabas.storage.files import FileSystem
 
@@ -48,6 +49,7 @@ _ANOTHER_NODE: Final = (
 @click.option("--nodes", type=click.IntRange(1), help="So many nodes, each a process that is broker and controller.")
 @click.option("--controllers", type=click.IntRange(1), help="So many processes that are controllers alone.")
 @click.option("--brokers", type=click.IntRange(1), help="So many processes that are brokers alone.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="How lines of the log look.  [default: text]")
 @click.option("-v", "--verbose", is_flag=True, help="Tell on standard error what the node does.")
 def up(
     data_dir: str | None,
@@ -57,6 +59,7 @@ def up(
     nodes: int | None,
     controllers: int | None,
     brokers: int | None,
+    log_format: str | None,
     verbose: bool,
 ) -> None:
     """Start a node: broker and controller in one process. Or a cluster on this machine.
@@ -85,6 +88,7 @@ def up(
     if ephemeral and data_dir:
         raise click.UsageError("--ephemeral keeps nothing, so it takes no --data-dir")
     host, port = _address(listen)
+    given = parse_overrides([*overrides, *([] if log_format is None else [f"logging.format={log_format}"])])
     roles = _roles(nodes, controllers, brokers)
     if roles is not None:
         if ephemeral:
@@ -92,11 +96,11 @@ def up(
         from barnabas.cli.up_cluster import LocalCluster, run_cluster
 
         cluster = LocalCluster(Path(data_dir or DEFAULT_CLUSTER_DIRECTORY), host, port, roles)
-        run_cluster(cluster, parse_overrides(overrides), verbose=verbose)
+        run_cluster(cluster, given, verbose=verbose)
         return
-    log_to_stderr(logging.INFO if verbose else logging.WARNING)
+    log = ProcessLogSettings.of(given)
+    log_as(log, logging.INFO if verbose else logging.WARNING)
     directory = _IN_MEMORY if ephemeral else data_dir or DEFAULT_DIRECTORY
-    given = parse_overrides(overrides)
     if host in _NOWHERE and not given.keys() & {"listeners", "advertised.listeners"}:
         raise click.UsageError(_no_address(listen, port))
     settings = single_node_settings(host, port, directory, given)
@@ -107,9 +111,10 @@ def up(
         if ephemeral
         else f"in {', '.join(map(os.path.abspath, node_directories(settings)))}"
     )
+    what = "all that the node does" if verbose else "warnings and errors; -v tells all"
     notes = [
         f"data: {place}",
-        f"log: this output, {'all that the node does' if verbose else 'warnings and errors; -v tells all'}",
+        f"log: {log.logging_file or 'this output'}, {what}",
         "Ctrl-C stops the node",
     ]
     if _REBALANCE_DELAY not in given:

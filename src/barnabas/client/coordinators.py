@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Hashable, Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
+from barnabas.base.log_context import logger
 from barnabas.client.core.metadata import Node
 from barnabas.client.core.troubles import Trouble
 from barnabas.client.errors import ClientClosedError, ClientError, ClientTimeoutError
@@ -20,7 +20,7 @@ from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinator
 if TYPE_CHECKING:
     from barnabas.client.network_client import NetworkClient
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _BATCHED_VERSION: Final = 4
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Clock
 from barnabas.client.core.metadata import ClusterView, Metadata
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError, NoBrokersError
@@ -19,7 +19,7 @@ from barnabas.net.errors import AuthenticationFailedError, ChannelError, Disconn
 from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _CONTROLLERS: Final = 2
 

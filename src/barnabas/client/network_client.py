@@ -19,6 +19,7 @@ from typing import Any
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
+from barnabas.base.log_context import speaking
 from barnabas.base.runtime import Clock
 from barnabas.client.coordinators import Coordinators, CoordinatorType
 from barnabas.client.core.metadata import ClusterView, Metadata, Node
@@ -57,9 +58,14 @@ class NetworkClient:
         resolve: Resolve | None = None,
         max_in_flight_requests: int | None = None,
         client_id: str | None = None,
+        kind: str = "client",
     ) -> None:
-        """`resolve` finds the canonical names of a bootstrap server, where `client.dns.lookup` asks for them."""
+        """`resolve` finds the canonical names of a bootstrap server, where `client.dns.lookup` asks for them. `kind` is
+        of what client it is a part: producer, consumer, admin."""
         self.metadata = metadata
+        name = settings.client_id if client_id is None else client_id
+        #: As which its lines speak in the log.
+        self.who = f"{kind} {name}".rstrip()
         self.request_timeout_ms: float = settings.request_timeout_ms
         self._settings = settings
         self._clock = clock
@@ -70,7 +76,7 @@ class NetworkClient:
             settings,
             metadata,
             randomness=randomness,
-            client_id=settings.client_id if client_id is None else client_id,
+            client_id=name,
             events=metrics,
             on_change=self._node_changed,
             max_in_flight_requests=max_in_flight_requests,
@@ -78,7 +84,7 @@ class NetworkClient:
         #: Says what keeps this client from its work.
         setting = "bootstrap.servers" if settings.bootstrap_servers else "bootstrap.controllers"
         self.cluster_troubles = ClusterTroubles(metadata, self._nodes, setting)
-        self.watch = Watch(self.cluster_troubles, clock, settings.client_id if client_id is None else client_id)
+        self.watch = Watch(self.cluster_troubles, clock, self.who)
         self._nodes.on_made = self.watch.look_soon
         self._updater = MetadataUpdater(
             metadata, self._nodes, clock, self.watch, asks_controllers=not settings.bootstrap_servers
@@ -100,8 +106,9 @@ class NetworkClient:
         """Begin to keep the metadata up to date. Does not wait for a broker; `update_metadata` does."""
         if self._settings.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
             self._nodes.set_bootstrap(await resolved(bootstrap_addresses(self._settings), self._resolve))
-        self._updater.start()
-        self.watch.start()
+        with speaking(self.who):
+            self._updater.start()
+            self.watch.start()
 
     async def close(self) -> None:
         """Close all connections; who waits gets `ClientClosedError` or a `ChannelError`. May be called again."""

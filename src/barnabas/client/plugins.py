@@ -7,7 +7,6 @@ first use. A plug-in that fails is logged and does not stop the client, as with 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.base.settings import Plugin, Settings
 from barnabas.base.settings.plugin_settings import PluginSettings
 from barnabas.client.core.producing.partitioners import Partitioner
@@ -46,7 +46,7 @@ __all__ = [
     "load_reporters",
 ]
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Protocol
 
+from barnabas.base.log_context import logger, speaking
 from barnabas.base.runtime import Clock
 from barnabas.client.core.metadata import Metadata, Node
 from barnabas.client.core.troubles import Trouble, Troubles, topic_ended, topic_troubles
 from barnabas.client.nodes import Nodes, failures_text
 from barnabas.net.errors import address_text
 
-_log = logging.getLogger("barnabas.client")
+_log = logger("barnabas.client")
 
 _BOOTSTRAP = ("bootstrap",)
 
@@ -39,10 +39,10 @@ class TroubleSource(Protocol):
 class Watch:
     """See the module."""
 
-    def __init__(self, cluster: ClusterTroubles, clock: Clock, client_id: str) -> None:
+    def __init__(self, cluster: ClusterTroubles, clock: Clock, who: str) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._client_id = client_id
+        self._who = who
         self._sources: list[TroubleSource] = []
         self._troubles = Troubles()
         self._errors_at_ms: list[float] = []
@@ -84,7 +84,8 @@ class Watch:
         lines = self._troubles.look(present, self._ended, now_ms, min(self._errors_at_ms, default=math.inf))
         for line in lines:
             # Its end is a warning as well: whoever was shown the beginning shall be shown that.
-            _log.warning("%s: %s", self._client_id, line, extra={"trouble": line})
+            with speaking(self._who):
+                _log.warning("%s", line, extra={"trouble": line})
         self._stop_timer()
         wait_ms = self._troubles.next_look_in_ms(now_ms)
         if wait_ms < math.inf:

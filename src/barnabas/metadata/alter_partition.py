@@ -6,11 +6,11 @@ once it has caught up; if it knew more, this is not the active controller any mo
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.log_context import logger
 from barnabas.metadata.brokers import registered_broker
 from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.elections import PartitionChanges
@@ -28,7 +28,7 @@ from barnabas.wire.messages.alter_partition import (
 )
 from barnabas.wire.stored.cluster_metadata import MetadataRecord
 
-_log = logging.getLogger("barnabas.controller")
+_log = logger("barnabas.controller")
 
 #: Before it, members of the in-sync set are named without their epochs.
 _FIRST_WITH_BROKER_EPOCHS: Final = 3

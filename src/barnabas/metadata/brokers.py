@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import logger
 from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.elections import (
     changes_when_directories_fail,
@@ -34,7 +34,7 @@ from barnabas.wire.stored.cluster_metadata import (
     UnregisterBrokerRecord,
 )
 
-_log = logging.getLogger("barnabas.controller")
+_log = logger("barnabas.controller")
 
 _FENCE = 1
 _UNFENCE = -1

@@ -6,12 +6,12 @@ by broker, so that a change costs what the broker has, not what the cluster has.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import logger
 from barnabas.metadata.assignments import active_brokers
 from barnabas.metadata.features import DIRECTORY_ASSIGNMENT
 from barnabas.metadata.image import (
@@ -27,7 +27,7 @@ from barnabas.metadata.partition_changes import Election, PartitionChangeBuilder
 from barnabas.metadata.topic_configs import topic_default_value
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, PartitionChangeRecord
 
-_log = logging.getLogger("barnabas.controller")
+_log = logger("barnabas.controller")
 
 _UNCLEAN: Final = "unclean.leader.election.enable"
 MIN_ISR: Final = "min.insync.replicas"

@@ -7,18 +7,18 @@ new ones wait unread, as they would in the backlog of a socket that nobody accep
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from barnabas.base.log_context import logger
 from barnabas.net.limits import ServerLimits
 
 if TYPE_CHECKING:
     from barnabas.net.connection import Connection
 
-_log = logging.getLogger("barnabas.net")
+_log = logger("barnabas.net")
 
 #: After a quiet time the connections of this many seconds may come at once.
 _BURST_S: Final = 1.0

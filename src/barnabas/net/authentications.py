@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from typing import TYPE_CHECKING, Final
+
+from barnabas.base.log_context import logger
 
 if TYPE_CHECKING:
     from barnabas.net.connection import Connection
 
-_log = logging.getLogger("barnabas.net")
+_log = logger("barnabas.net")
 
 _LOG_INTERVAL_S: Final = 1.0
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from barnabas.base.errors import check
+from barnabas.base.log_context import logger
 from barnabas.net._kernel.metering import RequestFields
 from barnabas.net.admission import Admission
 from barnabas.net.answer_room import AnswerRoom
@@ -40,7 +40,7 @@ from barnabas.net.tls.failures import TlsError
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
 
-_log = logging.getLogger("barnabas.net")
+_log = logger("barnabas.net")
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 

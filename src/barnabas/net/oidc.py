@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Clock
 from barnabas.base.sasl import SaslError
 from barnabas.base.sasl.jwt import JwtValidator, TokenRules, keys_of, lifetime_ms
@@ -25,7 +25,7 @@ from barnabas.base.sasl.oauthbearer import BearerToken
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
-_log = logging.getLogger("barnabas.net")
+_log = logger("barnabas.net")
 
 T = TypeVar("T")
 

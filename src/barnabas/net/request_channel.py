@@ -11,17 +11,17 @@ more than one slice, and long work goes on however busy the lanes are.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from barnabas.base.log_context import logger
 from barnabas.net._kernel.metering import RequestMeter
 
 if TYPE_CHECKING:
     from barnabas.net.connection import Connection
 
-_log = logging.getLogger("barnabas.net")
+_log = logger("barnabas.net")
 
 Dispatch = Callable[["Connection", bytearray], None]
 IsUrgent = Callable[[bytearray], bool]

@@ -9,7 +9,6 @@ answer is the same as later. A connection whose session ends comes here for ever
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import RemoteProtocolError, known
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Clock
 from barnabas.base.sasl import Authenticated, SaslError, SaslServer
 from barnabas.wire.apis import ApiKey, api
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from barnabas.net.limits import ServerLimits
     from barnabas.net.request_channel import Dispatch
 
-_log = logging.getLogger("barnabas.net")
+_log = logger("barnabas.net")
 
 _KEY_AND_VERSION: Final = Struct(">hh")
 #: Key, version and correlation id, which every header has.

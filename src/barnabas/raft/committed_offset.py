@@ -12,16 +12,16 @@ before, which does not count.
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import Final
 
 from crc32c import crc32c
 
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import logger
 from barnabas.storage.files import File, FileSystem, directory_of, read_file
 
-_log = logging.getLogger("barnabas.raft")
+_log = logger("barnabas.raft")
 
 NOTE_FILE: Final = "metadata-committed-offset"
 _LINE: Final = re.compile(rb"([0-9]{20}) (\S{22}) ([0-9a-f]{8})\n")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError, RemoteProtocolError, known
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.raft.batches import values_of
 from barnabas.raft.effects import (
@@ -64,7 +64,7 @@ from barnabas.raft.wire_form import (
 from barnabas.storage.errors import PassingError
 from barnabas.wire.message import Request, Response
 
-_log = logging.getLogger("barnabas.raft")
+_log = logger("barnabas.raft")
 
 #: A timer is never set for less: clocks count milliseconds, and one that fires early would only be set again.
 _SHORTEST_WAIT_S: Final = 0.001

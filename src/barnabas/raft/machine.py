@@ -14,7 +14,6 @@ What must hold, whatever happens:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
@@ -22,6 +21,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, InvariantError, check
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import logger
 from barnabas.raft.batches import ControlRecord, read_batch
 from barnabas.raft.effects import (
     Answer,
@@ -72,7 +72,7 @@ from barnabas.raft.voter_changes import update_voter
 from barnabas.raft.voters import STATIC_VOTERS, QuorumHistory, Voter, VoterSet
 from barnabas.records.batch import BatchView
 
-_log = logging.getLogger("barnabas.raft")
+_log = logger("barnabas.raft")
 
 #: How long those who saw the leader's process go wait, at most, before they ask for votes: a share of the timeout.
 _MOMENT: Final = 0.05

@@ -24,7 +24,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -32,6 +31,7 @@ from typing import Any, Final, Protocol, Self
 
 from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.base.system_runtime import SystemRuntime
 from barnabas.raft.batches import MAX_BATCH_BYTES
@@ -55,7 +55,7 @@ from barnabas.storage.files import FileSystem, directory_of, join
 from barnabas.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.storage.real_files import RealFileSystem
 
-_log = logging.getLogger("barnabas.raft")
+_log = logger("barnabas.raft")
 
 #: The largest command: what a batch of the log holds, less what surrounds a record in it.
 MAX_COMMAND_BYTES: Final = MAX_BATCH_BYTES - 1024

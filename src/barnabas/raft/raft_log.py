@@ -13,12 +13,12 @@ refused (`damage`). All of this is synchronous; the owner decides what runs away
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 from typing import Final, cast
 
 from barnabas.base.errors import BarnabasError, InvariantError, check, known
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.raft.batches import ControlRecord, LogBatch, build_batches, build_control, read_batch
 from barnabas.raft.committed_offset import NOTE_FILE, CommittedOffsetNote
@@ -48,7 +48,7 @@ from barnabas.storage.passing_trouble import PassingTrouble
 from barnabas.storage.recovery import load_log
 from barnabas.storage.validation import PreparedAppend
 
-_log = logging.getLogger("barnabas.raft")
+_log = logger("barnabas.raft")
 
 #: The control records by which voters are known.
 VOTER_RECORDS: Final = frozenset({ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS})

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from barnabas.base.foreign_text import one_line
+from barnabas.base.log_context import logger
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.compiler import Buffer
 
-_log = logging.getLogger("barnabas.raft")
+_log = logger("barnabas.raft")
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB

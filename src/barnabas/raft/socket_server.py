@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections import deque
 from functools import cache, partial
@@ -12,6 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import LocalProtocolError, RemoteProtocolError, check
+from barnabas.base.log_context import logger
 from barnabas.raft.ports import RequestReceiver
 from barnabas.raft.replica_fetch import ReplicaFetch
 from barnabas.raft.socket_parts import RAFT_APIS, FrameWriter, SocketSurroundings
@@ -28,7 +28,7 @@ from barnabas.wire.messages.api_versions import (
 )
 from barnabas.wire.messages.fetch import FetchRequest
 
-_log = logging.getLogger("barnabas.raft")
+_log = logger("barnabas.raft")
 
 #: The api's key and version, the correlation id, the length of the client id.
 _REQUEST_HEAD: Final = Struct(">hhih")

@@ -6,7 +6,6 @@ happens on it. If the old segments have changed in the meantime (retention, trun
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, RemoteProtocolError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.compaction import BatchCleaner, CleaningStats, Entry, KeyOffsets
@@ -25,7 +25,7 @@ from barnabas.storage.log import PartitionLog
 from barnabas.storage.producer_state import LastBatch
 from barnabas.storage.segment import CLEANED_SUFFIX, Segment
 
-_log = logging.getLogger("barnabas.storage.cleaner")
+_log = logger("barnabas.storage.cleaner")
 
 _MAX_SEGMENT_BYTES: Final = 2**31 - 1
 _NO_LIMIT_MS: Final = 2**63 - 1

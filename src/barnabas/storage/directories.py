@@ -8,7 +8,6 @@ being deleted, `…-stray` for one that the cluster does not know any more. Stra
 from __future__ import annotations
 
 import errno
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.log_context import logger
 from barnabas.storage.checkpoints import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -40,7 +40,7 @@ from barnabas.storage.passing_trouble import PassingTrouble
 from barnabas.storage.segment import LOG_SUFFIX
 from barnabas.storage.settings import TopicSettings
 
-_log = logging.getLogger("barnabas.storage")
+_log = logger("barnabas.storage")
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ a scheduler, with a real or a simulated clock, runs them. What blocks goes throu
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.storage.checkpoints import NO_BROKER_EPOCH, write_topic_id
 from barnabas.storage.cleaner import CleanerOptions, LogCleaner
@@ -29,7 +29,7 @@ from barnabas.storage.log import PartitionLog
 from barnabas.storage.recovery import DAY_MS, RecoveryReport, load_log
 from barnabas.storage.settings import TopicSettings
 
-_log = logging.getLogger("barnabas.storage")
+_log = logger("barnabas.storage")
 
 MINUTE_MS: Final = 60_000
 _PROGRESS_MS: Final = 10_000

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
-_log = logging.getLogger("barnabas.storage")
+from barnabas.base.log_context import logger
+
+_log = logger("barnabas.storage")
 
 TELL_AGAIN_MS: Final = 60_000
 

@@ -6,7 +6,6 @@ left half written reads as corrupt, and an older one serves. Such a file costs t
 
 from __future__ import annotations
 
-import logging
 import struct
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
@@ -16,12 +15,13 @@ from typing import Final
 from crc32c import crc32c
 
 from barnabas.base.errors import RemoteProtocolError
+from barnabas.base.log_context import logger
 from barnabas.storage.errors import CorruptLogError
 from barnabas.storage.files import FileSystem, join, read_file
 from barnabas.storage.producer_state import ProducerStates
 from barnabas.wire.stored.producer_snapshot import ProducerEntry, ProducerSnapshot
 
-_log = logging.getLogger("barnabas.storage")
+_log = logger("barnabas.storage")
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 _VERSION: Final = 1

@@ -9,13 +9,13 @@ what is known of producers and leader epochs.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from barnabas.base.errors import RemoteProtocolError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.records.batch import BatchView
 from barnabas.storage.checkpoints import read_topic_id
 from barnabas.storage.damage import DamagedLogError, LogFacts, verdict
@@ -40,7 +40,7 @@ from barnabas.storage.segment import (
 )
 from barnabas.storage.settings import TopicSettings
 
-_log = logging.getLogger("barnabas.storage")
+_log = logger("barnabas.storage")
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 # How much of a segment may be without an entry in its index: it is begun anew whenever the segment is opened.

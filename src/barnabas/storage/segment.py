@@ -9,13 +9,13 @@ Guarantees:
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import RemoteProtocolError
+from barnabas.base.log_context import logger
 from barnabas.records._kernel.scan import covers_offset, find_offset, find_timestamp
 from barnabas.records.batch import HEADER, BatchView
 from barnabas.records.legacy import LegacyMessage
@@ -27,7 +27,7 @@ from barnabas.storage.files import File, FileSystem, join
 from barnabas.storage.indexes import MAX_RELATIVE_OFFSET, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from barnabas.storage.searching import Search
 
-_log = logging.getLogger("barnabas.storage")
+_log = logger("barnabas.storage")
 
 Entry = BatchView | LegacyMessage
 

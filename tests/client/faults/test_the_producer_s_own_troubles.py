@@ -118,7 +118,7 @@ def test_ctrl_c_between_the_flag_and_the_wake_is_no_wake_for_ever(broker: Embedd
         loop = driver._loop
 
         class Interrupted:
-            def call_soon_threadsafe(self, *_: Any) -> None:
+            def call_soon_threadsafe(self, *_: Any, **__: Any) -> None:
                 driver._loop = loop
                 raise KeyboardInterrupt
 

@@ -438,7 +438,7 @@ def test_ctrl_c_in_a_wake_does_not_keep_the_next_from_waking() -> None:
         loop = bench.driver._loop
 
         class Interrupted:
-            def call_soon_threadsafe(self, *_: Any) -> None:
+            def call_soon_threadsafe(self, *_: Any, **__: Any) -> None:
                 bench.driver._loop = loop
                 raise KeyboardInterrupt
 

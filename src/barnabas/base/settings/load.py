@@ -5,18 +5,18 @@ Later sources win over earlier ones, keyword arguments over all. `None` as a val
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.base.errors import SettingsError
+from barnabas.base.log_context import logger
 from barnabas.base.properties import Properties
 from barnabas.base.settings.names import looks_secret, nearest_name
 from barnabas.base.settings.setting import Setting, SettingState
 from barnabas.base.settings.values import Password, format_value
 
-_log = logging.getLogger("barnabas.settings")
+_log = logger("barnabas.settings")
 
 KEYWORD = "keyword argument"
 

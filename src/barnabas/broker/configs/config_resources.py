@@ -7,13 +7,13 @@ the image; a node applies them with `effective_settings`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, SettingsError
+from barnabas.base.log_context import logger
 from barnabas.base.settings import InvalidSettingsError, Plugin, Setting, SettingState, Type, format_value
 from barnabas.broker.configs.other_resources import OTHER_KINDS, check_other_resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
@@ -27,7 +27,7 @@ from barnabas.storage.settings import TOPIC_SETTINGS, TopicSettings
 if TYPE_CHECKING:
     from barnabas.broker.services import CommonServices
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: Kafka changes these at run time; here they steer nothing, and scripts that set them must not fail.
 _CHANGEABLE_WITHOUT_EFFECT: Final = (

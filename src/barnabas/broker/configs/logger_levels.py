@@ -1,11 +1,20 @@
-"""The levels of this process's loggers, under the names that Kafka's clients use for levels."""
+"""The levels of this process's loggers, under the names that Kafka's clients use for levels; and loggers under Kafka's
+names as well as under ours, so that what an operator has typed for years does here what it did there."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
+from barnabas.base.log_context import TRACE, logger
+
 ROOT: Final = "root"
+#: Each request and its answer, at DEBUG, and all that they hold at TRACE. As with Kafka, a level for everything is not
+#: meant for it.
+REQUEST_LOG: Final = "barnabas.request"
+#: Who leads and follows which partition, as each broker learns it.
+STATE_CHANGE_LOG: Final = "barnabas.state_change"
 
 _PACKAGE: Final = "barnabas"
 _LEVELS: Final = {
@@ -14,15 +23,48 @@ _LEVELS: Final = {
     "WARN": logging.WARNING,
     "INFO": logging.INFO,
     "DEBUG": logging.DEBUG,
-    # There is nothing finer here.
-    "TRACE": logging.DEBUG,
+    "TRACE": TRACE,
 }
 LEVELS: Final = tuple(_LEVELS)
 
+#: Which of our loggers says what one of Kafka's does. Several may be one here.
+KAFKAS_LOGGERS: Final = {
+    "kafka": _PACKAGE,
+    "kafka.authorizer.logger": "barnabas.authorizer",
+    "kafka.coordinator.transaction": "barnabas.transactions",
+    "kafka.log": "barnabas.storage",
+    "kafka.network": "barnabas.net",
+    "kafka.network.RequestChannel$": REQUEST_LOG,
+    "kafka.request.logger": REQUEST_LOG,
+    "kafka.server": "barnabas.broker",
+    "kafka.server.KafkaApis": "barnabas.broker",
+    "kafka.server.ReplicaManager": "barnabas.broker",
+    "org.apache.kafka": _PACKAGE,
+    "org.apache.kafka.clients": "barnabas.client",
+    "org.apache.kafka.controller": "barnabas.controller",
+    "org.apache.kafka.coordinator.group": "barnabas.groups",
+    "org.apache.kafka.coordinator.transaction": "barnabas.transactions",
+    "org.apache.kafka.image": "barnabas.metadata",
+    "org.apache.kafka.metadata": "barnabas.metadata",
+    "org.apache.kafka.raft": "barnabas.raft",
+    "org.apache.kafka.server": "barnabas.broker",
+    "org.apache.kafka.storage": "barnabas.storage",
+    "org.apache.kafka.storage.internals.log.Cleaner": "barnabas.storage.cleaner",
+    "org.apache.kafka.storage.internals.log.LogCleaner": "barnabas.storage.cleaner",
+    "state.change.logger": STATE_CHANGE_LOG,
+}
+#: Levels of loggers that do not follow their parent unless they are told to.
+_DEFAULTS: Final = {REQUEST_LOG: logging.WARNING}
+
+for _name, _level in _DEFAULTS.items():
+    if logger(_name).level == logging.NOTSET:
+        logger(_name).setLevel(_level)
+
 
 def logger_levels() -> dict[str, str]:
-    """The level that holds for each logger of ours, and for the root."""
-    names = [name for name in logging.root.manager.loggerDict if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")]
+    """The level that holds for each logger of ours, under its names, and for the root."""
+    ours = {name for name in logging.root.manager.loggerDict if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")}
+    names = {*ours, *KAFKAS_LOGGERS.values(), *KAFKAS_LOGGERS}
     return {name: _level_name(_logger(name)) for name in [ROOT, *sorted(names)]}
 
 
@@ -36,13 +78,25 @@ def set_level(name: str, level: str) -> None:
 
 def reset_level(name: str) -> None:
     """Let the logger follow its parent again. The root has none and gets Python's default."""
-    _logger(name).setLevel(logging.WARNING if name == ROOT else logging.NOTSET)
+    if name == ROOT:
+        logging.getLogger().setLevel(logging.WARNING)
+    else:
+        found = _logger(name)
+        found.setLevel(_DEFAULTS.get(found.name, logging.NOTSET))
+
+
+def apply_levels(given: Iterable[str]) -> None:
+    """What `logging.levels` says: NAME=LEVEL each. A logger that nothing here has yet is one all the same: libraries
+    have their own."""
+    for each in given:
+        name, _, level = each.rpartition("=")
+        set_level(name.strip(), level.strip())
 
 
 def _logger(name: str) -> logging.Logger:
-    return logging.getLogger(None if name == ROOT else name)
+    return logging.getLogger(None if name == ROOT else KAFKAS_LOGGERS.get(name, name))
 
 
-def _level_name(logger: logging.Logger) -> str:
-    level = logger.getEffectiveLevel()
-    return next((name for name, threshold in _LEVELS.items() if level >= threshold), "DEBUG")
+def _level_name(found: logging.Logger) -> str:
+    level = found.getEffectiveLevel()
+    return next((name for name, threshold in _LEVELS.items() if level >= threshold), "TRACE")

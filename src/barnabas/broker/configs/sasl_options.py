@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any, Final
 
 from barnabas.base.errors import SettingsError, known
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.base.sasl import Authenticated, Mechanism, SaslServer
 from barnabas.base.sasl.jwt import JwtValidator
@@ -23,7 +23,7 @@ from barnabas.net.oidc_options import client_credentials, key_retries, renewal_t
 from barnabas.net.sasl_client import PasswordLogin, SaslLogin, TokenLogin, new_nonce, provider_of
 from barnabas.net.sasl_server import SaslListener
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 _DECOY_KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 16

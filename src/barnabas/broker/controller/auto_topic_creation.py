@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
+from barnabas.base.log_context import logger
 from barnabas.broker.controller.controller_channel import ControllerChannel
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.turns import chunks
@@ -17,7 +17,7 @@ from barnabas.metadata.internal_topics import InternalTopicOptions, creatable_to
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: How many topics the controller decides on without a break.
 _TOPICS_AT_ONCE: Final = 64

@@ -8,7 +8,6 @@ controller looks for it again as long as it may.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import ip_address
 from random import Random
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError
+from barnabas.base.log_context import logger
 from barnabas.broker.controller.quorum_controller import QuorumController
 from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.loader import MetadataUpdate
@@ -29,7 +29,7 @@ from barnabas.wire.headers import decode_response, encode_request
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: How long a request without a timeout of its own looks for the active controller, and how often.
 _DEFAULT_TIMEOUT_MS: Final = 30_000

@@ -10,7 +10,6 @@ of the other's. Who finds that the one it replaced lives and has come back is th
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, cast
@@ -18,6 +17,7 @@ from typing import Final, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import logger
 from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.metadata.features import CONTROLLER_REGISTRATION, SUPPORTED
 from barnabas.metadata.image import ClusterImage, ControllerImage
@@ -29,7 +29,7 @@ from barnabas.wire.messages.controller_registration import (
     Listener,
 )
 
-_log = logging.getLogger("barnabas.controller")
+_log = logger("barnabas.controller")
 
 _FIRST_BACKOFF_MS: Final = 100
 _LONGEST_BACKOFF_MS: Final = 120_000

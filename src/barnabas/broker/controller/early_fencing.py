@@ -12,14 +12,14 @@ Fencing early is fencing as any other: leaders are elected from those in sync, o
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.base.log_context import logger
 from barnabas.net import Connection
 
-_log = logging.getLogger("barnabas.controller")
+_log = logger("barnabas.controller")
 
 #: For brokers that redial as soon as their connection is gone.
 OWN_GRACE_MS: Final = 500

@@ -7,13 +7,13 @@ committed. When another node leads, what was not committed is forgotten, and who
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.broker.controller.early_fencing import OWN_GRACE_MS, EarlyFencing
 from barnabas.broker.periodic import Scheduler
@@ -35,7 +35,7 @@ from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
 
-_log = logging.getLogger("barnabas.controller")
+_log = logger("barnabas.controller")
 
 _SHORTEST_FENCING_MS: Final = 100
 #: Kafka's timeout covers the way to the decision, not the commit: with 1 ms it still creates topics.

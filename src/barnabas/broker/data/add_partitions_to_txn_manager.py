@@ -7,13 +7,13 @@ the next one.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.broker.broker_channels import BrokerChannels, ChannelError
 from barnabas.broker.services import MetadataCache
 from barnabas.broker.settings import BrokerSettings
@@ -28,7 +28,7 @@ from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: Why partitions are not verified; those that are not named are.
 Refusals = Mapping[TopicPartition, ErrorCode]

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Clock
 from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.broker.services import MetadataCache
@@ -31,7 +32,7 @@ from barnabas.wire.messages.alter_partition import (
     TopicData,
 )
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: How soon what was not decided is sent again.
 _RETRY_MS: Final = 50

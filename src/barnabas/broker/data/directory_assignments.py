@@ -8,7 +8,6 @@ as if it lay in a directory that has failed: others lead then, and it is not in 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple, cast
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.log_context import logger
 from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.metadata.features import DIRECTORY_ASSIGNMENT
 from barnabas.metadata.image import LOST_DIRECTORY, ClusterImage
@@ -30,7 +30,7 @@ from barnabas.wire.messages.assign_replicas_to_dirs import (
     TopicData,
 )
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: So many in one request, as with Kafka.
 _MOST_PER_REQUEST: Final = 2250

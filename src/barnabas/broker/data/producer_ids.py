@@ -7,17 +7,17 @@ node stops is never used.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.log_context import logger
 from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: A block is renewed when less than one in this many of its ids is left.
 _PREFETCH_DIVISOR: Final = 10

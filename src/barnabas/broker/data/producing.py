@@ -8,13 +8,13 @@ and with them the frame, are let go of once they are in the log.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import logger
 from barnabas.broker.context import RequestContext
 from barnabas.broker.data.leader_hints import MISSED_LEADER, LeaderHint, hint_of, leader_hint
 from barnabas.broker.data.transaction_verification import Verification
@@ -45,7 +45,7 @@ from barnabas.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 _ALL: Final = -1
 _NONE: Final = -1

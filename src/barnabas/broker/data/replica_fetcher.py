@@ -8,12 +8,12 @@ nothing else happens until the metadata log says who leads.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, cast
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.broker.settings import BrokerSettings
 from barnabas.net.channel import Channel, ChannelLimits
@@ -32,7 +32,7 @@ from barnabas.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: How much is appended, or how many partitions are looked at, before others have their turn.
 _BYTES_PER_TURN: Final = 512 * 1024

@@ -8,7 +8,6 @@ partitions are in the purgatories.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, RemoteProtocolError, SettingsError
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.broker.data.replica_fetcher_manager import ReplicaFetcherManager
 from barnabas.metadata.delta import ClusterDelta
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from barnabas.broker.data.fetching import Fetch
     from barnabas.broker.data.waiting_produce import WaitingProduce
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 #: How long after this node others learn from the metadata log who leads: nearly all, and those that were busy.
 _FOLLOWERS_LEARN_S: Final = (0.03, 0.15)

@@ -5,13 +5,13 @@ A connection that closes takes no member with it: a member leaves, or its sessio
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Iterator
 from functools import partial
 from random import Random
 from typing import Final, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.broker.configs.config_resources import effective_topic_settings
 from barnabas.broker.coordinators.coordinator_runner import Words, WriteSettings
@@ -38,7 +38,7 @@ T = TypeVar("T")
 Q = TypeVar("Q")
 R = TypeVar("R", bound=Struct)
 
-_WORDS: Final = Words(logging.getLogger("barnabas.groups"), "groups", "group metadata")
+_WORDS: Final = Words(logger("barnabas.groups"), "groups", "group metadata")
 
 #: For requests to which it makes no difference.
 NOBODY: Final = Caller(0, Client("", ""))

@@ -8,7 +8,6 @@ of, and one that has asks its leader once whom it counts as voters.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from random import Random
@@ -16,6 +15,7 @@ from typing import Final, cast
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
+from barnabas.base.log_context import logger
 from barnabas.broker.quorum.raft_quorum import RaftQuorum
 from barnabas.metadata.topic_names import CLUSTER_METADATA
 from barnabas.net.channel import Channel, ChannelLimits
@@ -31,7 +31,7 @@ from barnabas.wire.messages.describe_quorum import (
     TopicData,
 )
 
-_log = logging.getLogger("barnabas.broker")
+_log = logger("barnabas.broker")
 
 _FIRST_LOOK_S: Final = 3.0
 _LOOK_S: Final = 0.005

@@ -7,12 +7,12 @@ synced is committed.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity
@@ -35,7 +35,7 @@ from barnabas.storage.errors import LogDirectoryError, PassingError
 from barnabas.storage.files import FileSystem
 from barnabas.storage.manager import PeriodicTask
 
-_log = logging.getLogger("barnabas.metadata")
+_log = logger("barnabas.metadata")
 
 OnFailure = Callable[[BaseException], None]
 

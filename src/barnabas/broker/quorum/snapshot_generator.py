@@ -6,10 +6,10 @@ A snapshot forgets what was deleted, so none is taken before the node has nothin
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.settings import BrokerSettings
@@ -21,7 +21,7 @@ from barnabas.metadata.snapshot import image_records
 from barnabas.raft.types import LeaderAndEpoch, Snapshot, SnapshotId
 from barnabas.storage.manager import PeriodicTask
 
-_log = logging.getLogger("barnabas.metadata")
+_log = logger("barnabas.metadata")
 
 #: Waits until the node has done all that the log says up to an offset; False if it never will.
 UntilApplied = Callable[[int], Awaitable[bool]]

@@ -13,6 +13,7 @@ from barnabas.broker.settings.groups import ConsumerGroupSettings, GroupSettings
 from barnabas.broker.settings.listeners import ListenerSettings, NetworkSettings, NodeSettings
 from barnabas.broker.settings.log import CleanerSettings, LogDirectorySettings, LogSettings, TopicCreationSettings
 from barnabas.broker.settings.newer_groups import ShareCoordinatorSettings, ShareGroupSettings, StreamsGroupSettings
+from barnabas.broker.settings.process_log import ProcessLogSettings
 from barnabas.broker.settings.quorum import MetadataLogSettings, QuorumSettings
 from barnabas.broker.settings.quotas import BrokerMetricsSettings, QuotaSettings
 from barnabas.broker.settings.replication import ReplicationSettings
@@ -51,6 +52,7 @@ class BrokerSettings(
     TransactionSettings,
     QuotaSettings,
     BrokerMetricsSettings,
+    ProcessLogSettings,
     BrokerTlsSettings,
     BrokerSaslSettings,
     AuthorizationSettings,

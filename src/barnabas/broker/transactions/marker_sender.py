@@ -9,13 +9,13 @@ meanwhile; in which version is negotiated with each (KAFKA-20322).
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol, cast
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.coordinator.transactions.metadata import TransactionMetadata
 from barnabas.coordinator.transactions.states import TransactionState
 from barnabas.metadata.image import ClusterImage
@@ -28,7 +28,7 @@ from barnabas.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-_log = logging.getLogger("barnabas.transactions")
+_log = logger("barnabas.transactions")
 
 _FIRST_BACKOFF_MS: Final = 20
 _MAX_BACKOFF_MS: Final = 1_000

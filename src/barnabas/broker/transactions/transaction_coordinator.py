@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Final, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.broker.configs.config_resources import effective_topic_settings
 from barnabas.broker.coordinators.coordinator_runner import Words, WriteSettings
@@ -32,7 +32,7 @@ from barnabas.wire.schema import Struct
 Q = TypeVar("Q")
 R = TypeVar("R", bound=Struct)
 
-_WORDS: Final = Words(logging.getLogger("barnabas.transactions"), "transactional ids", "transaction metadata")
+_WORDS: Final = Words(logger("barnabas.transactions"), "transactional ids", "transaction metadata")
 #: What comes in one turn of the event loop goes into one batch.
 _ONE_TURN: Final = -1
 

@@ -10,15 +10,15 @@ from cpython.list cimport PyList_Append
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int32_t, int64_t
 
-import logging
 import os
 from _thread import TIMEOUT_MAX, allocate_lock
 from asyncio import get_running_loop
 
 from barnabas.base.errors import LocalProtocolError
+from barnabas.base.log_context import logger
 from barnabas.client.errors import ClientTimeoutError, WrongUseError
 
-_log = logging.getLogger("barnabas.client.producer")
+_log = logger("barnabas.client.producer")
 
 # What a program raises to end itself, and event loops let through.
 _INTERRUPTS = (KeyboardInterrupt, SystemExit)

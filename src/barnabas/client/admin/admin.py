@@ -101,6 +101,7 @@ class Admin(
                 randomness=randomness,
                 metrics=NetworkMetrics(self._registry, ADMIN),
                 client_id=self.client_id,
+                kind="admin",
             )
             network.on_cluster_id(ClusterResourceListeners(reporters).tell)
             self._driver = AdminApiDriver(self.settings, network, randomness, network.watch)

@@ -7,7 +7,6 @@ callback runs at the next poll, commit or close, in the order in which commits w
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Clock
 from barnabas.client.core.consuming.commits import (
     CommitVerdict,
@@ -37,7 +37,7 @@ from barnabas.wire.message import Request
 from barnabas.wire.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.messages.offset_fetch import OffsetFetchRequest
 
-_log = logging.getLogger("barnabas.client.group")
+_log = logger("barnabas.client.group")
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 #: Told what was committed, or why not.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
 
 from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import speaking
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.base.system_runtime import new_randomness
 from barnabas.client._kernel.receiving import Chunk, ConsumerRecord
@@ -268,7 +269,8 @@ class Consumer(ExplainsOtherMethods, Generic[Key, Value]):
         await self.start()
         self._done_with_all()
         if self._group is not None:
-            await self._group.leave("the consumer has unsubscribed")
+            with speaking(self._parts.network.who):
+                await self._group.leave("the consumer has unsubscribed")
         self._subscription.unsubscribe()
 
     def subscription(self) -> frozenset[str]:

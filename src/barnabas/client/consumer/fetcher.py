@@ -11,12 +11,12 @@ leaves before the records are decoded.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Clock
 from barnabas.client.consumer.offset_lookup import OffsetLookup
 from barnabas.client.consumer.positions import Committed, PositionKeeper
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from barnabas.client._kernel.receiving import Chunk, ConsumerRecord
     from barnabas.client.consumer.arrow_batches import ArrowBatches
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class _Flight:

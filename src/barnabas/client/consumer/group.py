@@ -8,7 +8,6 @@ the program must be told.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection
 from random import Random
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger, speaking
 from barnabas.base.runtime import Clock
 from barnabas.client.consumer.committing import CommitCallback, Committer, Invoke, Offsets, backoff_of
 from barnabas.client.consumer.heartbeat_task import HeartbeatTask
@@ -42,7 +42,7 @@ from barnabas.client.network_client import CoordinatorType, NetworkClient
 from barnabas.client.settings import ConsumerSettings
 from barnabas.net.errors import ChannelError, RefusedError
 
-_log = logging.getLogger("barnabas.client.group")
+_log = logger("barnabas.client.group")
 
 __all__ = ["CommitCallback", "GroupDriver", "GroupMetadata"]
 
@@ -165,13 +165,14 @@ class GroupDriver:
         self._check_open()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         self.membership.polled(self._clock.monotonic_ms())
-        await self._committer.run_callbacks()
-        is_ready = True
-        if self._subscription.uses_group:
-            self._heartbeats.start()
-            is_ready = await self._rebalance(deadline_ms)
-        if self._auto_commits:
-            self._auto_commit_if_due()
+        with speaking(self._network.who):
+            await self._committer.run_callbacks()
+            is_ready = True
+            if self._subscription.uses_group:
+                self._heartbeats.start()
+                is_ready = await self._rebalance(deadline_ms)
+            if self._auto_commits:
+                self._auto_commit_if_due()
         return is_ready
 
     async def _rebalance(self, deadline_ms: float) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Clock
 from barnabas.client.core.consuming.membership import Membership
 from barnabas.client.core.consuming.membership_steps import Heartbeat
@@ -20,7 +20,7 @@ from barnabas.wire.message import Response
 from barnabas.wire.messages.heartbeat import HeartbeatResponse
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
-_log = logging.getLogger("barnabas.client.group")
+_log = logger("barnabas.client.group")
 
 #: From this version on, LeaveGroup names its members in a list.
 _MANY_MEMBERS_SINCE: Final = 3

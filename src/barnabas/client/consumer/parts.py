@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import speaking
 from barnabas.base.runtime import Clock
 from barnabas.client.consumer.committing import Invoke
 from barnabas.client.consumer.fetcher import Fetcher
@@ -107,6 +108,7 @@ class ConsumerParts:
             randomness=randomness,
             metrics=network_metrics,
             client_id=self.client_id,
+            kind="consumer",
         )
         self.network.on_cluster_id(ClusterResourceListeners([*self._plugins, *reporters]).tell)
         return network_metrics
@@ -155,17 +157,19 @@ class ConsumerParts:
     async def start(self) -> None:
         """Begin to work, on the running loop."""
         await self.network.start()
-        self.fetcher.start()
+        with speaking(self.network.who):
+            self.fetcher.start()
 
     async def close(self, timeout_ms: float, *, leave_group: bool | None = None) -> None:
         """Commit, leave the group, end the fetches and the connections."""
-        try:
-            if self.group is not None:
-                await self.group.close(timeout_ms, leave_group=leave_group)
-        finally:
-            await self.fetcher.close(int(min(timeout_ms, self.settings.request_timeout_ms)))
-            await self.network.close()
-            self.dispose()
+        with speaking(self.network.who):
+            try:
+                if self.group is not None:
+                    await self.group.close(timeout_ms, leave_group=leave_group)
+            finally:
+                await self.fetcher.close(int(min(timeout_ms, self.settings.request_timeout_ms)))
+                await self.network.close()
+                self.dispose()
 
     def dispose(self) -> None:
         """Close what the program plugged in; all there is to close where there is no loop."""

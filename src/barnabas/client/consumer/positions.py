@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from random import Random
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import Clock
 from barnabas.client.consumer.offset_lookup import OffsetLookup, is_not_offered
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
@@ -27,7 +27,7 @@ from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings.consumer import ConsumerSettings
 from barnabas.net.errors import ChannelError, RefusedError
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 Committed = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]]
 _States = dict[TopicPartition, PartitionState]

@@ -8,11 +8,12 @@ threads), by answers, by metadata and by connections that become usable.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
+from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.base.log_context import logger
 from barnabas.client.errors import ClientClosedError, ClientError, ClientTimeoutError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer.transactions import TransactionDriver
     from barnabas.wire.message import Request, Response
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 #: After so many steps others get a turn of the loop, also if there is more to send.
 _STEPS_PER_TURN: Final = 16
@@ -97,6 +98,8 @@ class SenderDriver:
             transactions.wake = self.wake
             transactions.break_down = self._break_down
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Turns speak as this producer, whoever woke it.
+        self._context: Context | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._id_task: asyncio.Task[None] | None = None
         # A turn will come. Read and set by any thread: see `wake_threadsafe`.
@@ -112,6 +115,7 @@ class SenderDriver:
     def start(self) -> None:
         """Begin to send, on the running loop."""
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self._accumulator.on_work = self.wake_threadsafe if self._is_shared else self.wake
         self._network.on_ready(self._node_is_ready)
         self._network.on_update(self._metadata_came)
@@ -121,7 +125,7 @@ class SenderDriver:
     def wake(self) -> None:
         """There may be something to do."""
         if self._loop is not None and not self._is_awake and not self._is_stopped:
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._turn, context=self._context)
             self._is_awake = True
 
     def wake_threadsafe(self) -> None:
@@ -134,7 +138,7 @@ class SenderDriver:
             return
         try:
             self._is_awake = True
-            self._loop.call_soon_threadsafe(self._turn)
+            self._loop.call_soon_threadsafe(self._turn, context=self._context)
         except RuntimeError:
             # The loop is closed, and all records were failed with it.
             self._is_stopped = True
@@ -218,7 +222,7 @@ class SenderDriver:
             self.wake()
         elif wait_ms < math.inf:
             assert self._loop is not None
-            self._timer = self._loop.call_later(wait_ms / 1000, self._turn)
+            self._timer = self._loop.call_later(wait_ms / 1000, self._turn, context=self._context)
         self._look_for_end()
 
     def _steps(self) -> float:

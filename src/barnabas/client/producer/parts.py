@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import speaking
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client._kernel.sending import Home, RecordMetadata, partition_number, record_timestamp_ms, topic_name
 from barnabas.client.core.cluster_view import ClusterView
@@ -135,6 +136,7 @@ class ProducerParts:
             randomness=randomness,
             metrics=network_metrics,
             client_id=self.client_id,
+            kind="producer",
             max_in_flight_requests=settings.max_in_flight_requests_per_connection,
         )
         self.network.on_cluster_id(ClusterResourceListeners([*self._plugins, *reporters]).tell)
@@ -214,7 +216,8 @@ class ProducerParts:
         lost = weakref.WeakMethod(self._lose_loop)
         self.network.on_loop_end(lambda: (end := lost()) and end())
         await self.network.start()
-        self.driver.start()
+        with speaking(self.network.who):
+            self.driver.start()
 
     def _lose_loop(self) -> None:
         self.home.leave()
@@ -226,7 +229,8 @@ class ProducerParts:
     async def close(self, timeout_ms: float | None) -> None:
         """Send what is there, as long as that takes or as there is time for, and end."""
         try:
-            await self.driver.close(timeout_ms)
+            with speaking(self.network.who):
+                await self.driver.close(timeout_ms)
         finally:
             await self.network.close()
             self.home.leave()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import threading
 import time
 import warnings
@@ -14,6 +13,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
+from barnabas.base.log_context import logger
 from barnabas.base.runtime import SystemClock
 from barnabas.base.system_runtime import new_randomness
 from barnabas.client._kernel.sending import SyncSendPath
@@ -34,7 +34,7 @@ from barnabas.client.sync import LoopThread
 if TYPE_CHECKING:
     from barnabas.client._kernel.sending import ArrowDelivery, OnDelivery, SendFuture
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 
 #: How long a producer that nobody closed may hold up the end of the program, to send what it has.
 _LAST_CHANCE_S: Final = 10.0

@@ -24,6 +24,7 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from barnabas.base.log_context import said
 from barnabas.broker.single_node import TEST_DEFAULTS, format_if_new, single_node_settings
 from barnabas.testing.scripted_client import ScriptedClient
 from barnabas.testing.sim.disk import SimulatedDisk
@@ -398,7 +399,8 @@ class _LogWatch(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if asyncio._get_running_loop() is not self._world.loop:
             return
-        text = record.getMessage()
+        # Clients number themselves in a process, so their names may differ from run to run.
+        text = said(record)
         self._world.trace.record("log", record.levelname, text)
         if self._raises and record.levelno >= logging.ERROR and record.exc_info:
             error = record.exc_info[1]

@@ -10,12 +10,12 @@ new assignment does not hold, and join once more, so that others can have it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.client.core.consuming.assignors import (
     Assignment,
     Assignor,
@@ -53,7 +53,7 @@ from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequest
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
-_log = logging.getLogger("barnabas.client.group")
+_log = logger("barnabas.client.group")
 
 PROTOCOL_TYPE: Final = "consumer"
 NO_GENERATION: Final = -1

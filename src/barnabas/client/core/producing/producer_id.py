@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.errors import BrokerError
+from barnabas.base.log_context import logger
 from barnabas.net.backoff import grown
 from barnabas.net.errors import AuthenticationFailedError, RefusedError
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: What a producer without transactions says for the timeout of its transactions.
 _NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class ProducerIdSearch:

@@ -14,12 +14,12 @@ What holds, whatever fails:
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError, check
+from barnabas.base.log_context import logger
 from barnabas.client.core.cluster_view import Node
 from barnabas.client.core.producing.accumulator import NEVER_MS
 from barnabas.client.core.producing.produce_requests import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from barnabas.client.core.producing.transaction_manager import TransactionManager
     from barnabas.client.core.producing.transaction_requests import TransactionRequest
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 #: Where something is ready and may not leave yet, others of the same node that get ready are not told by `ready`.
 _RECHECK_MS: Final = 10.0

@@ -30,12 +30,12 @@ transaction instead, and `begin_anew` follows: with a new epoch, and nothing on 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import InvariantError, check
 from barnabas.base.ids import TopicPartition
+from barnabas.base.log_context import logger
 from barnabas.records.batch import MAX_SEQUENCE
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ NO_OFFSET: Final = -1
 _REMEMBERED: Final = 5
 _HALF: Final = (MAX_SEQUENCE + 1) // 2
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 def after(sequence: int, count: int) -> int:

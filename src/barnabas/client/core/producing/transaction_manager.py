@@ -17,13 +17,13 @@ What must hold, whatever fails:
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError, check
+from barnabas.base.log_context import logger
 from barnabas.client.core.producing.transaction_answers import errors_of, worst
 from barnabas.client.core.producing.transaction_requests import (
     Consequence,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
     from barnabas.client.core.producing.transaction_requests import Offsets, OffsetsOwner
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 E = TypeVar("E", bound=TransactionError)
 
