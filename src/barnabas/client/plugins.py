@@ -7,15 +7,21 @@ first use. A plug-in that fails is logged and does not stop the client, as with 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.base.errors import SettingsError
 from barnabas.base.ids import TopicPartition
-from barnabas.base.log_context import logger
-from barnabas.base.settings import Plugin, Settings
+from barnabas.base.metrics import reporters
+from barnabas.base.metrics.reporters import MetricsContext, MetricsReporter
+from barnabas.base.plugins import (
+    ClusterResourceListener,
+    ClusterResourceListeners,
+    close_all,
+    load_plugins,
+    log_failure,
+)
 from barnabas.base.settings.plugin_settings import PluginSettings
 from barnabas.client.core.producing.partitioners import Partitioner
 from barnabas.client.settings.common import ClientSettings
@@ -24,7 +30,6 @@ if TYPE_CHECKING:
     from barnabas.client._kernel.receiving import ConsumerRecord
     from barnabas.client._kernel.sending import RecordMetadata
     from barnabas.client.core.consuming.offsets import OffsetAndMetadata
-    from barnabas.client.core.metrics import Metric
     from barnabas.client.settings import ConsumerSettings, ProducerSettings
 
 __all__ = [
@@ -45,8 +50,6 @@ __all__ = [
     "load_producer_interceptors",
     "load_reporters",
 ]
-
-_LOG: Final = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,49 +112,10 @@ class RebalanceListener:
         return self.on_partitions_revoked(partitions)
 
 
-@runtime_checkable
-class ClusterResourceListener(Protocol):
-    """Any serializer, interceptor or reporter that has this method is told the id of the cluster, and of a new one."""
-
-    def on_update(self, cluster_id: str | None) -> None: ...
-
-
-class MetricsReporter(Protocol):
-    """Told which metrics there are. It reads them when it likes, from any thread: `metric.value()`."""
-
-    def init(self, metrics: list[Metric]) -> None:
-        """The metrics that exist when it is attached."""
-        ...
-
-    def metric_change(self, metric: Metric) -> None:
-        """A metric was added."""
-        ...
-
-    def metric_removal(self, metric: Metric) -> None:
-        """A metric is gone, such as one of a partition that is not read any more."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class _Jmx:
-    """Java's own reporter, which every Java configuration names: there is no JMX here, and so nothing to do."""
-
-    def init(self, metrics: list[Metric]) -> None:
-        pass
-
-    def metric_change(self, metric: Metric) -> None:
-        pass
-
-    def metric_removal(self, metric: Metric) -> None:
-        pass
-
-
-def load_reporters(settings: ClientSettings) -> list[MetricsReporter]:
-    """The reporters that metric.reporters lists."""
-    methods = ("init", "metric_change", "metric_removal")
-    loaded = load_plugins("metric.reporters", settings.metric_reporters, methods, settings, {"jmx": _Jmx})
-    return [each for each in loaded if not isinstance(each, _Jmx)]
+def load_reporters(settings: ClientSettings, namespace: str = "kafka.client") -> list[MetricsReporter]:
+    """The reporters that metric.reporters lists. The namespace is Kafka's, such as kafka.producer."""
+    context = MetricsContext.of(namespace, settings.extras)
+    return reporters.load_reporters(settings, settings.metric_reporters, context)
 
 
 def load_producer_interceptors(settings: ProducerSettings) -> ProducerInterceptors:
@@ -166,32 +130,6 @@ def load_consumer_interceptors(settings: ConsumerSettings) -> ConsumerIntercepto
     return ConsumerInterceptors(load_plugins("interceptor.classes", settings.interceptor_classes, methods, settings))
 
 
-def load_plugins(
-    name: str,
-    plugins: Iterable[Plugin],
-    methods: Sequence[str],
-    settings: Settings,
-    builtin: Mapping[str, Any] | None = None,
-) -> list[Any]:
-    """The plug-ins that the setting `name` lists, made and configured. If one cannot be, those before it are closed."""
-    handed = PluginSettings(settings)
-    loaded: list[Any] = []
-    try:
-        for plugin in plugins:
-            target = plugin.resolve(builtin or {})
-            instance = target() if isinstance(target, type) else target
-            missing = [method for method in methods if not callable(getattr(instance, method, None))]
-            if missing:
-                raise SettingsError(f"{name}: {plugin} cannot be used, as it has no method {', '.join(missing)}")
-            loaded.append(instance)
-            if hasattr(instance, "configure"):
-                instance.configure(handed)
-    except BaseException:
-        close_all(loaded)
-        raise
-    return loaded
-
-
 @contextmanager
 def closed_on_failure() -> Iterator[list[object]]:
     """For the constructors of clients: what is put into the list is closed if a later part cannot be made.
@@ -204,14 +142,6 @@ def closed_on_failure() -> Iterator[list[object]]:
     except BaseException:
         close_all(built)
         raise
-
-
-def close_all(plugins: Iterable[object]) -> None:
-    """Close those that can be closed. What they raise is logged."""
-    for plugin in plugins:
-        close = getattr(plugin, "close", None)
-        if callable(close):
-            _safely(plugin, "close", close)
 
 
 class ProducerInterceptors:
@@ -237,7 +167,7 @@ class ProducerInterceptors:
                     raise TypeError(f"on_send must return a ProducerRecord, not {type(changed).__name__}")
                 record = changed
             except Exception:
-                _log_failure(interceptor, f"on_send of a record for topic {record.topic}")
+                log_failure(interceptor, f"on_send of a record for topic {record.topic}")
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None = None) -> None:
@@ -245,7 +175,7 @@ class ProducerInterceptors:
             try:
                 interceptor.on_acknowledgement(metadata, error)
             except Exception:
-                _log_failure(interceptor, f"on_acknowledgement of a record for topic {metadata.topic}")
+                log_failure(interceptor, f"on_acknowledgement of a record for topic {metadata.topic}")
 
     def on_send_error(self, record: ProducerRecord, error: Exception, partition: int | None = None) -> None:
         """A record failed before it was in a batch: there is no offset, and perhaps no partition."""
@@ -284,7 +214,7 @@ class ConsumerInterceptors:
                     raise TypeError("on_consume must return records, not None")
                 records = changed
             except Exception:
-                _log_failure(interceptor, "on_consume")
+                log_failure(interceptor, "on_consume")
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -292,36 +222,7 @@ class ConsumerInterceptors:
             try:
                 interceptor.on_commit(offsets)
             except Exception:
-                _log_failure(interceptor, "on_commit")
+                log_failure(interceptor, "on_commit")
 
     def close(self) -> None:
         close_all(self._interceptors)
-
-
-class ClusterResourceListeners:
-    """Those among some plug-ins that want to know which cluster this is."""
-
-    __slots__ = ("_cluster_id", "_listeners")
-
-    def __init__(self, candidates: Iterable[object]) -> None:
-        self._listeners = tuple(each for each in candidates if isinstance(each, ClusterResourceListener))
-        self._cluster_id: str | None = None
-
-    def tell(self, cluster_id: str | None) -> None:
-        """Call it with every answer that names the cluster; listeners hear of it when it is new."""
-        if cluster_id == self._cluster_id or cluster_id is None:
-            return
-        self._cluster_id = cluster_id
-        for listener in self._listeners:
-            _safely(listener, "on_update", lambda each=listener: each.on_update(cluster_id))  # type: ignore[misc]
-
-
-def _safely(plugin: object, what: str, call: Callable[[], object]) -> None:
-    try:
-        call()
-    except Exception:
-        _log_failure(plugin, what)
-
-
-def _log_failure(plugin: object, what: str) -> None:
-    _LOG.warning("%s failed in %s; the client goes on", type(plugin).__qualname__, what, exc_info=True)

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.metrics.registry import MetricsRegistry
 from barnabas.client.consumer.group import GroupDriver
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata, ResetStrategy
 from barnabas.client.core.consuming.subscription import Subscription
 from barnabas.client.core.metadata import Metadata
 from barnabas.client.core.metrics.consumer import GroupMetrics
-from barnabas.client.core.metrics.registry import MetricsRegistry
 from barnabas.client.network_client import NetworkClient
 from barnabas.client.settings import ConsumerSettings
 from tests.virtual_time import clock

@@ -10,12 +10,12 @@ import pytest
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.metrics.registry import MetricsRegistry
 from barnabas.client.admin.admin import Admin
 from barnabas.client.consumer.arrow_batches import empty_batch
 from barnabas.client.core.consuming.offsets import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.client.core.consuming.partition_state import Position
 from barnabas.client.core.metrics.consumer import FetchMetrics
-from barnabas.client.core.metrics.registry import MetricsRegistry
 from barnabas.client.errors import (
     ClientClosedError,
     ClientTimeoutError,

@@ -26,7 +26,14 @@ from barnabas.client.admin.topics import TopicCalls
 from barnabas.client.admin.transactions import TransactionCalls
 from barnabas.client.arguments import ConfigOrServers, settings_sources
 from barnabas.client.core.metadata import Metadata
-from barnabas.client.core.metrics import ADMIN, MetricsRegistry, NetworkMetrics, Windows, prometheus_text
+from barnabas.client.core.metrics import (
+    ADMIN,
+    MetricsRegistry,
+    NetworkMetrics,
+    RecordingLevel,
+    Windows,
+    prometheus_text,
+)
 from barnabas.client.network_client import NetworkClient
 from barnabas.client.other_methods import ADMIN_METHODS, ExplainsOtherMethods
 from barnabas.client.plugins import ClusterResourceListeners, closed_on_failure, load_reporters
@@ -86,13 +93,14 @@ class Admin(
         self.client_id = self.settings.client_id or f"barnabas-admin-{next(_numbers)}"
         clock, randomness = clock or SystemClock(), randomness or new_randomness()
         with closed_on_failure() as built:
-            reporters = load_reporters(self.settings)
+            reporters = load_reporters(self.settings, "kafka.admin.client")
             built.extend(reporters)
             self._registry = MetricsRegistry(
                 clock.monotonic_ms,
                 client_id=self.client_id,
                 windows=Windows(self.settings.metrics_num_samples, self.settings.metrics_sample_window_ms),
                 reporters=reporters,
+                level=RecordingLevel[self.settings.metrics_recording_level],
             )
             network = NetworkClient(
                 self.settings,

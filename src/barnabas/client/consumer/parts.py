@@ -26,6 +26,7 @@ from barnabas.client.core.metrics import (
     GroupMetrics,
     MetricsRegistry,
     NetworkMetrics,
+    RecordingLevel,
     Windows,
 )
 from barnabas.client.network_client import NetworkClient
@@ -73,7 +74,7 @@ class ConsumerParts:
             self.interceptors = load_consumer_interceptors(settings)
             built.extend(self.interceptors)
             self._plugins = list(built)
-            reporters = load_reporters(settings)
+            reporters = load_reporters(settings, "kafka.consumer")
             built.extend(reporters)
             network_metrics = self._assemble(reporters, randomness)
             self._make_drivers(key, value, network_metrics, randomness, invoke)
@@ -97,6 +98,7 @@ class ConsumerParts:
             client_id=self.client_id,
             windows=Windows(settings.metrics_num_samples, settings.metrics_sample_window_ms),
             reporters=reporters,
+            level=RecordingLevel[settings.metrics_recording_level],
         )
         self.metrics = ConsumerMetrics(self.registry)
         network_metrics = NetworkMetrics(self.registry, CONSUMER)

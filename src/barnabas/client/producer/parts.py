@@ -17,7 +17,14 @@ from barnabas.base.runtime import Clock, SystemClock
 from barnabas.client._kernel.sending import Home, RecordMetadata, partition_number, record_timestamp_ms, topic_name
 from barnabas.client.core.cluster_view import ClusterView
 from barnabas.client.core.metadata import Metadata
-from barnabas.client.core.metrics import PRODUCER, MetricsRegistry, NetworkMetrics, ProducerMetrics, Windows
+from barnabas.client.core.metrics import (
+    PRODUCER,
+    MetricsRegistry,
+    NetworkMetrics,
+    ProducerMetrics,
+    RecordingLevel,
+    Windows,
+)
 from barnabas.client.core.producing.accumulator import Accumulator
 from barnabas.client.core.producing.batch_sizes import LARGEST_BYTES, LARGEST_COMPRESSED_BYTES
 from barnabas.client.core.producing.buffer_pool import BufferPool
@@ -96,7 +103,7 @@ class ProducerParts:
             self.interceptors = load_producer_interceptors(settings)
             built.extend(self.interceptors)
             self._plugins = list(built)
-            reporters = load_reporters(settings)
+            reporters = load_reporters(settings, "kafka.producer")
             built.extend(reporters)
             self._assemble(reporters, randomness, lock)
             self._make_sender(randomness, is_shared=is_shared)
@@ -125,6 +132,7 @@ class ProducerParts:
             client_id=self.client_id,
             windows=Windows(settings.metrics_num_samples, settings.metrics_sample_window_ms),
             reporters=reporters,
+            level=RecordingLevel[settings.metrics_recording_level],
         )
         network_metrics = NetworkMetrics(self.registry, PRODUCER)
         self.metrics = ProducerMetrics(self.registry, network_metrics)

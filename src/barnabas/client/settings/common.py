@@ -131,7 +131,6 @@ class ClientMetricsSettings(Settings, title="Metrics", importance=LOW):
         "From which level on metrics are recorded; all that a client has are of the level INFO.",
         default="INFO",
         allowed=one_of("INFO", "DEBUG", "TRACE"),
-        state=NO_EFFECT,
     )
     metric_reporters: tuple[Plugin, ...] = setting(
         "Plug-ins that report metrics; jmx stands for Java's own and does nothing here.",

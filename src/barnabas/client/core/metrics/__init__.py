@@ -15,12 +15,12 @@ Of what Kafka's clients report, this is left out:
 
 from __future__ import annotations
 
+from barnabas.base.metrics.prometheus import CONTENT_TYPE, prometheus_text
+from barnabas.base.metrics.registry import Metric, MetricName, MetricsRegistry, RecordingLevel
+from barnabas.base.metrics.samples import Windows
 from barnabas.client.core.metrics.consumer import ConsumerMetrics, FetchMetrics, GroupMetrics
 from barnabas.client.core.metrics.network import ADMIN, CONSUMER, PRODUCER, NetworkMetrics
 from barnabas.client.core.metrics.producer import ProducerMetrics
-from barnabas.client.core.metrics.prometheus import CONTENT_TYPE, prometheus_text
-from barnabas.client.core.metrics.registry import Metric, MetricName, MetricsRegistry
-from barnabas.client.core.metrics.samples import Windows
 
 __all__ = [
     "ADMIN",
@@ -35,6 +35,7 @@ __all__ = [
     "MetricsRegistry",
     "NetworkMetrics",
     "ProducerMetrics",
+    "RecordingLevel",
     "Windows",
     "prometheus_text",
 ]

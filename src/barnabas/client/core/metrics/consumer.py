@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.core.metrics.network import NetworkMetrics
-from barnabas.client.core.metrics.registry import MetricsRegistry, Tags, Told
-from barnabas.client.core.metrics.samples import (
+from barnabas.base.metrics.registry import MetricsRegistry, Tags, Told
+from barnabas.base.metrics.samples import (
     AVG,
     COUNT_PER_HOUR,
     COUNT_RATE,
@@ -26,6 +25,7 @@ from barnabas.client.core.metrics.samples import (
     Sampled,
     Windows,
 )
+from barnabas.client.core.metrics.network import NetworkMetrics
 
 GROUP: Final = "consumer-metrics"
 FETCH_GROUP: Final = "consumer-fetch-manager-metrics"

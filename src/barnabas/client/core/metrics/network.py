@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from barnabas.client.core.metrics.registry import MetricsRegistry
-from barnabas.client.core.metrics.samples import AVG, COUNT_RATE, COUNT_TOTAL, MAX, RATE, TOTAL, Sampled
+from barnabas.base.metrics.registry import MetricsRegistry
+from barnabas.base.metrics.samples import AVG, COUNT_RATE, COUNT_TOTAL, MAX, RATE, TOTAL, Sampled
 
 Kind = Literal["producer", "consumer", "admin-client"]
 PRODUCER: Final = "producer"

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from barnabas.client.core.metrics.network import NetworkMetrics
-from barnabas.client.core.metrics.registry import MetricsRegistry
-from barnabas.client.core.metrics.samples import (
+from barnabas.base.metrics.registry import MetricsRegistry
+from barnabas.base.metrics.samples import (
     AVG,
     COUNT_RATE,
     COUNT_TOTAL,
@@ -21,6 +20,7 @@ from barnabas.client.core.metrics.samples import (
     TOTAL,
     Sampled,
 )
+from barnabas.client.core.metrics.network import NetworkMetrics
 
 GROUP: Final = "producer-metrics"
 TOPIC_GROUP: Final = "producer-topic-metrics"

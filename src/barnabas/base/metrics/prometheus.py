@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.client.core.metrics.registry import Metric, MetricName
+from barnabas.base.metrics.registry import Metric, MetricName
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

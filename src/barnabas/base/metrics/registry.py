@@ -1,15 +1,16 @@
-"""All metrics of one client: by name, as a dict, as text for Prometheus, and for reporters."""
+"""All metrics of one client, or of a node: by name, as a dict, as text for Prometheus, and for reporters."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Final, Protocol
 
-from barnabas.client.core.metrics.samples import LatestValue, Sampled, Stat, Windows
+from barnabas.base.log_context import logger
+from barnabas.base.metrics.samples import LatestValue, Sampled, Stat, Windows
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logger(__name__)
 
 Tags = tuple[tuple[str, str], ...]
 
@@ -26,6 +27,14 @@ class MetricName:
     def __str__(self) -> str:
         inside = ",".join(f"{key}={value}" for key, value in self.tags)
         return f"{self.group}:{self.name}{{{inside}}}"
+
+
+class RecordingLevel(IntEnum):
+    """How much is measured: what is of a higher level than `metrics.recording.level` is not."""
+
+    INFO = 0
+    DEBUG = 1
+    TRACE = 2
 
 
 class Metric:
@@ -67,29 +76,40 @@ Told = tuple[Stat, str, str]
 
 
 class MetricsRegistry:
-    """The metrics of one client. `now_ms` gives the monotonic time in milliseconds."""
+    """The metrics of one client, or of a node, which has no client id. `now_ms` gives the monotonic time in
+    milliseconds. What is above `level` is recorded, and told to nobody."""
 
     def __init__(
         self,
         now_ms: Callable[[], int],
         *,
-        client_id: str = "",
+        client_id: str | None = "",
         windows: Windows | None = None,
         reporters: Iterable[MetricsListener] = (),
+        level: RecordingLevel = RecordingLevel.INFO,
     ) -> None:
         self.now_ms = now_ms
-        self.client_id = client_id
+        self.level = level
+        self._own_tags: Tags = () if client_id is None else (("client-id", client_id),)
         self.windows = windows or Windows()
         self._metrics: dict[MetricName, Metric] = {}
         self._reporters = list(reporters)
         for reporter in self._reporters:
             self._tell(reporter, lambda each: each.init([]))
-        self.gauge("count", "kafka-metrics-count", lambda now_ms: len(self._metrics), "Metrics of this client.")
+        self.gauge("count", "kafka-metrics-count", lambda now_ms: len(self._metrics), "How many metrics there are.")
 
-    def sampled(self, group: str, *told: Told, tags: Tags = (), windows: Windows | None = None) -> Sampled:
+    def sampled(
+        self,
+        group: str,
+        *told: Told,
+        tags: Tags = (),
+        windows: Windows | None = None,
+        level: RecordingLevel = RecordingLevel.INFO,
+    ) -> Sampled:
         """A new quantity and the metrics that tell about it."""
         sampled = Sampled(windows or self.windows)
-        self.tell_about(sampled, group, *told, tags=tags)
+        if level <= self.level:
+            self.tell_about(sampled, group, *told, tags=tags)
         return sampled
 
     def latest(self, group: str, name: str, description: str, *told: Told, tags: Tags = ()) -> LatestValue:
@@ -114,7 +134,7 @@ class MetricsRegistry:
         is_counter: bool = False,
     ) -> None:
         """A metric that is computed, from the time in milliseconds, when it is read."""
-        metric_name = MetricName(name, group, (("client-id", self.client_id), *tags), description)
+        metric_name = MetricName(name, group, (*self._own_tags, *tags), description)
         metric = Metric(metric_name, measure, self.now_ms, is_counter)
         self._metrics[metric_name] = metric
         for reporter in self._reporters:
@@ -122,7 +142,7 @@ class MetricsRegistry:
 
     def remove(self, group: str, tags: Tags) -> None:
         """Take back all metrics of a group that have exactly these tags beside the client's id."""
-        exact = (("client-id", self.client_id), *tags)
+        exact = (*self._own_tags, *tags)
         for name in [name for name in self._metrics if name.group == group and name.tags == exact]:
             metric = self._metrics.pop(name)
             for reporter in self._reporters:
@@ -160,7 +180,7 @@ class MetricsRegistry:
         try:
             news(reporter)
         except Exception:
-            _LOG.exception("the metrics reporter %r failed; the client goes on", reporter)
+            _LOG.exception("the metrics reporter %r failed; all else goes on", reporter)
 
 
 def _of(stat: Stat, sampled: Sampled) -> Callable[[int], float]:

@@ -8,8 +8,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles import needs_kafka, run_java
 
-from barnabas.client.core.metrics.samples import (
+from barnabas.base.metrics.samples import (
     AVG,
     COUNT_PER_HOUR,
     COUNT_RATE,
@@ -22,7 +23,6 @@ from barnabas.client.core.metrics.samples import (
     Sampled,
     Windows,
 )
-from tests.oracles import needs_kafka, run_java
 
 ALL = (AVG, MAX, MIN, RATE, COUNT_RATE, TOTAL, COUNT_TOTAL)
 Story = tuple[Windows, int, list[tuple[int, float]]]
