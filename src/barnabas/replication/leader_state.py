@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.metadata.image import BrokerImage, PartitionImage
+from barnabas.metadata.topic_names import is_internal
 from barnabas.records.batch import BatchView
 from barnabas.replication.high_watermark import advanced_high_watermark
 from barnabas.replication.isr import (
@@ -71,6 +72,7 @@ class LeaderState(PartitionRole):
     """
 
     __slots__ = (
+        "_is_internal",
         "_refused",
         "_verification",
         "followers",
@@ -88,6 +90,7 @@ class LeaderState(PartitionRole):
     ) -> None:
         """`previous`: what this node was in the epoch just before, if it led."""
         super().__init__(partition, log, image.leader_epoch)
+        self._is_internal = is_internal(partition.name.topic)
         #: Where the log ended when this node began to lead in this epoch.
         self.leader_epoch_start_offset = log.log_end_offset
         # Until they fetch, nothing is known of the followers: what they had may not be what we have. Unless nobody else
@@ -367,9 +370,10 @@ class LeaderState(PartitionRole):
         return appended
 
     def takes_ordinary(self, acks_all: bool) -> bool:
-        """Whether nothing about this leader asks for a decision before an append."""
+        """Whether nothing about this leader asks for a decision before an append. Who may write to a topic of the
+        cluster's own does."""
         has_enough = not acks_all or self.is_alone or len(self.isr) >= self.effective_min_isr
-        return has_enough and not self._refused.must_check
+        return has_enough and not self._refused.must_check and not self._is_internal
 
     def append_failed(self, records: bytes | bytearray | memoryview, failure: OSError) -> LogError:
         """The disk has refused an ordinary batch: what that means, also for what its producer sends behind it."""

@@ -46,19 +46,17 @@ class RefusedBatches:
     `young_until_ms`: so long another leader's refusals, or its silence, may still be on their way to producers.
     """
 
-    __slots__ = ("_missing", "_young_until_ms")
+    __slots__ = ("_missing", "_young_until_ms", "must_check")
 
     def __init__(self, young_until_ms: int | None = None) -> None:
         # By producer id, the oldest first.
         self._missing: dict[int, _Missing] = {}
         self._young_until_ms = young_until_ms
+        #: Whether anything may have to come before a batch. An attribute, since it is asked for each of them.
+        self.must_check = young_until_ms is not None
 
     def __len__(self) -> int:
         return len(self._missing)
-
-    @property
-    def must_check(self) -> bool:
-        return bool(self._missing) or self._young_until_ms is not None
 
     def note(self, batch: BatchView, refusal: LogError, producers: ProducerStates, now_ms: int) -> None:
         """A batch was refused. If the reason passes, and the batch was the next in order, it has to come again."""
@@ -81,6 +79,7 @@ class RefusedBatches:
         )
         if is_over:
             del self._missing[batch.producer_id]
+            self._look_if_empty()
         elif (batch.base_sequence - first.first_sequence) & MAX_SEQUENCE <= MAX_SEQUENCE // 2:
             raise PartitionError(
                 first.code,
@@ -91,6 +90,7 @@ class RefusedBatches:
     def _look_for_gap(self, batch: BatchView, producers: ProducerStates, now_ms: int, young_until_ms: int) -> None:
         if now_ms >= young_until_ms:
             self._young_until_ms = None
+            self._look_if_empty()
         elif batch.producer_id >= 0 and batch.base_sequence >= 0 and batch.producer_id not in self._missing:
             first_sequence = producers.missing_before(batch)
             if first_sequence is not None:
@@ -103,3 +103,7 @@ class RefusedBatches:
         missing[batch.producer_id] = _Missing(batch.producer_epoch, first_sequence, code, reason, now_ms)
         while len(missing) > _MOST or next(iter(missing.values())).since_ms + KEPT_MS <= now_ms:
             del missing[next(iter(missing))]
+        self._look_if_empty()
+
+    def _look_if_empty(self) -> None:
+        self.must_check = bool(self._missing) or self._young_until_ms is not None

@@ -76,6 +76,16 @@ cdef class OrdinaryProduce(FrameReader):
             for i in range(self.appended_count)
         ]
 
+    def uncommitted(self) -> list:
+        """Of each batch whose leader has followers to wait for: the leader, and the offset after the batch's last."""
+        cdef int i
+        waited_for = []
+        for i in range(self.appended_count):
+            leader = self.leaders[i]
+            if not leader.is_alone:
+                waited_for.append((leader, self.entries[i].base_offset + self.entries[i].batch.last_offset_delta + 1))
+        return waited_for
+
     # Reading the request
 
     cdef bint read(self, dict index, may_write, int64_t now_ms) except -1:
@@ -105,7 +115,7 @@ cdef class OrdinaryProduce(FrameReader):
         partition_count = self.read_size(False)
         if not self.is_readable or not 0 < partition_count <= MOST_PARTITIONS - self.count:
             return False
-        if not may_write(key):
+        if may_write is not None and not may_write(key):
             return False
         topic.partition_count = <int32_t>partition_count
         self.entries = <Entry*>PyMem_Realloc(self.entries, (self.count + partition_count) * sizeof(Entry))
@@ -223,7 +233,7 @@ def append_ordinary(bytearray frame, int version, dict index, may_write, int64_t
     """Append all batches of a Produce request if each is ordinary; None, and nothing was changed, if not.
 
     `index` has the partitions by topic (its name, or from v13 on its id) and number; `may_write` says whether the
-    client may write to a topic. If a write fails, what came before it is appended, and the rest is not.
+    client may write to a topic, and is None where everybody may. If a write fails, what came before it is appended, and the rest is not.
     """
     global claims
     cdef OrdinaryProduce request = OrdinaryProduce.__new__(OrdinaryProduce)

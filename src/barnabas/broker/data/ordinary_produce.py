@@ -18,7 +18,6 @@ from barnabas.broker.data.producing import OrdinaryAppend, Produce
 from barnabas.broker.data.waiting_produce import WaitingProduce
 from barnabas.broker.services import Services
 from barnabas.metadata.authorizer import AclOperation, AllowEverything, Resource
-from barnabas.metadata.topic_names import is_internal
 from barnabas.net import Connection
 from barnabas.replication.leader_state import LeaderState
 from barnabas.storage.log import NO_TIMESTAMP_MS, Appended
@@ -44,16 +43,15 @@ def answer_ordinary(
         name = topic_key
         if isinstance(name, Uuid):
             name = services.metadata.image.topic_names.get(name, "")
-        if is_internal(name) or not name:
+        if not name:
             return False
-        if type(services.authorizer) is AllowEverything:
-            return True
         context = context_of_frame(ApiKey.PRODUCE, version, connection, frame)
         # Who may not is told, and written of, by the rules.
         return services.authorizer.is_allowed(context, AclOperation.WRITE, Resource.TOPIC, name, log_if_denied=False)
 
     now_ms = services.runtime.clock.now_ms()
-    ordinary = append_ordinary(frame, version, services.replica_manager.index, may_write, now_ms)
+    asked = None if type(services.authorizer) is AllowEverything else may_write
+    ordinary = append_ordinary(frame, version, services.replica_manager.index, asked, now_ms)
     if ordinary is None:
         return None
     if ordinary.failure is not None:
@@ -63,11 +61,7 @@ def answer_ordinary(
         return NO_ANSWER
     answer = ordinary.answer()
     if ordinary.acks == _ALL:
-        uncommitted = [
-            (leader, end_offset)
-            for leader, (_, end_offset) in zip(ordinary.leaders, ordinary.offsets, strict=True)
-            if not leader.is_alone
-        ]
+        uncommitted = ordinary.uncommitted()
         if uncommitted:
             context = context_of_frame(ApiKey.PRODUCE, version, connection, frame)
             finish = partial(_committed, services, context, connection, answer, ordinary.leaders)
