@@ -42,11 +42,13 @@ class KafkaServer:
         overrides: Mapping[str, str] | None = None,
         format_options: tuple[str, ...] = FORMAT,
         release: str = CURRENT,
+        jvm: tuple[str, ...] = (),
     ) -> None:
         reason = missing(release)
         if reason is not None:
             raise RuntimeError(reason)
         self._release = release
+        self._jvm = (*_JVM, *jvm)
         self._folder = folder
         self._overrides = dict(overrides or {})
         self._format_options = format_options
@@ -95,7 +97,7 @@ class KafkaServer:
 
     def _java(self) -> list[str]:
         """What runs it; whoever measures it wants all of its compiler."""
-        return java(*_JVM, release=self._release, logs=True)
+        return java(*self._jvm, release=self._release, logs=True)
 
     def format(self) -> Path:
         """Make the folder that of a new cluster, unless it is one; returns its server.properties."""
@@ -144,7 +146,7 @@ class KafkaServer:
 
     def _run(self, *arguments: str) -> None:
         done = subprocess.run(
-            [*java(*_JVM, release=self._release, logs=True), *arguments],
+            [*java(*self._jvm, release=self._release, logs=True), *arguments],
             capture_output=True,
             text=True,
             check=False,

@@ -35,7 +35,8 @@ class JsonLines(logging.Formatter):
         who = getattr(record, "who", None)
         if who is not None:
             values["who"] = who
-        values["message"] = said(record)
+        # The message may repeat, for people, what the fields tell.
+        values["message"] = getattr(record, "summary", None) or said(record)
         values |= getattr(record, "fields", {})
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
         if trace:

@@ -23,6 +23,8 @@ from barnabas.base.foreign_text import one_line
 from barnabas.base.log_context import name_speaker
 
 MAX_LINE_BYTES: Final = 4096
+#: Of loggers that are whole.
+_WHOLE_LINE_BYTES: Final = 64 * 1024
 LINES_AT_ONCE: Final = 100
 INTERVAL_MS: Final = 10_000
 _MS_PER_LINE: Final = 1_000
@@ -83,7 +85,8 @@ class LimitedHandler(logging.Handler):
         now_ms = self._monotonic_ms()
         self._tell(now_ms, INTERVAL_MS)
         if record.levelno >= logging.CRITICAL or record.name in self._whole or self._may_pass(record, now_ms):
-            self._target.handle(fit(record))
+            most_bytes = _WHOLE_LINE_BYTES if record.name in self._whole else MAX_LINE_BYTES
+            self._target.handle(fit(record, most_bytes))
 
     def _may_pass(self, record: logging.LogRecord, now_ms: int) -> bool:
         place = (record.name, record.levelno, record.pathname, record.lineno)
@@ -128,10 +131,10 @@ class LimitedHandler(logging.Handler):
         super().close()
 
 
-def fit(record: logging.LogRecord) -> logging.LogRecord:
+def fit(record: logging.LogRecord, most_bytes: int = MAX_LINE_BYTES) -> logging.LogRecord:
     """A copy of a record with what this module promises; other handlers have the record as it was."""
     changed = copy.copy(record)
-    changed.msg, changed.args = one_line(_message(record), MAX_LINE_BYTES), ()
+    changed.msg, changed.args = one_line(_message(record), most_bytes), ()
     trace = record.exc_text or (logging.Formatter().formatException(record.exc_info) if record.exc_info else "")
     changed.exc_info, changed.exc_text = None, _trace_lines(trace)
     changed.stack_info = _trace_lines(record.stack_info or "")

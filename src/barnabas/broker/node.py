@@ -38,6 +38,7 @@ from barnabas.broker.quorum.quorum_transport import QuorumTransport
 from barnabas.broker.quorum.quorum_watch import QuorumWatch
 from barnabas.broker.quorum.raft_quorum import RaftQuorum, controller_addresses
 from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator
+from barnabas.broker.request_log import RequestLog
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
@@ -72,6 +73,7 @@ class Node:
         # Where time is virtual, requests take what the loop says.
         meter = RequestMeter() if isinstance(runtime.clock, SystemClock) else None
         self._server = Server(is_urgent, server_limits(settings), meter)
+        self._request_log = RequestLog(self._server, settings.security_protocols)
         self._sasl = SaslParts(settings, runtime, lambda: self.loader.image, self._formatted_users)
         turns = Turns()
         self._broker_router = Router(broker_handlers(), turns)
@@ -210,6 +212,8 @@ class Node:
         self._started.push_async_callback(self._sasl.stop)
         # Before the slow part of the start, so that a port that is taken is told at once.
         self._started.push_async_callback(self._server.stop, 0)
+        self._request_log.start(settings.logging_slow_request_ms)
+        self._started.callback(self._request_log.stop)
         await self._listen()
         self._warn_of_open_listeners()
         await quorum.open()
@@ -303,13 +307,17 @@ class Node:
             runtime=self._runtime,
             router=self._broker_router,
             response_room=self._server.room_for_responses,
-            on_settings=lambda changed: self._server.set_limits(server_limits(changed)),
+            on_settings=self._follow_settings,
             on_failure=self._fail,
             kraft_version=lambda: self.quorum.kraft_version,
             authorizer=self._authorizer,
             security=self._way_to(self._static_settings.inter_broker_listener),
             tls=self._tls,
         )
+
+    def _follow_settings(self, changed: BrokerSettings) -> None:
+        self._server.set_limits(server_limits(changed))
+        self._request_log.set_slow_ms(changed.logging_slow_request_ms)
 
     @property
     def _to_controllers(self) -> ChannelSecurity:

@@ -42,6 +42,8 @@ from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
 
 _log = logger("barnabas.net")
 
+_CAPTURED_BYTES: Final = 64 * 1024
+
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 #: Why the next request is not taken up.
@@ -80,6 +82,16 @@ class Surroundings:
     ids: itertools.count[int]
 
 
+class CapturedRequest:
+    """The frame of a request, and that of its answer if it is a small one."""
+
+    __slots__ = ("answer", "frame")
+
+    def __init__(self, frame: bytes | None) -> None:
+        self.frame = frame
+        self.answer: bytes | None = None
+
+
 class Connection(RequestFields, asyncio.BufferedProtocol):
     """A peer's connection to one of our listeners.
 
@@ -116,6 +128,7 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         "_transport",
         "_unsent_seen_bytes",
         "active_at_s",
+        "captured",
         "client_software",
         "dispatch",
         "id",
@@ -161,6 +174,8 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         self._principal_of = principal_of
         #: Name and version of the client's library, as ApiVersions tells them.
         self.client_software = ("unknown", "unknown")
+        #: What the request in process was, and its answer, while the request log is on.
+        self.captured: CapturedRequest | None = None
         #: Whether responses may hold memory that only the kernel should look at.
         self.sends_untouched = False
         self.active_at_s = 0.0
@@ -235,6 +250,8 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         check(self._mutes & _IN_PROCESS and self._answer is None, "a response without a request in process")
         self._answer = frame
         self.response_is_ready(len(frame))
+        if self.captured is not None:
+            self.captured.answer = frame
         if not self._request_channel.send_later(self):
             self.send_answer()
 
@@ -248,6 +265,10 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
             return
         self._transport.write(answer)
         self._finish()
+
+    def capture(self, frame: bytearray) -> None:
+        """Keep what is asked, unless that is much, and what will be answered: until somebody takes it."""
+        self.captured = CapturedRequest(bytes(frame) if len(frame) <= _CAPTURED_BYTES else None)
 
     def finish_without_response(self) -> None:
         """The request in process gets no answer: the peer said that it wants none."""

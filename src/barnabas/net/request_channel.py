@@ -44,6 +44,7 @@ class RequestChannel:
         "_normal",
         "_outbox",
         "_urgent",
+        "captures",
         "max_waiting",
         "meter",
     )
@@ -59,6 +60,8 @@ class RequestChannel:
         self.max_waiting = max_waiting
         #: Where requests are counted, with their times.
         self.meter = meter or RequestMeter(loop.time)
+        #: Whether connections keep what they are asked and answer, for the request log.
+        self.captures = False
         self._loop = loop
         self._is_urgent = is_urgent
         self._budget_ns = int(budget_s * 1e9)
@@ -147,7 +150,7 @@ class RequestChannel:
     def _dispatch_until(self, end_ns: int) -> bool:
         """Dispatch what waits; false if the time was over before, or just when, all was done."""
         begins, has_time = self.meter.begins, self.meter.has_time
-        urgent, normal = self._urgent, self._normal
+        urgent, normal, captures = self._urgent, self._normal, self.captures
         while urgent or normal:
             if urgent:
                 connection, frame = urgent.popleft()
@@ -159,6 +162,8 @@ class RequestChannel:
                 connection.finish_without_response()
                 continue
             begins(connection, frame)
+            if captures:
+                connection.capture(frame)
             try:
                 connection.dispatch(connection, frame)
             except Exception:

@@ -35,6 +35,7 @@ class Server:
         self._is_urgent = is_urgent
         self._limits = limits or ServerLimits()
         self._meter = meter
+        self._captures = False
         self._listeners: dict[str, Listener] = {}
         self._around: Surroundings | None = None
         self._authentications = Authentications()
@@ -44,6 +45,7 @@ class Server:
         """Open the listeners, all or none, and call `dispatch(connection, frame)` for each request that comes to them.
         Raises `ListenError`. May be called again for more of them, with another `dispatch`."""
         around = self._around = self._around or self._surroundings()
+        around.request_channel.captures = self._captures
         opened: list[Listener] = []
         try:
             for spec in specs:
@@ -69,6 +71,12 @@ class Server:
         if self._meter is None:
             self._meter = RequestMeter(asyncio.get_running_loop().time)
         return self._meter
+
+    def capture_requests(self, is_on: bool) -> None:
+        """Have connections keep each request and its answer, for whoever observes the meter."""
+        self._captures = is_on
+        if self._around is not None:
+            self._around.request_channel.captures = is_on
 
     @property
     def endpoints(self) -> dict[str, tuple[str, int]]:

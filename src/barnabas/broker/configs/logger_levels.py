@@ -4,7 +4,7 @@ names as well as under ours, so that what an operator has typed for years does h
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from barnabas.base.log_context import TRACE, logger
@@ -56,6 +56,8 @@ KAFKAS_LOGGERS: Final = {
 #: Levels of loggers that do not follow their parent unless they are told to.
 _DEFAULTS: Final = {REQUEST_LOG: logging.WARNING}
 
+_followers: list[Callable[[], None]] = []
+
 for _name, _level in _DEFAULTS.items():
     if logger(_name).level == logging.NOTSET:
         logger(_name).setLevel(_level)
@@ -74,6 +76,7 @@ def is_logger(name: str) -> bool:
 
 def set_level(name: str, level: str) -> None:
     _logger(name).setLevel(_LEVELS[level])
+    _tell()
 
 
 def reset_level(name: str) -> None:
@@ -83,6 +86,7 @@ def reset_level(name: str) -> None:
     else:
         found = _logger(name)
         found.setLevel(_DEFAULTS.get(found.name, logging.NOTSET))
+    _tell()
 
 
 def apply_levels(given: Iterable[str]) -> None:
@@ -91,6 +95,17 @@ def apply_levels(given: Iterable[str]) -> None:
     for each in given:
         name, _, level = each.rpartition("=")
         set_level(name.strip(), level.strip())
+
+
+def on_levels_changed(follow: Callable[[], None]) -> Callable[[], None]:
+    """Have `follow` called when levels may have changed by what is here; what is returned ends that."""
+    _followers.append(follow)
+    return lambda: _followers.remove(follow)
+
+
+def _tell() -> None:
+    for follow in tuple(_followers):
+        follow()
 
 
 def _logger(name: str) -> logging.Logger:
