@@ -57,7 +57,7 @@ def test_a_wrong_call_is_told_in_one_line_and_ends_with_2(
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("tops", "No such command 'tops'. Did you mean 'topics'?"),
+        ("tops", "No such command 'tops'. Did you mean 'top' or 'topics'?"),
         ("console-consumr", "Did you mean 'console-consumer'"),
         ("kafka-topics.sh", "No such command 'kafka-topics.sh'. Did you mean 'topics'?"),
         ("nonsense", "No such command 'nonsense' (see"),

@@ -65,6 +65,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "transactions": Tool(
         "barnabas.cli.transactions:transactions", "Show transactions and producers; end those that hang."
     ),
+    "top": Tool("barnabas.cli.top.command:top", "Watch a cluster: throughput, lag, what is slow and why."),
     "why": Tool("barnabas.cli.why:why", "Say why a partition is not led, written or read."),
     "acls": Tool("barnabas.cli.acls:acls", "Add, remove and show who may do what; explain why."),
     "log-dirs": Tool("barnabas.cli.log_dirs:log_dirs", "Show what lies on the disks of brokers."),
@@ -120,7 +121,8 @@ def _tools_like(name: str) -> list[str]:
     """Tools whose names are near to one that there is not; Kafka's names for them count as well."""
     from difflib import get_close_matches
 
-    return get_close_matches(name.removesuffix(".sh").removeprefix("kafka-"), TOOLS, n=2)
+    ours = name.removesuffix(".sh").removeprefix("kafka-")
+    return [ours] if ours in TOOLS else get_close_matches(ours, TOOLS, n=2)
 
 
 def tell_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:

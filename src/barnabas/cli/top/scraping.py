@@ -1,0 +1,166 @@
+"""Where nodes of ours tell what they measure, and what they tell: their metrics listeners, asked by HTTP.
+
+Which ones there are is said by `--metrics`, or by the brokers: `metrics.listener` is a setting of theirs. Another Kafka
+has no such setting, and is not asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.top.figures import NodeFigures, figures_of
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import Admin, ClusterDescription
+    from barnabas.client.core.cluster_view import Node
+
+SETTING: Final = "metrics.listener"
+_PATH: Final = "/metrics"
+_ANSWER_S: Final = 5.0
+_MOST_BYTES: Final = 64 * 1024 * 1024
+#: A node that listens everywhere does not say where it is.
+_EVERYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})
+_DENIED: Final = 401
+
+
+class Address(NamedTuple):
+    """A metrics listener. `broker_id` is None until it has told."""
+
+    host: str
+    port: int
+    broker_id: int | None = None
+    is_secured: bool = False
+    login: str | None = None
+
+    @property
+    def text(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ScrapeError(BarnabasError):
+    """A metrics listener did not tell."""
+
+
+def parse_addresses(text: str | None) -> tuple[Address, ...] | None:
+    """What `--metrics` says: HOST:PORT or a URL, `https://user:password@HOST:PORT` say, each. None if it was not
+    given."""
+    if text is None:
+        return None
+    found = []
+    for word in filter(None, (each.strip() for each in text.split(","))):
+        parts = urlsplit(word if "://" in word else f"http://{word}")
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if host is None or port is None or parts.scheme not in ("http", "https"):
+            raise click.UsageError(f"--metrics {word}: write it as HOST:PORT, or as a URL with both")
+        login = None if parts.username is None else f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        found.append(Address(host, port, None, parts.scheme == "https", login))
+    return tuple(found)
+
+
+class Scraper:
+    """Asks nodes for their metrics; which ones, it is told or finds out once, and again when brokers change."""
+
+    def __init__(self, given: Sequence[Address] | None) -> None:
+        self._given = given
+        self._found: tuple[Address, ...] = ()
+        self._asked: frozenset[int] = frozenset()
+
+    async def scrape(self, admin: Admin, cluster: ClusterDescription) -> tuple[dict[int, NodeFigures], list[str]]:
+        """What each node tells, and of those who do not, why."""
+        addresses = self._given if self._given is not None else await self._find(admin, cluster)
+        answers = await asyncio.gather(*map(_figures, addresses), return_exceptions=True)
+        nodes: dict[int, NodeFigures] = {}
+        problems = []
+        for address, answer in zip(addresses, answers, strict=True):
+            if isinstance(answer, BaseException):
+                if not isinstance(answer, ScrapeError):
+                    raise answer
+                problems.append(f"metrics of {address.text}: {answer}")
+                continue
+            number = answer.node_id if answer.node_id is not None else address.broker_id
+            if number is None:
+                problems.append(f"metrics of {address.text}: they do not say of which node they are")
+            else:
+                nodes[number] = answer
+        return nodes, problems
+
+    async def _find(self, admin: Admin, cluster: ClusterDescription) -> tuple[Address, ...]:
+        """By the settings of brokers: asked once, and again of those that came since."""
+        from barnabas.cli.top.asking import kept
+        from barnabas.client.admin import ConfigResource, ConfigResourceType
+
+        at_work = {each.node_id: each for each in cluster.nodes if each.node_id not in cluster.fenced}
+        if at_work.keys() == self._asked:
+            return self._found
+        self._asked = frozenset(at_work)
+        resources = {ConfigResource(ConfigResourceType.BROKER, str(number)): number for number in at_work}
+        try:
+            configs = await kept(admin.describe_configs(list(resources), timeout=_ANSWER_S))
+        except BarnabasError:
+            self._found = ()  # not allowed, say: what every client may see is shown
+            return ()
+        found = []
+        for resource, config in configs.items():
+            entry = config.get(SETTING)
+            if entry is not None and entry.value:
+                number = resources[resource]
+                address = _address(entry.value, at_work[number])
+                if address is not None:
+                    found.append(address)
+        self._found = tuple(found)
+        return self._found
+
+
+def _address(listener: str, broker: Node) -> Address | None:
+    """Where a broker's listener is, seen from here; None for a port that only the broker knows."""
+    host, _, port = listener.rpartition(":")
+    host = host.strip("[]")
+    if not port.isdecimal() or not int(port):
+        return None
+    return Address(broker.host if host in _EVERYWHERE else host, int(port), broker.node_id)
+
+
+async def _figures(address: Address) -> NodeFigures:
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            return figures_of(await _get(address))
+    except TimeoutError:
+        raise ScrapeError(f"no answer within {_ANSWER_S:.0f} s") from None
+    except (OSError, asyncio.IncompleteReadError) as problem:
+        raise ScrapeError(str(problem) or type(problem).__name__) from problem
+
+
+async def _get(address: Address) -> str:
+    """The text of one scrape."""
+    # Certificates are checked by what the system trusts, or by what SSL_CERT_FILE names.
+    context = ssl.create_default_context() if address.is_secured else None
+    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+    try:
+        lines = [f"GET {_PATH} HTTP/1.1", f"Host: {address.text}", "Connection: close", "User-Agent: barnabas-top"]
+        if address.login is not None:
+            lines.append(f"Authorization: Basic {base64.b64encode(address.login.encode()).decode()}")
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        status = head.split(" ", 2)[1:2]
+        if status != ["200"]:
+            hint = "; give it as http://user:password@HOST:PORT" if status == [str(_DENIED)] else ""
+            raise ScrapeError(f"it answers {' '.join(head.partition(chr(13))[0].split()[1:])}{hint}")
+        body = bytearray()
+        while piece := await reader.read(1 << 16):
+            body += piece
+            if len(body) > _MOST_BYTES:
+                raise ScrapeError("its answer does not end")
+        return body.decode(errors="replace")
+    finally:
+        writer.close()

@@ -1,0 +1,172 @@
+"""From samples to what is shown: rates, lag in seconds, where the time of requests goes, and why it is slow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.top.figures import ApiFigures, figures_of, points, together
+from barnabas.cli.top.history import Age, EndHistory
+from barnabas.cli.top.model import GroupFacts, PartitionFacts, Sample, model_of
+from barnabas.cli.top.reasons import reasons
+from tests.cli.top.example import model
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+FACTS = PartitionFacts(1, (1,), (1,))
+
+
+def at(seconds: int, ends: dict[TopicPartition, int], committed: dict[TopicPartition, int] | None = None) -> Sample:
+    groups = (GroupFacts("g", "Stable", 1),) if committed is not None else ()
+    return Sample(
+        seconds * 1000,
+        partitions=dict.fromkeys(ends, FACTS),
+        end_offsets=ends,
+        groups=groups,
+        committed={"g": committed or {}},
+    )
+
+
+def test_throughput_is_what_ends_grow_by() -> None:
+    before, now = at(10, {T0: 100, T1: 50}), at(14, {T0: 140, T1: 50})
+    shown = model_of(now, before, EndHistory())
+    assert [each.records_s for each in shown.topics] == [10.0]
+    assert shown.records_s == 10.0
+    assert model_of(now, None, EndHistory()).records_s is None
+
+
+def test_a_new_topic_began_empty_and_one_made_anew_does_not_go_back() -> None:
+    before = at(10, {T0: 100})
+    assert model_of(at(12, {T0: 100, T1: 6}), before, EndHistory()).records_s == 3.0
+    assert model_of(at(12, {T0: 4}), before, EndHistory()).records_s == 0.0
+
+
+def test_lag_in_seconds_is_how_old_the_first_unread_record_is() -> None:
+    history = EndHistory()
+    for seconds in range(0, 101, 10):
+        history.note(T0, seconds * 5, seconds * 1000)  # five records a second
+    sample = at(100, {T0: 500}, {T0: 350})
+    (group,) = model_of(sample, None, history).groups
+    assert (group.lag, group.lag_s, group.is_at_least) == (150, 30.0, False)
+    (group,) = model_of(at(100, {T0: 500}, {T0: 500}), None, history).groups
+    assert (group.lag, group.lag_s) == (0, 0.0)
+
+
+def test_what_was_there_before_the_first_look_is_at_least_as_old() -> None:
+    history = EndHistory()
+    history.note(T0, 1000, 10_000)
+    history.note(T0, 1000, 12_000)
+    assert history.age(T0, 900, 12_000) == Age(2.0, is_at_least=True)
+    history.note_written(T0, 900, 2_000)
+    assert history.age(T0, 900, 12_000) == Age(10.0)
+    assert history.age(T0, 950, 12_000) == Age(6.0)
+
+
+def test_a_partition_that_was_cut_begins_anew() -> None:
+    history = EndHistory()
+    history.note(T0, 1000, 10_000)
+    history.note(T0, 10, 20_000)
+    assert history.age(T0, 5, 21_000) == Age(1.0, is_at_least=True)
+
+
+@given(st.lists(st.integers(0, 40), min_size=2, max_size=30), st.data())
+def test_ages_lie_between_the_looks(steps: list[int], data: st.DataObject) -> None:
+    history, end, looks = EndHistory(), 0, []
+    for number, step in enumerate(steps):
+        end += step
+        history.note(T0, end, number * 1000)
+        looks.append((end, number))
+    if end <= looks[0][0]:
+        return
+    offset = data.draw(st.integers(looks[0][0], end - 1))
+    now = len(steps) - 1
+    seen = min(second for known, second in looks if known > offset)
+    unseen = max(second for known, second in looks if known <= offset)
+    age = history.age(T0, offset, now * 1000)
+    assert not age.is_at_least
+    assert now - seen <= age.seconds + 1e-9
+    assert age.seconds <= now - unseen + 1e-9
+
+
+def test_apis_are_told_by_what_was_counted_between_the_looks() -> None:
+    shown = model()
+    assert shown.apis is not None
+    produce = next(each for each in shown.apis if each.name == "Produce")
+    assert produce.requests_s == pytest.approx(636)
+    assert (produce.queue_ms, produce.local_ms, produce.remote_ms) == pytest.approx((3.1, 1.2, 182.0))
+    assert produce.mean_ms == pytest.approx(186.7)
+    assert produce.p99_ms is not None
+    assert 134 < produce.p99_ms < 269  # within its bucket
+
+
+@given(st.lists(st.floats(0.05, 60_000), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99]))
+def test_quantiles_are_right_but_for_their_buckets(times_ms: list[float], share: float) -> None:
+    bounds = [0.016 * 2**power for power in range(23)]
+    buckets = tuple((bound, float(sum(each <= bound for each in times_ms))) for bound in bounds)
+    found = ApiFigures(float(len(times_ms)), buckets=(*buckets, (float("inf"), float(len(times_ms))))).quantile_ms(
+        share
+    )
+    ordered = sorted(times_ms)
+    exact = ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
+    assert found is not None
+    assert exact / 2 - 0.02 <= found <= exact * 2 + 0.02
+
+
+def test_a_node_that_began_anew_is_counted_from_there() -> None:
+    before, now = ApiFigures(100.0, (1.0,) * 7), ApiFigures(7.0, (0.5,) * 7)
+    assert now.since(before) is now
+    assert together([now, now]).count == 14
+
+
+TEXT = """
+# HELP kafka_network_requestmetrics_totaltimems From a request's last byte until its answer had left.
+# TYPE kafka_network_requestmetrics_totaltimems histogram
+kafka_network_requestmetrics_totaltimems_bucket{request="Produce",le="1.0"} 3
+kafka_network_requestmetrics_totaltimems_bucket{request="Produce",le="+Inf"} 4
+kafka_network_requestmetrics_totaltimems_sum{request="Produce"} 12.5
+kafka_network_requestmetrics_totaltimems_count{request="Produce"} 4
+kafka_network_requestmetrics_localtimems_sum{request="Produce"} 4.5
+kafka_network_requestmetrics_totaltimems_count{request="Fetch"} 9
+kafka_network_requestmetrics_totaltimems_count{request="FetchConsumer"} 5
+kafka_server_brokertopicmetrics_bytesin_total 99
+kafka_server_brokertopicmetrics_bytesin_total{topic="a \\"quoted\\\\ \\n}{ name"} 42
+barnabas_group_lag_seconds_max{group="g"} 3.25
+kafka_server_app_info{version="1",node_id="3"} 1
+kafka_server_fetch_throttle_time{user="",client_id="c"} 120
+kafka_server_fetch_throttle_time{user="",client_id="d"} 0
+what is this? {
+name_without_value
+"""
+
+
+def test_what_a_node_tells_is_read() -> None:
+    told = figures_of(TEXT)
+    produce = told.apis["Produce"]
+    assert (produce.count, produce.sums_ms[1], produce.sums_ms[6]) == (4, 4.5, 12.5)
+    assert produce.buckets == ((1.0, 3.0), (float("inf"), 4.0))
+    assert set(told.apis) == {"Produce", "FetchConsumer"}
+    assert told.bytes_in == {'a "quoted\\ \n}{ name': 42.0}
+    assert told.group_lag_s == {"g": 3.25}
+    assert told.node_id == 3
+    assert told.throttled == ("client c, by 120 ms (fetch)",)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_passed_over(text: str) -> None:
+    list(points(text))
+    figures_of(text)
+
+
+def test_why_it_is_slow() -> None:
+    told = reasons(model())
+    assert told[0].startswith("Nobody leads payments-2")
+    assert any("wait for broker 3" in each for each in told)
+    assert any(each.startswith("Node 2 is busy") for each in told)
+    assert any(each.startswith("Produce takes 187 ms, of which 182 waiting for others: followers") for each in told)
+    quiet = reasons(model(with_nodes=False, is_troubled=False))
+    assert quiet == [
+        "fraud has lag and no members: nobody reads",
+        "recommendations is rebalancing: nothing is read meanwhile",
+    ]

@@ -1,0 +1,235 @@
+"""`barnabas top` against a node: what it says agrees with what clients did; on a terminal, in a pipe, as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas import Admin, Consumer, NewTopic, Producer
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.top.scraping import ScrapeError, _figures, parse_addresses
+from barnabas.testing import EmbeddedBroker
+from tests.cli.processes import command
+from tests.cli.tools import Tools
+from tests.cli.top.test_model import TEXT
+
+LIMIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """A node with a group that has read 30 of 100 records, and written them a minute ago."""
+    with EmbeddedBroker(overrides={"offsets.topic.num.partitions": 1}) as broker:
+        address = broker.bootstrap_servers
+        with Admin(bootstrap_servers=address) as admin:
+            admin.create_topics([NewTopic("clicks", 2, 1), NewTopic("quiet", 1, 1)])
+        minute_ago_ms = int(time.time() * 1000) - 60_000
+        with Producer(bootstrap_servers=address) as producer:
+            for number in range(100):
+                producer.send("clicks", b"x", partition=number % 2, timestamp_ms=minute_ago_ms)
+        with Consumer(bootstrap_servers=address, group_id="readers", enable_auto_commit=False) as consumer:
+            consumer.assign([TopicPartition("clicks", 0), TopicPartition("clicks", 1)])
+            from barnabas import OffsetAndMetadata
+
+            consumer.commit({TopicPartition("clicks", number): OffsetAndMetadata(15) for number in (0, 1)})
+        yield address
+
+
+@pytest.fixture
+def tools(capsys: pytest.CaptureFixture[str]) -> Tools:
+    return Tools(capsys)
+
+
+def test_what_it_says_agrees_with_what_clients_did(bootstrap: str, tools: Tools) -> None:
+    told = tools.json_at(bootstrap, "top --once --interval 0.2")
+    topics = {each["name"]: each for each in told["topics"]}
+    assert (topics["clicks"]["partitions"], topics["quiet"]["partitions"]) == (2, 1)
+    assert topics["clicks"]["recordsPerSecond"] == 0
+    assert topics["clicks"]["sizeBytes"] > 100
+    (group,) = (each for each in told["groups"] if each["groupId"] == "readers")
+    assert group["lag"] == 70
+    # By their timestamps, within what eight halvings leave.
+    assert 55 < group["lagSeconds"] < 75
+    (broker,) = told["brokers"]
+    assert (broker["leaders"], broker["behind"], broker["state"]) == (4, 0, "controller")
+    assert told["apis"] is None
+    assert told["partitions"] == told["problems"] == []
+    assert told["reasons"] == ["readers has lag and no members: nobody reads"]
+
+
+def test_a_screen_in_a_pipe_has_all_rows(bootstrap: str, tools: Tools) -> None:
+    told = tools.at(bootstrap, "top --once --interval 0.2")
+    assert told.code == 0
+    assert "\x1b" not in told.out
+    assert [line.split()[0] for line in told.out.splitlines() if line.isupper() or line[:7].isupper()][:2] == [
+        "BROKERS",
+        "TOPICS",
+    ]
+    assert re.search(r"^readers +Empty +0 +70 +", told.out, re.MULTILINE)
+    assert "! readers has lag and no members: nobody reads" in told.out
+
+
+def test_throughput(bootstrap: str, tools: Tools) -> None:
+    process = subprocess.Popen(
+        command("top", "--bootstrap-server", bootstrap, "--json", "--interval", "0.3"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        looks: list[dict[str, Any]] = [json.loads(process.stdout.readline())]
+        with Producer(bootstrap_servers=bootstrap) as producer:
+            for _ in range(1000):
+                producer.send("quiet", b"x")
+        total = 0.0
+        while total < 999 and len(looks) < 50:
+            looks.append(json.loads(process.stdout.readline()))
+            seconds = (looks[-1]["timestampMs"] - looks[-2]["timestampMs"]) / 1000
+            (rate,) = (each["recordsPerSecond"] for each in looks[-1]["topics"] if each["name"] == "quiet")
+            total += rate * seconds
+        # Each record is counted once, whatever the looks.
+        assert round(total) == 1000
+    finally:
+        process.terminate()
+        process.wait(LIMIT_S)
+        process.stdout.close()
+
+
+def test_options(bootstrap: str, tools: Tools) -> None:
+    assert tools("top").code == 1
+    told = tools.at(bootstrap, "top --once --metrics nowhere")
+    assert told.code == 1
+    assert "HOST:PORT" in told.err
+    told = tools.at(bootstrap, "top --once --interval 0.2 --metrics 127.0.0.1:1")
+    assert told.code == 0
+    assert "? metrics of 127.0.0.1:1: " in told.out
+
+
+def test_addresses() -> None:
+    assert parse_addresses(None) is None
+    plain, secured = parse_addresses("a:1, https://me:p%40ss@[::1]:2") or ()
+    assert (plain.host, plain.port, plain.is_secured, plain.login) == ("a", 1, False, None)
+    assert (secured.host, secured.port, secured.is_secured, secured.login) == ("::1", 2, True, "me:p@ss")
+
+
+class Screen:
+    """`barnabas top` on a terminal of its own; what stands on it, without its control sequences."""
+
+    def __init__(self, bootstrap: str, width: int, height: int) -> None:
+        self._bytes = b""
+        self.descriptor, terminal = pty.openpty()
+        self.resize(width, height)
+        self.process = subprocess.Popen(
+            command("top", "--bootstrap-server", bootstrap, "--interval", "0.3"),
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm"},
+        )
+        os.close(terminal)
+
+    def resize(self, width: int, height: int) -> None:
+        fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def press(self, keys: str) -> None:
+        os.write(self.descriptor, keys.encode())
+
+    def until(self, pattern: str) -> list[str]:
+        """Lines of the first whole screen on which it stands."""
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            for drawn in self._bytes.split(b"\x1b[H")[1:]:
+                if not drawn.rstrip().endswith(b"\x1b[J"):
+                    continue
+                text = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", drawn.decode())
+                if re.search(pattern, text, re.MULTILINE):
+                    self._bytes = b""
+                    return text.replace("\r", "").split("\n")
+            if select.select([self.descriptor], [], [], 1)[0]:
+                with contextlib.suppress(OSError):
+                    self._bytes += os.read(self.descriptor, 1 << 16)
+        raise AssertionError(self._bytes[-3000:])
+
+    def end(self) -> bytes:
+        """Read what is left and wait."""
+        left = self._bytes
+        with contextlib.suppress(OSError):
+            while piece := os.read(self.descriptor, 1 << 16):
+                left += piece
+        self.process.wait(LIMIT_S)
+        os.close(self.descriptor)
+        return left
+
+
+def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
+    shown = Screen(bootstrap, 80, 24)
+    try:
+        lines = shown.until(r"^q quit")
+        assert len(lines) == 24
+        assert max(map(len, lines)) <= 80
+        assert any(line.startswith("GROUPS") for line in lines)
+        shown.press("3")
+        lines = shown.until(r"^GROUPS(?s:(?!TOPICS).)*q quit")
+        assert not any(line.startswith("TOPICS") for line in lines)
+        shown.press("0n")
+        shown.resize(200, 50)
+        os.kill(shown.process.pid, signal.SIGWINCH)
+        lines = shown.until(r"^BROKERS.*GROUPS")
+        assert len(lines) == 50
+        shown.press("q")
+        left = shown.end()
+        assert shown.process.returncode == 0
+        # The terminal is as it was: the other page, and a cursor.
+        assert left.endswith(b"\x1b[?25h\x1b[?1049l")
+    finally:
+        if shown.process.poll() is None:
+            shown.process.kill()
+            shown.process.wait()
+
+
+def served(answer: bytes) -> Any:
+    """What is made of an HTTP answer."""
+
+    async def story() -> Any:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked = await reader.readuntil(b"\r\n\r\n")
+            assert asked.startswith(b"GET /metrics HTTP/1.1\r\n")
+            writer.write(answer)
+            writer.close()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            (address,) = parse_addresses(f"127.0.0.1:{port}") or ()
+            return await _figures(address)
+
+    return asyncio.run(story())
+
+
+def test_a_node_is_asked_by_http() -> None:
+    told = served(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + TEXT.encode())
+    assert told.node_id == 3
+    for answer, words in (
+        (b"HTTP/1.1 401 Unauthorized\r\n\r\n", "user:password@"),
+        (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", "503 Service Unavailable"),
+        (b"SSH-2.0-x\r\n\r\n", "it answers"),
+        (b"", "bytes"),
+    ):
+        with pytest.raises(ScrapeError, match=words):
+            served(answer)
