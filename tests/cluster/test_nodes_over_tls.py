@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.testing.certificates import CertificateAuthority
 from tests.cluster.kafka_nodes import KafkaNode
 from tests.cluster.nodes import Cluster, Node
+from tests.cluster.secured import Certificates
 from tests.oracles import needs_kafka
 
 #: The listeners keep their names, which say nothing of what is spoken there.
@@ -25,36 +24,6 @@ PROTOCOLS = {
     "ssl.client.auth": "required",
 }
 REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2", "offsets.topic.replication.factor": "3"}
-
-
-class Certificates:
-    """An authority, and files for nodes and a client in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True)
-        self._authority = CertificateAuthority.create()
-        self.ca = folder / "ca.pem"
-        self.ca.write_text(self._authority.certificate_pem)
-
-    def settings(self, name: str, *hosts: str) -> dict[str, str]:
-        """The settings of somebody new."""
-        path = self._folder / f"{name}.pem"
-        path.write_text(self._authority.issue(name, hosts).pem)
-        return {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(path),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.ca),
-        }
-
-    def client(self) -> dict[str, str]:
-        return {"security.protocol": "SSL", **self.settings("client")}
-
-    def context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=str(self.ca))
-        context.load_cert_chain(self.settings("asker")["ssl.keystore.location"])
-        return context
 
 
 class TlsCluster(Cluster):

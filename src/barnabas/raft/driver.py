@@ -85,13 +85,16 @@ class _Asked(NamedTuple):
     request: Request
     version: int
     reply: Reply
+    #: Where it came in; None where there is one place.
+    listener: str | None
 
 
 class RaftDriver:
     """One replica at work.
 
     - `voters` are those of the settings, for a quorum whose log names none; `bootstrap` is where to look for a leader
-      besides; `listeners` is where this replica itself is reached, by the names of its listeners.
+      besides; `listeners` is where this replica itself is reached, by the names of its listeners, and `listener_name`
+      the one of them by which it reaches others, if that is not the first.
     - `is_never_voter`: an observer that nobody may add to the voters, such as a broker, need not sync what it fetches.
     - `remedy` is what an operator is told to do about a disk that is slow.
     - `on_failure` is told once when the replica cannot go on: its log failed, or something that must hold did not.
@@ -112,6 +115,7 @@ class RaftDriver:
         options: QuorumOptions | None = None,
         name: LogName | None = None,
         is_never_voter: bool = False,
+        listener_name: str | None = None,
         remedy: str = "give its log a disk of its own",
         on_failure: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
@@ -128,6 +132,7 @@ class RaftDriver:
         self._options = options or QuorumOptions()
         self._name = name or LogName()
         self._is_never_voter = is_never_voter
+        self._listener_name = listener_name
         self._remedy = remedy
         self._on_failure = on_failure
         #: From `open` on.
@@ -209,6 +214,7 @@ class RaftDriver:
             options=self._options,
             randomness=self._runtime.randomness,
             is_never_voter=self._is_never_voter,
+            listener_name=self._listener_name,
         )
         self.is_open = True
         latest = machine.log.latest_snapshot
@@ -304,7 +310,7 @@ class RaftDriver:
 
     # What happens
 
-    def _receive(self, request: Request, version: int, reply: Reply) -> None:
+    def _receive(self, request: Request, version: int, reply: Reply, listener: str | None = None) -> None:
         if self._is_over:
             return
         asked: RaftRequest
@@ -319,7 +325,7 @@ class RaftDriver:
             except BrokerError as problem:
                 reply(refusal(request, problem.code))
                 return
-        self._tell_machine(self.machine.receive, asked, _Asked(request, version, reply))
+        self._tell_machine(self.machine.receive, asked, _Asked(request, version, reply, listener))
 
     def _responded(self, request: RaftRequest, response: Response | None) -> None:
         if self._is_over:
@@ -534,6 +540,13 @@ class RaftDriver:
         asked, result = effect.reply_to, effect.result
         if not isinstance(asked, _Asked):
             return
+        if asked.listener is not None and asked.listener != self.machine.listener_name:
+            # Who uses another listener than we do is told of that of the leader, or goes by what it knows.
+            address = self.machine.leader_address_at(asked.listener, result.leader)
+            if isinstance(result, FetchResult):
+                result = result._replace(leader_address=address)
+            else:
+                result = replace(result, leader_address=address)
         if isinstance(result, FetchResult) and isinstance(asked.request, ReplicaFetch):
             asked.reply(ReplicaFetchAnswer(result, self._name))
         else:
@@ -567,6 +580,7 @@ class RaftDriver:
             return
         unhurried, self._unhurried = self._unhurried, []
         leader, end_offset = self.machine.leader, self._store.end_offset
+        usual = (None, self.machine.listener_name)
         # Followers who keep up ask for the same, and nothing but the correlation ids of their answers differs.
         said: tuple[FetchResult, int, int] | None = None
         answer: ReplicaFetchAnswer | None = None
@@ -575,7 +589,11 @@ class RaftDriver:
             # What another leader wrote since must not go out under the name of the one who was asked.
             if result.leader != leader or offset >= end_offset:
                 self._answer(Answer(reply_to, result))
-            elif not isinstance(reply_to, _Asked) or not isinstance(reply_to.request, ReplicaFetch):
+            elif (
+                not isinstance(reply_to, _Asked)
+                or not isinstance(reply_to.request, ReplicaFetch)
+                or reply_to.listener not in usual
+            ):
                 self._answer_with_records(each)
             else:
                 if answer is None or said != each[1:]:

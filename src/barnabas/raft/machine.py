@@ -93,12 +93,15 @@ class RaftMachine:
         options: QuorumOptions,
         randomness: Random,
         is_never_voter: bool = False,
+        listener_name: str | None = None,
     ) -> None:
         """`static_voters` are those of the settings, where the log names none; `bootstrap` are addresses at which a
-        leader may be asked for; `listeners` are this replica's own. `is_never_voter` spares an observer its syncs."""
+        leader may be asked for; `listeners` are this replica's own. Of several of a peer, it uses that which is called
+        `listener_name`, or like the first of its own. `is_never_voter` spares an observer its syncs."""
         self.key = key
         self.cluster_id = cluster_id
         self.listeners = listeners
+        self.listener_name = listener_name or next(iter(listeners), None)
         self.options = options
         self._is_never_voter = is_never_voter
         #: Effects are done in their order: whatever is said after an append is said when that was written.
@@ -181,7 +184,7 @@ class RaftMachine:
             return
         leader = self.voters.get(self._leader_before)
         if leader is not None and leader.key.node_id != self.key.node_id:
-            self.state = Follower(self, now_ms, leader.key.node_id, leader.address)
+            self.state = Follower(self, now_ms, leader.key.node_id, self.address_of(leader))
         else:
             # Whoever led when it stopped does not go on: it cannot know what happened since.
             self.state = Unattached(self, now_ms)
@@ -348,7 +351,7 @@ class RaftMachine:
     def _on_begin_epoch(self, request: BeginQuorumEpoch, now_ms: int) -> EpochResult:
         error = self._error_of(request.cluster_id, request.epoch, request.leader_id)
         if error is ErrorCode.NONE:
-            address = next(iter(request.listeners.values()), None)
+            address = request.listeners.get(self.listener_name or "")
             if not self._is_meant(request.voter):
                 error = ErrorCode.INVALID_VOTER_KEY
             elif self.leader == (request.leader_id, request.epoch) and isinstance(self.state, Prospective):
@@ -434,6 +437,23 @@ class RaftMachine:
     def send(self, to: Address, request: RaftRequest) -> None:
         self._effects.append(Send(to, request))
 
+    def address_of(self, voter: Voter) -> Address:
+        """Where this replica reaches a voter."""
+        return voter.address(self.listener_name)
+
+    @property
+    def own_address(self) -> Address | None:
+        """Where others reach this replica that use the same listener as it does."""
+        own = self.listeners
+        return own.get(self.listener_name or "") or next(iter(own.values()), None)
+
+    def leader_address_at(self, listener: str, leader: LeaderAndEpoch) -> Address | None:
+        """Where a leader is reached by those who use another listener than this replica; None if it does not know."""
+        if leader.leader_id == self.key.node_id:
+            return self.listeners.get(listener)
+        voter = self.voters.get(leader.leader_id)
+        return None if voter is None else voter.listeners.get(listener)
+
     @property
     def may_claim_all(self) -> bool:
         """Whether a fetch may go out at the end of the log. A voter claims with it that all before its offset is safe.
@@ -476,7 +496,7 @@ class RaftMachine:
     def next_search_address(self) -> Address | None:
         """Where to ask for a leader: voters and bootstrap addresses in turn."""
         own = set(self.listeners.values())
-        known = [each.address for each in self.voters if each.key.node_id != self.key.node_id]
+        known = [self.address_of(each) for each in self.voters if each.key.node_id != self.key.node_id]
         addresses = [each for each in dict.fromkeys([*known, *self._bootstrap]) if each not in own]
         if not addresses:
             return None
@@ -548,7 +568,7 @@ class RaftMachine:
         if not is_newer and is_over:
             return
         voter = self.voters.get(leader.leader_id)
-        where = address or (voter.address if voter is not None else None)
+        where = address or (self.address_of(voter) if voter is not None else None)
         if where is not None:
             self.become_follower(leader.leader_id, leader.epoch, where, now_ms)
         elif is_newer:

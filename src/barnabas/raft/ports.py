@@ -28,9 +28,10 @@ Reply = Callable[[Response], None]
 
 
 class RequestReceiver(Protocol):
-    """Who is given the requests of others. `version` is the one in which the request came and the answer must go."""
+    """Who is given the requests of others. `version` is the one in which the request came and the answer must go;
+    `listener` is the name of the listener on which it came, where there may be several."""
 
-    def __call__(self, request: Request, version: int, reply: Reply, /) -> None: ...
+    def __call__(self, request: Request, version: int, reply: Reply, /, listener: str | None = None) -> None: ...
 
 
 class Transport(Protocol):

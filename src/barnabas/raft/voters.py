@@ -36,16 +36,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A replica that votes, and where it listens, by the names of its listeners; the first is what others use."""
+    """A replica that votes, and where it listens, by the names of its listeners. Others use the one by which they know
+    listeners of controllers, and the first if there is none of that name."""
 
     key: ReplicaKey
     listeners: Mapping[str, Address]
     min_kraft_version: int = STATIC_VOTERS
     max_kraft_version: int = VOTERS_IN_LOG
 
-    @property
-    def address(self) -> Address:
-        return next(iter(self.listeners.values()))
+    def address(self, listener: str | None = None) -> Address:
+        return self.listeners.get(listener or "") or next(iter(self.listeners.values()))
 
 
 class VoterSet:

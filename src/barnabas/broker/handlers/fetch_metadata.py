@@ -21,4 +21,4 @@ ANSWER_BYTES_PER_ELEMENT: Final = 0
 
 def handle(services: ControllerServices, context: RequestContext, request: FetchRequest) -> asyncio.Future[Response]:
     check_cluster_action(services, context)
-    return services.transport.receive(request, context.version)
+    return services.transport.receive(request, context.version, context.listener)

@@ -21,4 +21,4 @@ def handle(
     services: ControllerServices, context: RequestContext, request: FetchSnapshotRequest
 ) -> asyncio.Future[Response]:
     check_cluster_action(services, context)
-    return services.transport.receive(request, context.version)
+    return services.transport.receive(request, context.version, context.listener)

@@ -19,4 +19,4 @@ MAX_ELEMENTS: Final = 1000
 
 def handle(services: ControllerServices, context: RequestContext, request: VoteRequest) -> asyncio.Future[Response]:
     check_cluster_action(services, context)
-    return services.transport.receive(request, context.version)
+    return services.transport.receive(request, context.version, context.listener)

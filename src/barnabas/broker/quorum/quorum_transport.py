@@ -42,8 +42,8 @@ class QuorumTransport:
         self._receive = receive
         self._on_refused = on_refused
 
-    def receive(self, request: Request, version: int) -> asyncio.Future[Response]:
-        """The answer to a request of another replica, when there is one."""
+    def receive(self, request: Request, version: int, listener: str) -> asyncio.Future[Response]:
+        """The answer to a request of another replica, when there is one. It came in on a listener of this name."""
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
         def reply(response: Response) -> None:
@@ -54,7 +54,7 @@ class QuorumTransport:
             answer.cancel()
         else:
             given: Reply = reply
-            self._receive(request, version, given)
+            self._receive(request, version, given, listener)
         return answer
 
     def send(

@@ -97,17 +97,17 @@ class QuorumWatch:
 
     async def _compare_clusters(self) -> None:
         """Where most of those who answer are of another cluster, this node is in the wrong one."""
-        quorum = self._quorum
-        others = [each for each in quorum.driver.machine.voters if each.key.node_id != quorum.node_id]
+        quorum, machine = self._quorum, self._quorum.driver.machine
+        others = [each for each in machine.voters if each.key.node_id != quorum.node_id]
         request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=_CONTROLLERS)
-        answers = await asyncio.gather(*(self._ask(each.address, request) for each in others))
+        answers = await asyncio.gather(*(self._ask(machine.address_of(each), request) for each in others))
         found = Counter[str]()
         where: dict[str, str] = {}
         for voter, answer in zip(others, answers, strict=True):
             if answer is not None and (theirs := cast(DescribeClusterResponse, answer).cluster_id):
                 found[theirs] += 1
-                where[theirs] = f"{voter.key.node_id} at {voter.address}"
-        own = found.pop(self._cluster_id, 0) + int(quorum.driver.machine.is_voter)
+                where[theirs] = f"{voter.key.node_id} at {machine.address_of(voter)}"
+        own = found.pop(self._cluster_id, 0) + int(machine.is_voter)
         for theirs, count in found.items():
             line = (
                 f"node {quorum.node_id} belongs to the cluster {self._cluster_id} by {quorum.log.directory}, but the "
@@ -120,7 +120,7 @@ class QuorumWatch:
 
     async def _compare_voters(self) -> None:
         """Two sets of voters may have two majorities."""
-        quorum = self._quorum
+        quorum, machine = self._quorum, self._quorum.driver.machine
         leader_id, address = quorum.leader.leader_id, quorum.leader_address
         if leader_id in (-1, quorum.node_id) or address is None:
             return
@@ -128,7 +128,7 @@ class QuorumWatch:
         answer = cast(DescribeQuorumResponse | None, await self._ask(address, DescribeQuorumRequest(topics=[topic])))
         if answer is None or answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
             return
-        voters = list(quorum.driver.machine.voters)
+        voters = list(machine.voters)
         if any(each.key.directory_id != Uuid.ZERO for each in voters):
             return  # those of the log are the leader's
         theirs = sorted(each.replica_id for each in answer.topics[0].partitions[0].current_voters)
@@ -139,15 +139,17 @@ class QuorumWatch:
                 f"controller.quorum.voters names {_listed(own)} for node {quorum.node_id}, but {_listed(theirs)} for "
                 f"{of_whom}"
             )
-        self._compare_addresses({each.key.node_id: each.address for each in voters}, answer, of_whom)
+        self._compare_addresses({each.key.node_id: machine.address_of(each) for each in voters}, answer, of_whom)
 
     def _compare_addresses(self, own: Mapping[int, Address], answer: DescribeQuorumResponse, of_whom: str) -> None:
         """One node may have several addresses, so others than the leader's need not be wrong; those of another voter
-        are."""
+        are. While the controllers move to another listener, the leader may know the voters by the old one."""
+        ours = self._quorum.driver.machine.listener_name
         theirs = {
-            each.node_id: Address(each.listeners[0].host, each.listeners[0].port)
+            each.node_id: Address(point.host, point.port)
             for each in answer.nodes
-            if each.listeners
+            for point in each.listeners
+            if point.name.upper() == ours
         }
         for node_id, address in own.items():
             if address == theirs.get(node_id, address):

@@ -61,11 +61,13 @@ def controller_addresses(settings: BrokerSettings) -> dict[str, Address]:
     own = next((each for each in quorum_voters(settings) or () if each.key.node_id == settings.node_id), None)
     given = settings.listeners if settings.advertised_listeners is None else settings.advertised_listeners
     found = {each.listener: each for each in map(parse_endpoint, [*settings.listeners, *given])}
-    return {
-        name: own.address if own is not None else Address(found[name].host or "localhost", found[name].port)
+    addresses = {
+        name: Address(found[name].host or "localhost", found[name].port)
         for name in settings.controller_listeners
         if name in found
     }
+    # The voters of the settings are found by the first of these listeners: that address counts.
+    return addresses if own is None else addresses | own.listeners
 
 
 class RaftQuorum:
@@ -109,6 +111,7 @@ class RaftQuorum:
             runtime=runtime,
             options=quorum_options(settings),
             is_never_voter=not settings.is_controller,
+            listener_name=settings.controller_listeners[0],
             remedy="put metadata.log.dir on a disk of its own",
             on_failure=on_failure,
         )
@@ -184,7 +187,9 @@ class RaftQuorum:
         """What keeps this replica from being caught up, for a person."""
         machine = self.driver.machine
         others = ", ".join(
-            f"{each.key.node_id} at {each.address}" for each in machine.voters if each.key.node_id != self.node_id
+            f"{each.key.node_id} at {machine.address_of(each)}"
+            for each in machine.voters
+            if each.key.node_id != self.node_id
         )
         if machine.leader.leader_id < 0:
             return f"no controller leads; of the voters {others} enough must run to be a majority"

@@ -51,7 +51,7 @@ class Electing(RaftState, ABC):
                 request = Vote(
                     machine.cluster_id, machine.epoch, machine.key, voter.key, machine.log.end, pre_vote=self.pre_vote
                 )
-                machine.send(voter.address, request)
+                machine.send(machine.address_of(voter), request)
 
     def on_vote_result(self, vote: Vote, result: VoteResult, now_ms: int) -> None:
         if vote.pre_vote != self.pre_vote or vote.epoch != self.machine.epoch or vote.voter is None:

@@ -82,7 +82,7 @@ class Leader(RaftState):
     def __init__(self, machine: RaftMachine, now_ms: int, granting: Sequence[ReplicaKey]) -> None:
         super().__init__(machine)
         self.leader_id = machine.key.node_id
-        self.leader_address = next(iter(machine.listeners.values()), None)
+        self.leader_address = machine.own_address
         self.epoch_start_offset = machine.log.end_offset
         self._granting = granting
         self._started_ms = now_ms
@@ -185,7 +185,7 @@ class Leader(RaftState):
                 request = BeginQuorumEpoch(
                     machine.cluster_id, machine.epoch, machine.key.node_id, voter.key, machine.listeners
                 )
-                machine.send(voter.address, request)
+                machine.send(machine.address_of(voter), request)
         self._forget_observers(now_ms)
 
     def _forget_observers(self, now_ms: int) -> None:

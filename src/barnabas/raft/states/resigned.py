@@ -53,7 +53,7 @@ class Resigned(RaftState):
                 request = EndQuorumEpoch(
                     machine.cluster_id, machine.epoch, machine.key.node_id, self._successors, voter.key
                 )
-                machine.send(voter.address, request)
+                machine.send(machine.address_of(voter), request)
 
     def on_epoch_result(self, request: BeginQuorumEpoch | EndQuorumEpoch, result: EpochResult, now_ms: int) -> None:
         if request.voter is not None:
