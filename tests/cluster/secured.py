@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
 import threading
 import time
@@ -13,6 +15,7 @@ import confluent_kafka
 
 import barnabas
 from barnabas.testing.certificates import CertificateAuthority
+from tests.cluster.kafka_nodes import KafkaNode
 
 _MODULES: Final = "org.apache.kafka.common.security"
 
@@ -47,6 +50,23 @@ class Certificates:
         return context
 
 
+class TlsKafkaNode(KafkaNode):
+    """One that is ready when TLS is spoken at its port."""
+
+    certificates: Certificates
+
+    def until_ready(self, timeout_s: float = 90.0) -> None:
+        host, port = self.bootstrap.split(":")
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            assert self.is_running, f"Kafka's node {self.node_id} has ended:\n{self.tail()}"
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 2) as raw:
+                self.certificates.context().wrap_socket(raw, server_hostname=host).close()
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"Kafka's node {self.node_id} was not ready:\n{self.tail()}")
+
+
 def jaas(mechanism: str, user: str, password: str, users: Mapping[str, str] | None = None) -> str:
     """A login module: who logs in, and for PLAIN also who may."""
     kind = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
@@ -55,12 +75,14 @@ def jaas(mechanism: str, user: str, password: str, users: Mapping[str, str] | No
 
 
 class RunningClients:
-    """A producer of ours and one of librdkafka, both with acks=all, and a consumer of ours in a group, each on a thread:
-    they go on until `stop`. Records are numbered; what went wrong is in `problems`."""
+    """A producer of ours and one of librdkafka, both with acks=all, and a consumer of ours in a group: threads each.
+    They go on until `stop`. Records are numbered; what went wrong is in `problems`."""
 
     def __init__(self, topic: str, ours: Mapping[str, Any], librdkafka: Mapping[str, Any]) -> None:
         self._topic = topic
-        self._ours = {"acks": "all", **ours}
+        # Here and not in their threads: before Python 3.13 two threads must not compile modules at the same time.
+        self._producer = barnabas.Producer({"acks": "all", **ours})
+        self._consumer = barnabas.Consumer({**ours, "group.id": "readers", "auto.offset.reset": "earliest"})
         self._librdkafka = {"acks": "all", "log_level": 0, **librdkafka}
         self._is_over = threading.Event()
         self._is_read = threading.Event()
@@ -106,7 +128,7 @@ class RunningClients:
 
     def _send(self) -> None:
         number = 0
-        with barnabas.Producer(self._ours) as producer:
+        with self._producer as producer:
             while not self._is_over.wait(0.02):
                 value = b"ours-%d" % number
                 producer.send(self._topic, value, partition=number % 3).result(60)
@@ -131,8 +153,7 @@ class RunningClients:
             self.problems.append("librdkafka: not all was delivered")
 
     def _consume(self) -> None:
-        own = {name: value for name, value in self._ours.items() if name != "acks"}
-        with barnabas.Consumer({**own, "group.id": "readers", "auto.offset.reset": "earliest"}) as consumer:
+        with self._consumer as consumer:
             consumer.subscribe([self._topic])
             while not self._is_read.is_set():
                 self.read += [each.value for each in consumer.poll(0.5)]

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from tests.cluster.kafka_nodes import KafkaNode
 from tests.cluster.nodes import Cluster, Node
-from tests.cluster.secured import Certificates
+from tests.cluster.secured import Certificates, TlsKafkaNode
 from tests.oracles import needs_kafka
 
 #: The listeners keep their names, which say nothing of what is spoken there.
@@ -36,23 +35,6 @@ class TlsCluster(Cluster):
     def properties(self, node: Node, changes: Mapping[str, str] | None = None) -> dict[str, str]:
         own = self.certificates.settings(f"node-{node.node_id}", "127.0.0.1", "localhost")
         return super().properties(node, {**own, **(changes or {})})
-
-
-class TlsKafkaNode(KafkaNode):
-    """One that is ready when TLS is spoken at its port."""
-
-    certificates: Certificates
-
-    def until_ready(self, timeout_s: float = 90.0) -> None:
-        host, port = self.bootstrap.split(":")
-        deadline_s = time.monotonic() + timeout_s
-        while time.monotonic() < deadline_s:
-            assert self.is_running, f"Kafka's node {self.node_id} has ended:\n{self.tail()}"
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 2) as raw:
-                self.certificates.context().wrap_socket(raw, server_hostname=host).close()
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"Kafka's node {self.node_id} was not ready:\n{self.tail()}")
 
 
 def write_and_read(bootstrap: str, settings: Mapping[str, str], topic: str, first: int, count: int) -> None:

@@ -75,7 +75,7 @@ class Replica:
         await self.transport.start(self.receive, self.refused.append)
         return self.transport.address
 
-    def receive(self, request: Request, version: int, reply: Reply) -> None:
+    def receive(self, request: Request, version: int, reply: Reply, listener: str | None = None) -> None:
         self.received.append((request, version))
         if isinstance(request, self.held_kinds):
             self.held.append((request, reply))

@@ -34,7 +34,7 @@ class Player:
         transport: Transport = self.transport
         self.host.context.run(self.world.loop.create_task, transport.start(self._receive, self.refused.append))
 
-    def _receive(self, request: Request, version: int, reply: Reply) -> None:
+    def _receive(self, request: Request, version: int, reply: Reply, listener: str | None = None) -> None:
         assert isinstance(request, VoteRequest)
         assert version == 2
         self.heard.append(request.voter_id)

@@ -35,6 +35,15 @@ def test_the_broker_is_one_for_all(barnabas_broker, barnabas_bootstrap):
     assert isinstance(barnabas_broker, EmbeddedBroker)
     assert barnabas_broker.bootstrap_servers == barnabas_bootstrap
     assert seen <= set(asyncio.run(topics(barnabas_bootstrap)))
+
+def test_another_asks_who_is_there(barnabas_secured_broker):
+    from barnabas import Admin
+    own = barnabas_secured_broker.security.client_settings
+    with Admin(barnabas_secured_broker.bootstrap_servers, **own("admin")) as admin:
+        admin.create_topics(["orders"])
+        assert "orders" in admin.list_topics()
+    with Admin(barnabas_secured_broker.bootstrap_servers, **own("ann", "OAUTHBEARER")) as admin:
+        assert list(admin.list_topics()) == []
 """
 
 CLUSTER_TESTS = """
@@ -93,7 +102,7 @@ def test_fixtures_serve_a_users_tests(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(USERS_TESTS)
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_a_cluster_serves_one_test(tmp_path: Path) -> None:

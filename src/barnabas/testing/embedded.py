@@ -105,6 +105,16 @@ class AsyncEmbeddedBroker:
         """Start, and return once it answers."""
         if self._node is not None:
             raise BarnabasError("the embedded broker is already running")
+        if self._security is not None:
+            self._security.start()
+        try:
+            await self._start()
+        except BaseException:
+            if self._security is not None:
+                self._security.stop()
+            raise
+
+    async def _start(self) -> None:
         settings = single_node_settings(
             self._host,
             self._port,
@@ -152,6 +162,8 @@ class AsyncEmbeddedBroker:
                 await node.stop()
         finally:
             close_runtime()
+            if node is not None and self._security is not None:
+                self._security.stop()
         if node is not None and node.failure is not None:
             raise node.failure
 

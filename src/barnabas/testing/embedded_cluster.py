@@ -27,6 +27,7 @@ from barnabas.broker.single_node import TEST_DEFAULTS, replication_for, single_n
 from barnabas.metadata.image import ClusterImage
 from barnabas.testing.embedded_node import EmbeddedNode
 from barnabas.testing.node_loop import EmbeddedNetwork
+from barnabas.testing.security import Security
 from barnabas.testing.sim.loop import VirtualTimeLoop
 
 __all__ = ["AsyncEmbeddedCluster", "EmbeddedCluster"]
@@ -53,20 +54,40 @@ class EmbeddedCluster:
 
     - `nodes`: how many; each is broker and controller.
     - `overrides`: settings of all nodes by Kafka's names; keywords are settings by ours (`num_partitions=3`).
+    - `security`: who may log in, also of the nodes among themselves; without it, everybody may do everything.
 
     `async with EmbeddedCluster() as cluster` gives an `AsyncEmbeddedCluster`, whose methods are awaited.
     """
 
-    def __init__(self, nodes: int = 3, *, overrides: Mapping[str, object] | None = None, **settings: object) -> None:
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        overrides: Mapping[str, object] | None = None,
+        security: Security | None = None,
+        **settings: object,
+    ) -> None:
         if nodes < 1:
             raise ValueError(f"nodes = {nodes}: a cluster has at least one")
         self._count = nodes
         self._overrides = overrides or {}
+        self._security = security
         self._keywords = settings
         self._nodes: dict[int, EmbeddedNode] = {}
         self._network = EmbeddedNetwork({})
 
     # What it is
+
+    @property
+    def security(self) -> Security:
+        """What it was given; with the settings for clients."""
+        if self._security is None:
+            raise BarnabasError("the embedded cluster asks nobody who it is: give it security=Security(users={…})")
+        return self._security
+
+    def _stop_security(self) -> None:
+        if self._security is not None:
+            self._security.stop()
 
     @property
     def nodes(self) -> list[int]:
@@ -121,6 +142,15 @@ class EmbeddedCluster:
         """Start all nodes, and return once they answer. What keeps one from starting is raised here."""
         if self.is_running:
             raise BarnabasError("the embedded cluster is already running")
+        if self._security is not None:
+            self._security.start()
+        try:
+            self._start()
+        except BaseException:
+            self._stop_security()
+            raise
+
+    def _start(self) -> None:
         if not self._nodes:
             self._make_nodes()
         self._all(self._nodes.values(), EmbeddedNode.start)
@@ -135,6 +165,7 @@ class EmbeddedCluster:
         self._all(self._nodes.values(), EmbeddedNode.kill)
         self._network.cut = frozenset()
         self._all(self._nodes.values(), EmbeddedNode.rewire)
+        self._stop_security()
         if failures:
             raise failures[0]
 
@@ -202,7 +233,8 @@ class EmbeddedCluster:
         given = {**(config or {}), **{keyword.replace("_", "."): value for keyword, value in keywords.items()}}
         configs = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
         running = ",".join(self._node(each).bootstrap for each in self.running)
-        with Admin(running, client_id="barnabas-testing") as admin:
+        known = {} if self._security is None else self._security.node_settings()
+        with Admin(running, client_id="barnabas-testing", **known) as admin:
             admin.create_topics([NewTopic(name, partitions, replication_factor or -1, None, configs)])
         self._wait(f"the topic {name} on all nodes", lambda: self._all_know(name) or None)
 
@@ -225,9 +257,10 @@ class EmbeddedCluster:
             places = {each: (ports[2 * each - 2], ports[2 * each - 1]) for each in self.nodes}
         self._network = EmbeddedNetwork({port: each for each, place in places.items() for port in place})
         voters = ",".join(f"{each}@{_HOST}:{place[1]}" for each, place in places.items())
+        users = [] if self._security is None else self._security.records(randomness)
         for each, (port, controller_port) in places.items():
             settings = self._settings(each, port, controller_port, voters)
-            self._nodes[each] = EmbeddedNode(settings, f"{_HOST}:{port}", cluster_id, self._network)
+            self._nodes[each] = EmbeddedNode(settings, f"{_HOST}:{port}", cluster_id, self._network, users)
 
     def _settings(self, node: int, port: int, controller_port: int, voters: str) -> BrokerSettings:
         return single_node_settings(
@@ -236,6 +269,7 @@ class EmbeddedCluster:
             "/memory",
             {"node.id": node, "controller.quorum.voters": voters, **replication_for(self._count)},
             CLUSTER_TEST_DEFAULTS,
+            {} if self._security is None else self._security.settings(_HOST, port, _HOST, controller_port),
             self._overrides,
             controller_host=_HOST,
             controller_port=controller_port,
@@ -322,7 +356,7 @@ class EmbeddedCluster:
         self.stop()
 
     async def __aenter__(self) -> AsyncEmbeddedCluster:
-        made = AsyncEmbeddedCluster(self._count, overrides=self._overrides, **self._keywords)
+        made = AsyncEmbeddedCluster(self._count, overrides=self._overrides, security=self._security, **self._keywords)
         await made.start()
         self._async = made
         return made
@@ -337,8 +371,19 @@ class AsyncEmbeddedCluster:
     """An `EmbeddedCluster` for code that runs on asyncio: the same methods, awaited. The nodes have threads and loops
     of their own here, too, so that one can be paused while the test goes on."""
 
-    def __init__(self, nodes: int = 3, *, overrides: Mapping[str, object] | None = None, **settings: object) -> None:
-        self._cluster = EmbeddedCluster(nodes, overrides=overrides, **settings)
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        overrides: Mapping[str, object] | None = None,
+        security: Security | None = None,
+        **settings: object,
+    ) -> None:
+        self._cluster = EmbeddedCluster(nodes, overrides=overrides, security=security, **settings)
+
+    @property
+    def security(self) -> Security:
+        return self._cluster.security
 
     @property
     def nodes(self) -> list[int]:

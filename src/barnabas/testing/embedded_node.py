@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -19,6 +19,7 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.testing.memory_files import MemoryFileSystem
 from barnabas.testing.node_loop import EmbeddedNetwork, NodeLoop
+from barnabas.wire.stored.cluster_metadata import UserScramCredentialRecord
 
 __all__ = ["EmbeddedNode"]
 
@@ -32,12 +33,20 @@ _UNWIND_S: Final = 2.0
 class EmbeddedNode:
     """It may be started many times, each time as a new process. All methods are called from other threads."""
 
-    def __init__(self, settings: BrokerSettings, bootstrap: str, cluster_id: str, network: EmbeddedNetwork) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        bootstrap: str,
+        cluster_id: str,
+        network: EmbeddedNetwork,
+        users: Sequence[UserScramCredentialRecord] = (),
+    ) -> None:
         self.node_id = settings.node_id
         self.bootstrap = bootstrap
         self._settings = settings
         self._cluster_id = cluster_id
         self._network = network
+        self._users = users
         self._files = MemoryFileSystem()
         self._process: _NodeThread | None = None
         self._ghosts: list[tuple[int, socket.socket]] = []
@@ -68,7 +77,7 @@ class EmbeddedNode:
     def start(self) -> None:
         if self._process is not None:
             raise BarnabasError(f"node {self.node_id} is already running")
-        process = _NodeThread(self._settings, self._files, self._cluster_id, self._network)
+        process = _NodeThread(self._settings, self._files, self._cluster_id, self._network, self._users)
         self._process = process
         try:
             process.do(_in_time(process.node))
@@ -131,9 +140,15 @@ class _NodeThread:
     """One run of a node. Its thread runs from the beginning until `end`."""
 
     def __init__(
-        self, settings: BrokerSettings, files: MemoryFileSystem, cluster_id: str, network: EmbeddedNetwork
+        self,
+        settings: BrokerSettings,
+        files: MemoryFileSystem,
+        cluster_id: str,
+        network: EmbeddedNetwork,
+        users: Sequence[UserScramCredentialRecord],
     ) -> None:
         self._files = files
+        self._users = users
         self.loop = NodeLoop(settings.node_id, network)
         self._runtime = SystemRuntime()
         self._resumed = threading.Event()
@@ -148,7 +163,7 @@ class _NodeThread:
             raise
 
     def _made(self, settings: BrokerSettings, cluster_id: str) -> Node:
-        format_if_new(self._files, settings, self._runtime, cluster_id=cluster_id)
+        format_if_new(self._files, settings, self._runtime, cluster_id=cluster_id, users=self._users)
         return Node(settings, files=self._files, runtime=self._runtime)
 
     def _run(self) -> None:

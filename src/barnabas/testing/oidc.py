@@ -33,6 +33,8 @@ class OidcIssuer:
         self._key = RSAKey.generate_key(2048, {"use": "sig", "alg": "RS256"}, auto_kid=True)
         self._published = [self._key]
         self._server: ThreadingHTTPServer | None = None
+        # The one that it had before, so that a broker that was restarted finds it where it was.
+        self._port = 0
         #: How many tokens were given over HTTP.
         self.given = 0
 
@@ -105,7 +107,8 @@ class OidcIssuer:
             def log_message(self, *_: object) -> None:
                 """Nothing: who asks shows secrets."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
+        self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, name="oidc-issuer", daemon=True).start()
         return self
 

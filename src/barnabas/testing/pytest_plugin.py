@@ -4,6 +4,8 @@
 - `barnabas_bootstrap`: its address, for `bootstrap.servers`;
 - `barnabas_topic`: the name of a fresh topic, for one test;
 - `barnabas_settings`: override it in a `conftest.py` to give the broker settings, by Kafka's names;
+- `barnabas_secured_broker`: a broker with TLS, users, rules and an issuer of tokens, one for the whole run;
+- `barnabas_security`: override it for other users, or without some of that;
 - `barnabas_cluster`: a cluster of three nodes in memory, for one test, which may kill them;
 - `barnabas_cluster_nodes`, `barnabas_cluster_settings`: override them for another number, or for settings.
 
@@ -22,6 +24,7 @@ import pytest
 if TYPE_CHECKING:
     from barnabas.testing.embedded import EmbeddedBroker
     from barnabas.testing.embedded_cluster import EmbeddedCluster
+    from barnabas.testing.security import Security
 
 _MAX_NAME_LENGTH = 200
 
@@ -61,6 +64,26 @@ def barnabas_topic(
     topic = f"{name}-{next(_barnabas_topic_numbers)}"
     barnabas_broker.create_topic(topic)
     return topic
+
+
+@pytest.fixture(scope="session")
+def barnabas_security() -> Security:
+    """What `barnabas_secured_broker` asks of its clients."""
+    from barnabas.testing.security import Security
+
+    users = {"admin": "admin-secret", "ann": "ann-secret", "bob": "bob-secret"}
+    return Security(users, tls=True, oidc=True, super_users=["admin"])
+
+
+@pytest.fixture(scope="session")
+def barnabas_secured_broker(
+    barnabas_settings: Mapping[str, object], barnabas_security: Security
+) -> Iterator[EmbeddedBroker]:
+    """A broker in memory that asks who is there, for the whole run."""
+    from barnabas.testing.embedded import EmbeddedBroker
+
+    with EmbeddedBroker(overrides=barnabas_settings, security=barnabas_security) as broker:
+        yield broker
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def controller_addresses(settings: BrokerSettings) -> dict[str, Address]:
         if name in found
     }
     # The voters of the settings are found by the first of these listeners: that address counts.
-    return addresses if own is None else addresses | own.listeners
+    return addresses if own is None else {**addresses, **own.listeners}
 
 
 class RaftQuorum:

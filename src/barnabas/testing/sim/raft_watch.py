@@ -152,9 +152,9 @@ class WatchedTransport:
         self.stop = transport.stop
 
     async def start(self, receive: RequestReceiver, on_refused: Callable[[Address], None]) -> None:
-        def watched(request: Request, version: int, reply: Reply) -> None:
+        def watched(request: Request, version: int, reply: Reply, listener: str | None = None) -> None:
             if isinstance(request, FetchRequest | FetchSnapshotRequest):
-                receive(request, version, reply)
+                receive(request, version, reply, listener)
                 return
             if isinstance(request, VoteRequest):
                 self._checker.heard_epoch(self._node_id, request.topics[0].partitions[0].replica_epoch)
@@ -166,7 +166,7 @@ class WatchedTransport:
                 self._answered(request, response, own)
                 reply(response)
 
-            receive(request, version, answer)
+            receive(request, version, answer, listener)
 
         await self._transport.start(watched, on_refused)
 
