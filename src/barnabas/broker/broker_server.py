@@ -22,6 +22,7 @@ from barnabas.broker.configs.config_resources import (
     tell_unused_min_isr,
 )
 from barnabas.broker.configs.part_options import channel_limits, cleaner_options, log_options
+from barnabas.broker.configs.sasl_options import SaslParts
 from barnabas.broker.context import NoQuotas, OwnRequestContext
 from barnabas.broker.controller.api_versions import common_versions
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
@@ -87,8 +88,10 @@ class BrokerServer:
         authorizer: Authorizer | None = None,
         security: ChannelSecurity = PLAINTEXT,
         tls: NodeTls | None = None,
+        sasl: SaslParts | None = None,
     ) -> None:
         self._tls = tls
+        self._sasl = sasl
         #: How other brokers are reached.
         self._security = security
         self._static_settings = settings
@@ -261,6 +264,7 @@ class BrokerServer:
             auto_topic_creation=AutoTopicCreationManager(controller, lambda: self.services.settings),
             response_room=self._response_room,
             tls=self._tls,
+            sasl=self._sasl,
             brokers=brokers,
             transaction_partitions=AddPartitionsToTxnManager(brokers, metadata, lambda: self.services.settings),
         )

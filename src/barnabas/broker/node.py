@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from typing import Final
 
-from barnabas.base.errors import BarnabasError, BrokerError
+from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
 from barnabas.base.log_context import logger, speak_as, speaking
 from barnabas.base.runtime import Runtime, SystemClock
 from barnabas.broker.authorization import anonymous_listeners, follow, make_authorizer
@@ -233,7 +233,7 @@ class Node:
         snapshots = SnapshotGenerator(quorum, loader, settings, runtime, until_applied)
         loader.publish_to(snapshots)
         loader.publish_to(_FeatureWatch(quorum.log.directory, self._fail))
-        self._follow_certificates(loader)
+        self._follow_security(loader)
         self._started.push_async_callback(snapshots.stop)
         await quorum.start()
         watch = None if quorum.is_alone else self._watch(quorum, identity)
@@ -264,12 +264,15 @@ class Node:
         watch.start()
         return watch
 
-    def _follow_certificates(self, loader: MetadataLoader) -> None:
-        """Keys and certificates may change while the node runs: in files, and by settings in the metadata log."""
+    def _follow_security(self, loader: MetadataLoader) -> None:
+        """Keys, certificates, users and mechanisms may change while the node runs: by settings in the metadata log, and
+        the first two in their files."""
+        if not (self._tls.is_used or self._sasl.is_used):
+            return
+        follower = _SecurityWatch(self._tls, self._sasl, self._static_settings)
+        follower.take(loader.publish_to(follower))
         if not self._tls.is_used:
             return
-        follower = _CertificateWatch(self._tls, self._static_settings)
-        follower.take(loader.publish_to(follower))
         watching = asyncio.get_running_loop().create_task(self._tls.watch(), name="watch certificates")
         self._started.callback(watching.cancel)
 
@@ -313,6 +316,7 @@ class Node:
             authorizer=self._authorizer,
             security=self._way_to(self._static_settings.inter_broker_listener),
             tls=self._tls,
+            sasl=self._sasl,
         )
 
     def _follow_settings(self, changed: BrokerSettings) -> None:
@@ -466,15 +470,24 @@ class _FeatureWatch:
         """Nothing: it does not matter who leads."""
 
 
-class _CertificateWatch:
-    """Has TLS follow the settings that were changed at run time."""
+class _SecurityWatch:
+    """Has TLS and SASL follow the settings that were changed at run time."""
 
-    def __init__(self, tls: NodeTls, static: BrokerSettings) -> None:
+    def __init__(self, tls: NodeTls, sasl: SaslParts, static: BrokerSettings) -> None:
         self._tls = tls
+        self._sasl = sasl
         self._static = static
 
     def take(self, image: ClusterImage) -> None:
-        self._tls.apply(effective_settings(self._static, image, self._static.node_id))
+        settings = effective_settings(self._static, image, self._static.node_id)
+        self._tls.apply(settings)
+        try:
+            self._sasl.check(settings)
+        except SettingsError as problem:
+            # What the file says may have changed since it was accepted.
+            _log.error("SASL stays as it is: %s", problem)
+        else:
+            self._sasl.apply(settings)
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
         if any(each.type == ConfigResourceType.BROKER for each in update.delta.configs_changed):

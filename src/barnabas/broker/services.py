@@ -16,6 +16,7 @@ from barnabas.wire.messages.api_versions import ApiVersion
 
 if TYPE_CHECKING:
     from barnabas.broker.broker_channels import BrokerChannels
+    from barnabas.broker.configs.sasl_options import SaslParts
     from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
     from barnabas.broker.controller.controller_channel import ControllerChannel
     from barnabas.broker.controller.early_fencing import EarlyFencing
@@ -61,6 +62,8 @@ class CommonServices:
     kraft_version: Callable[[], int] = lambda: 0
     #: Keys and certificates, which a change of settings may replace.
     tls: NodeTls | None = None
+    #: Users and mechanisms, likewise.
+    sasl: SaslParts | None = None
 
 
 @dataclass(slots=True, kw_only=True)

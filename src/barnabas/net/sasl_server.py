@@ -60,10 +60,11 @@ class AuthenticationCounts:
     expired_connections_killed: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class SaslListener:
     """How the peers of a listener show who they are: what makes the server's side of each mechanism, by its name, and
-    after how long they must do it again; 0 for never, unless what they showed runs out."""
+    after how long they must do it again; 0 for never, unless what they showed runs out. Both may be exchanged: that
+    counts for who begins after it."""
 
     mechanisms: Mapping[str, Callable[[], SaslServer]]
     clock: Clock

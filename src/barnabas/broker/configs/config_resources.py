@@ -75,6 +75,7 @@ _SHOWN_CHARS: Final = 60
 _SHOWN_NAMES: Final = 10
 _KEPT_TOPIC_SETTINGS: Final = 100
 _CORDONED: Final = "cordoned.log.dirs"
+_REAUTHENTICATION: Final = "connections.max.reauth.ms"
 _CORDONED_METADATA_VERSION: Final = 30
 
 
@@ -327,6 +328,15 @@ class BrokerRules:
                 f"{name}: keys and certificates change per broker and listener while the broker runs: name the broker, "
                 "and write listener.name.NAME. before it",
             )
+        if _is_of_sasl(setting) and not broker:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"{name} is changed for one broker at a time while it runs: name the broker"
+            )
+        if name == _REAUTHENTICATION:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} changes per listener while the broker runs: write listener.name.NAME. before it",
+            )
         if name == _CORDONED and not broker:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"{name} differs from broker to broker, so it cannot be set for all at once"
@@ -376,19 +386,25 @@ def why_not_here(
     ):
         return None
     if resource.name == str(services.node_id):
-        return _certificate_complaint(services, changes)
+        return _security_complaint(services, changes)
     return f"this is broker {services.node_id}: ask broker {resource.name} itself to change its settings"
 
 
-def _certificate_complaint(services: CommonServices, changes: Mapping[str, str | None]) -> str | None:
-    """Whether keys and certificates that are set now can be used: only this node can read its files."""
-    concerned = {name: value for name, value in changes.items() if _is_of_tls(declaration(name)) and _is_live(name)}
-    if services.tls is None or not concerned:
+def _security_complaint(services: CommonServices, changes: Mapping[str, str | None]) -> str | None:
+    """Whether keys, certificates and mechanisms that are set now can be used: only this node can read its files."""
+    concerned = {
+        name: value
+        for name, value in changes.items()
+        if _is_live(name) and (_is_of_tls(declaration(name)) or _is_of_sasl(declaration(name)))
+    }
+    if services.tls is None or services.sasl is None or not concerned:
         return None
     wanted = _live_changes(services.metadata.image, services.node_id) | concerned
     given = {name: value for name, value in wanted.items() if value is not None}
     try:
-        services.tls.check(services.settings.as_loaded.with_live_changes(given))
+        settings = services.settings.as_loaded.with_live_changes(given)
+        services.tls.check(settings)
+        services.sasl.check(settings)
     except InvalidSettingsError:
         return None  # the controller says so
     except SettingsError as problem:
@@ -398,3 +414,7 @@ def _certificate_complaint(services: CommonServices, changes: Mapping[str, str |
 
 def _is_of_tls(setting: Setting | None) -> bool:
     return setting is not None and setting.name.startswith("ssl.")
+
+
+def _is_of_sasl(setting: Setting | None) -> bool:
+    return setting is not None and (setting.name.startswith("sasl.") or setting.name == _REAUTHENTICATION)

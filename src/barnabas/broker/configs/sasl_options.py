@@ -9,12 +9,13 @@ from typing import Any, Final
 from barnabas.base.errors import SettingsError, known
 from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
-from barnabas.base.sasl import Authenticated, Mechanism, SaslServer
+from barnabas.base.sasl import Authenticated, Mechanism, SaslClient, SaslServer
 from barnabas.base.sasl.jwt import JwtValidator
 from barnabas.base.sasl.oauthbearer import OAuthBearerServer
 from barnabas.base.sasl.plain import PlainServer, Verify, verify_among
 from barnabas.base.sasl.scram import MIN_ITERATIONS, ScramCredential, ScramLogin, ScramServer
 from barnabas.base.sasl.tokens import token_hmac, token_password
+from barnabas.base.settings import Password
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.access_images import ScramCredentialData, ScramUser
 from barnabas.metadata.image import ClusterImage
@@ -51,6 +52,12 @@ class SaslParts:
         self._validators: dict[str, JwtValidator] = {}
         self._decoy_key: bytes | None = None
         self._tokens: dict[tuple[str, Mechanism], ScramCredential] = {}
+        self._listeners: dict[str, SaslListener] = {}
+        self._logins: dict[str, _Login] = {}
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._listeners or self._logins)
 
     async def start(self) -> None:
         """Load what tokens are checked with. Raises a `BarnabasError` if there is nothing: then nobody may come in."""
@@ -73,21 +80,57 @@ class SaslParts:
 
     def listener(self, name: str) -> SaslListener | None:
         """How a listener has peers show who they are; None if it does not."""
-        settings = self._settings
-        if not settings.asks_for_sasl(name):
+        if not self._settings.asks_for_sasl(name):
             return None
+        made = self._listeners[name] = SaslListener({}, self._runtime.clock)
+        self._fill(name, made)
+        return made
+
+    def _fill(self, name: str, listener: SaslListener) -> None:
+        settings = self._settings
         mechanisms = settings.mechanisms_of(name)
-        return SaslListener(
-            {mechanism: self._server_side(name, mechanism) for mechanism in mechanisms},
-            self._runtime.clock,
-            {each: settings.of_mechanism(name, each, "connections.max.reauth.ms") for each in mechanisms},
-        )
+        listener.mechanisms = {mechanism: self._server_side(name, mechanism) for mechanism in mechanisms}
+        listener.max_reauth_ms = {
+            each: settings.of_mechanism(name, each, "connections.max.reauth.ms") for each in mechanisms
+        }
 
     def login_to(self, name: str) -> SaslLogin | None:
-        """What this node shows to another one on a listener; None if that does not ask."""
-        settings = self._settings
-        if not settings.asks_for_sasl(name):
+        """What this node shows to another one on a listener; None if that does not ask. It follows the settings."""
+        if not self._settings.asks_for_sasl(name):
             return None
+        if name not in self._logins:
+            self._logins[name] = _Login(self._new_login(name), self._shown(name))
+        return self._logins[name]
+
+    # What changes
+
+    def apply(self, settings: BrokerSettings) -> None:
+        """Take settings that were changed while the node runs; connections that are open stay as they are."""
+        self._settings = settings
+        for name, listener in self._listeners.items():
+            self._fill(name, listener)
+        for name, login in self._logins.items():
+            if login.shown != (shown := self._shown(name)):
+                login.exchange(self._new_login(name), shown)
+
+    def check(self, settings: BrokerSettings) -> None:
+        """Whether such settings could be applied. Raises `SettingsError`."""
+        for name in self._listeners:
+            if Mechanism.OAUTHBEARER in settings.mechanisms_of(name) and name not in self._validators:
+                raise SettingsError(
+                    f"listener {name}: OAUTHBEARER cannot be enabled while the broker runs, since its keys are loaded "
+                    "at the start"
+                )
+
+    def _shown(self, name: str) -> tuple[object, ...]:
+        """All of the settings that a login follows."""
+        settings = self._settings
+        mechanism, own = settings.mechanism_to(name), settings.for_listener(name)
+        jaas: Password | None = settings.of_mechanism(name, mechanism, "sasl.jaas.config")
+        return mechanism, None if jaas is None else jaas.reveal(), renewal_times(own)
+
+    def _new_login(self, name: str) -> SaslLogin:
+        settings = self._settings
         mechanism = settings.mechanism_to(name)
         if mechanism is Mechanism.OAUTHBEARER:
             return self._token_login(name)
@@ -161,6 +204,28 @@ class SaslParts:
             credential = self._tokens[key] = ScramCredential.of_password(password, mechanism, salt, MIN_ITERATIONS)
         owner = token.owner.partition(":")[2]
         return ScramLogin(credential, Authenticated(owner, expires_at_ms=ends_ms, is_token=True))
+
+
+class _Login:
+    """A `SaslLogin` that may be exchanged for another."""
+
+    def __init__(self, login: SaslLogin, shown: tuple[object, ...]) -> None:
+        self._login = login
+        #: What it was made of.
+        self.shown = shown
+
+    def exchange(self, login: SaslLogin, shown: tuple[object, ...]) -> None:
+        self._login, self.shown = login, shown
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return self._login.mechanism
+
+    async def new_client(self) -> SaslClient:
+        return await self._login.new_client()
+
+    def __repr__(self) -> str:
+        return repr(self._login)
 
 
 def _verify_by(plugin: Any) -> Verify:

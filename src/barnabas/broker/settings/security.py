@@ -68,19 +68,20 @@ class BrokerTlsSettings(TlsSettings, title="TLS", importance=LOW):
 class BrokerSaslSettings(SaslSettings, title="SASL"):
     """SASL on the side of the broker."""
 
+    sasl_jaas_config: Password | None = again(default=None, state=LIVE)
     sasl_kerberos_kinit_cmd: str = again(default="/usr/bin/kinit", importance=MEDIUM)
     sasl_kerberos_ticket_renew_window_factor: Double = again(default=0.8, importance=MEDIUM)
     sasl_kerberos_ticket_renew_jitter: Double = again(default=0.05, importance=MEDIUM)
     sasl_kerberos_min_time_before_relogin: Long = again(default=60_000, importance=MEDIUM)
-    sasl_login_refresh_window_factor: Double = again(default=0.8, importance=MEDIUM, allowed=None)
-    sasl_login_refresh_window_jitter: Double = again(default=0.05, importance=MEDIUM, allowed=None)
-    sasl_login_refresh_min_period_seconds: Short = again(default=60, importance=MEDIUM, allowed=None)
-    sasl_login_refresh_buffer_seconds: Short = again(default=300, importance=MEDIUM, allowed=None)
+    sasl_login_refresh_window_factor: Double = again(default=0.8, importance=MEDIUM, allowed=None, state=LIVE)
+    sasl_login_refresh_window_jitter: Double = again(default=0.05, importance=MEDIUM, allowed=None, state=LIVE)
+    sasl_login_refresh_min_period_seconds: Short = again(default=60, importance=MEDIUM, allowed=None, state=LIVE)
+    sasl_login_refresh_buffer_seconds: Short = again(default=300, importance=MEDIUM, allowed=None, state=LIVE)
 
     sasl_enabled_mechanisms: Names = setting(
-        "The mechanisms that clients may use.", default=("GSSAPI",), allowed=items()
+        "The mechanisms that clients may use.", default=("GSSAPI",), allowed=items(), state=LIVE
     )
-    sasl_mechanism_inter_broker_protocol: str = setting("The mechanism between brokers.", default="GSSAPI")
+    sasl_mechanism_inter_broker_protocol: str = setting("The mechanism between brokers.", default="GSSAPI", state=LIVE)
     sasl_mechanism_controller_protocol: str = setting(
         "The mechanism between brokers and controllers.", default="GSSAPI", importance=HIGH
     )
@@ -98,7 +99,11 @@ class BrokerSaslSettings(SaslSettings, title="SASL"):
         allowed=items(),
         state=NOT_BUILT,
     )
-    connections_max_reauth_ms: Long = setting("After how long clients must authenticate again; 0 for never.", default=0)
+    connections_max_reauth_ms: Long = setting(
+        "After how long clients must authenticate again; 0 for never. For one listener it changes at run time.",
+        default=0,
+        state=LIVE,
+    )
 
 
 class AuthorizationSettings(Settings, title="Authorization", state=NOT_BUILT):
