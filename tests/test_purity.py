@@ -71,6 +71,7 @@ ALLOWED = {
     "testing/faults.py": {"asyncio", "threading"},
     "testing/memory_files.py": {"os", "threading"},
     "testing/oidc.py": {"threading", "time"},
+    "testing/security.py": {"secrets", "ssl", "tempfile"},
     "testing/scripted_client.py": {"asyncio"},
     "testing/sim/cluster_clients.py": {"asyncio"},
     "testing/sim/cluster_run.py": {"asyncio"},

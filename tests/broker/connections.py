@@ -28,6 +28,7 @@ class FakeConnection(RequestFields):
         self.peer_host = "127.0.0.1"
         self.peer_port = 50_000
         self.principal = "User:ANONYMOUS"
+        self.is_token_authenticated = False
         self.client_software = ("", "")
         self.sends_untouched = False
         self.answers: list[bytes] = []

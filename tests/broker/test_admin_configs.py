@@ -418,7 +418,9 @@ def test_replaced_settings_of_a_group_are_kept_with_a_warning(
     assert len(caplog.messages) == 1
 
 
-@pytest.mark.parametrize("key", ["ssl.keystore.location", "sasl.enabled.mechanisms", "listener.security.protocol.map"])
+@pytest.mark.parametrize(
+    "key", ["ssl.keystore.location", "sasl.mechanism.controller.protocol", "listener.security.protocol.map"]
+)
 def test_security_settings_stay_refused(node: AdminNode, key: str) -> None:
     assert change(node, BROKER, "1", (key, SET, "x")) is ErrorCode.INVALID_REQUEST
 

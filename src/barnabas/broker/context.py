@@ -26,6 +26,8 @@ class RequestContext(NamedTuple):
     listener: str
     principal: str
     client_host: str
+    #: Whether it has shown who it is by a delegation token.
+    is_token_authenticated: bool = False
 
     @property
     def is_own(self) -> bool:
@@ -48,8 +50,8 @@ def context_of_frame(api_key: ApiKey, version: int, connection: Connection, fram
     size_bytes = int.from_bytes(frame[8:10], "big", signed=True)
     client_id = frame[10 : 10 + size_bytes].decode() if size_bytes >= 0 else None
     correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-    principal, host = connection.principal, connection.peer_host
-    return RequestContext(api_key, version, correlation_id, client_id, connection.listener, principal, host)
+    principal, host, by_token = connection.principal, connection.peer_host, connection.is_token_authenticated
+    return RequestContext(api_key, version, correlation_id, client_id, connection.listener, principal, host, by_token)
 
 
 class Quotas(Protocol):

@@ -444,6 +444,7 @@ def _context(route: Route, version: int, header: RequestHeader, connection: Conn
         connection.listener,
         connection.principal,
         connection.peer_host,
+        connection.is_token_authenticated,
     )
 
 

@@ -106,6 +106,11 @@ class AuthorizableRequestContext(Protocol):
     def client_id(self) -> str | None: ...
 
     @property
+    def is_token_authenticated(self) -> bool:
+        """Whether it has shown who it is by a delegation token."""
+        ...
+
+    @property
     def is_own(self) -> bool:
         """Whether the node asks itself, within its process: nobody is asked then."""
         ...

@@ -198,6 +198,10 @@ class ControllerApis:
         self, request: CreateDelegationTokenRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[CreateDelegationTokenResponse]:
         owner = token_owner(request, caller.principal)
+        if caller.is_token_authenticated:
+            # Its broker has refused it already, if it is as careful.
+            code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+            return ControllerResult(refused_token(owner, caller.principal, version, code))
         if owner != caller.principal and not self._may(caller, AclOperation.CREATE_TOKENS, Resource.USER)(owner):
             code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
             return ControllerResult(refused_token(owner, caller.principal, version, code))

@@ -94,6 +94,8 @@ def declaration(name: str) -> Setting | None:
 
 def is_changeable(name: str) -> bool:
     """Whether a broker takes on a new value of this setting while it runs. Unknown ones belong to plug-ins."""
+    if name == _REAUTHENTICATION:
+        return False  # of one listener it does
     setting = declaration(name)
     return setting is None or setting.state is SettingState.LIVE or setting.name in _CHANGEABLE_WITHOUT_EFFECT
 
@@ -317,6 +319,11 @@ class BrokerRules:
 
     def _check_changeable(self, broker: str, name: str, image: ClusterImage) -> None:
         setting = declaration(name)
+        if name == _REAUTHENTICATION:
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} changes per listener while the broker runs: write listener.name.NAME. before it",
+            )
         if setting is not None and not is_changeable(name):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
@@ -331,11 +338,6 @@ class BrokerRules:
         if _is_of_sasl(setting) and not broker:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"{name} is changed for one broker at a time while it runs: name the broker"
-            )
-        if name == _REAUTHENTICATION:
-            raise BrokerError(
-                ErrorCode.INVALID_REQUEST,
-                f"{name} changes per listener while the broker runs: write listener.name.NAME. before it",
             )
         if name == _CORDONED and not broker:
             raise BrokerError(

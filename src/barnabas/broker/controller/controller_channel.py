@@ -48,6 +48,10 @@ class BrokerCaller(NamedTuple):
     client_id: str | None
 
     @property
+    def is_token_authenticated(self) -> bool:
+        return False
+
+    @property
     def is_own(self) -> bool:
         """In this process it is not asked who it is; elsewhere it is, by its connection."""
         return True
@@ -221,7 +225,7 @@ class NodeToControllerChannel:
         channel: Channel, request: Request, version: int, caller: AuthorizableRequestContext
     ) -> Response:
         kind, _, name = caller.principal.partition(":")
-        principal = DefaultPrincipalData(type=kind, name=name, token_authenticated=False)
+        principal = DefaultPrincipalData(type=kind, name=name, token_authenticated=caller.is_token_authenticated)
         envelope = EnvelopeRequest(
             request_data=b"".join(map(bytes, encode_request(request, version, 0, caller.client_id))),
             request_principal=_PRINCIPAL_VERSION.to_bytes(2, "big") + principal.encode(_PRINCIPAL_VERSION),

@@ -60,11 +60,11 @@ def _open(request: EnvelopeRequest) -> tuple[RequestHeader, Request]:
 
 def _caller(context: RequestContext, header: RequestHeader, request: EnvelopeRequest) -> RequestContext:
     """The client, by the word of the broker that forwards."""
-    principal = "User:ANONYMOUS"
+    principal, by_token = "User:ANONYMOUS", False
     if request.request_principal is not None:
         version = int.from_bytes(request.request_principal[:2], "big")
         data = DefaultPrincipalData.decode(request.request_principal[2:], version)
-        principal = f"{data.type}:{data.name}"
+        principal, by_token = f"{data.type}:{data.name}", data.token_authenticated
     return RequestContext(
         ApiKey(header.request_api_key),
         header.request_api_version,
@@ -73,6 +73,7 @@ def _caller(context: RequestContext, header: RequestHeader, request: EnvelopeReq
         context.listener,
         principal,
         str(ip_address(request.client_host_address)),
+        by_token,
     )
 
 
