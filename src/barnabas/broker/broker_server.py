@@ -44,6 +44,7 @@ from barnabas.broker.quorum.formatting import NodeIdentity
 from barnabas.broker.router import Router
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.state_lines import tell_states
 from barnabas.broker.transactions.marker_sender import MarkerSender
 from barnabas.broker.transactions.transaction_coordinator import TransactionCoordinatorService
 from barnabas.metadata.authorizer import AllowEverything, Authorizer
@@ -321,6 +322,7 @@ class BrokerServer:
         services.groups.apply(image, delta)
         services.transactions.apply(image, delta)
         tell_changes(before, image, delta)
+        tell_states(before, image, delta, services.node_id)
         self._apply_again_later()
 
     def _apply_again_later(self) -> None:

@@ -79,7 +79,9 @@ def growth_lines(before: ClusterImage, after: ClusterImage, delta: ClusterDelta)
             grown.append((name, len(old.partitions), len(new.partitions)))
     if len(grown) > MOST_LINES:
         added = sum(new - old for _, old, new in grown)
-        return [f"Added {_count(added, 'partition')} to {len(grown):,} topics: {_names(name for name, _, _ in grown)}"]
+        return [
+            f"Added {_count(added, 'partition')} to {len(grown):,} topics: {names_text(name for name, _, _ in grown)}"
+        ]
     return [
         f"Added {_count(new - old, 'partition')} to topic {_name(name)}, which has {new:,} now"
         for name, old, new in grown
@@ -96,9 +98,8 @@ def setting_lines(before: ClusterImage, after: ClusterImage, delta: ClusterDelta
         if changes:
             lines.append((resource, f"Updated {_resource(resource)} with new configuration: {_listed(changes)}"))
     if len(lines) > MOST_LINES:
-        return [
-            f"Updated {len(lines):,} resources with new configuration: {_names(_resource(each) for each, _ in lines)}"
-        ]
+        names = names_text(_resource(each) for each, _ in lines)
+        return [f"Updated {len(lines):,} resources with new configuration: {names}"]
     return [line for _, line in lines]
 
 
@@ -106,7 +107,7 @@ def _lines(verb: str, topics: Sequence[TopicImage], text: Callable[[TopicImage],
     if len(topics) <= MOST_LINES:
         return [f"{verb} topic {text(topic)}" for topic in topics]
     partitions = sum(len(topic.partitions) for topic in topics)
-    names = _names(topic.name for topic in topics)
+    names = names_text(topic.name for topic in topics)
     return [f"{verb} {len(topics):,} topics with {_count(partitions, 'partition')}: {names}"]
 
 
@@ -161,7 +162,7 @@ def _name(text: str) -> str:
     return one_line(text, _NAME_BYTES)
 
 
-def _names(names: Iterable[str]) -> str:
+def names_text(names: Iterable[str]) -> str:
     every = list(names)
     text = ", ".join(map(_name, every[:_MOST_NAMES]))
     return f"{text} and {len(every) - _MOST_NAMES:,} more" if len(every) > _MOST_NAMES else text

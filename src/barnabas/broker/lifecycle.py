@@ -87,6 +87,7 @@ class BrokerLifecycle:
         """Wait to be unfenced; from then on clients are sent here, and the partitions have a leader again."""
         while (await self._heartbeat()).is_fenced:  # noqa: ASYNC110
             await asyncio.sleep(_EAGER_MS / 1000)
+        _log.info("Broker %d has been unfenced: it has caught up, and serves clients", self._identity.node_id)
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="heartbeats of this broker")
 
     async def register(self) -> None:
@@ -98,6 +99,7 @@ class BrokerLifecycle:
         while True:
             try:
                 self.epoch = await self._ask_for_registration()
+                _log.info("Broker %d is registered in epoch %d, and fenced for now", self._identity.node_id, self.epoch)
                 return
             except BrokerError as problem:
                 refusal = self._explained(problem)

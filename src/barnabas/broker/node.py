@@ -42,6 +42,7 @@ from barnabas.broker.request_log import RequestLog
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.state_lines import ControllerChanges
 from barnabas.broker.turns import Turns
 from barnabas.metadata.access_images import ScramCredentialData, ScramUser
 from barnabas.metadata.image import ClusterImage, ConfigResourceType
@@ -229,6 +230,8 @@ class Node:
         if controller is not None:
             controller.start()
             self._started.push_async_callback(controller.stop)
+        else:
+            loader.publish_to(ControllerChanges())
         until_applied = _at_once if broker is None else broker.until_applied
         snapshots = SnapshotGenerator(quorum, loader, settings, runtime, until_applied)
         loader.publish_to(snapshots)
