@@ -193,9 +193,22 @@ class MetadataUpdater:
         for listener in self.view_listeners:
             _call_guarded(listener, view)
         if view.cluster_id != self._cluster_id:
+            self._tell_cluster(self._cluster_id, view.cluster_id)
             self._cluster_id = view.cluster_id
             for told in self.cluster_listeners:
                 _call_guarded(told, view.cluster_id)
+
+    def _tell_cluster(self, before: str | None, now: str | None) -> None:
+        if before is None:
+            _log.info("Cluster ID: %s", now)
+        elif now is not None:
+            _log.warning(
+                "The brokers belong to another cluster than before: its ID is %s, and was %s. Addresses of %s lead "
+                "elsewhere now; topics and offsets of the same name are others there",
+                now,
+                before,
+                "bootstrap.controllers" if self._asks_controllers else "bootstrap.servers",
+            )
 
 
 def _call_guarded(listener: Callable[..., None], *arguments: object) -> None:

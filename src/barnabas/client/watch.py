@@ -142,6 +142,11 @@ class ClusterTroubles:
                     "can be reached from here",
                     nodes.tries.get(address, 0),
                 )
+        error = metadata.last_error
+        if error is not None and not found:
+            found["metadata",] = Trouble(
+                f"the metadata of the cluster cannot be updated: {error}; it is tried again", metadata.failure_count
+            )
         return found | topic_troubles(metadata.view, self.chosen_topics(), metadata.view.version)
 
     def _nobody_answers(self) -> Trouble:
@@ -160,6 +165,8 @@ class ClusterTroubles:
         view = self._metadata.view
         if kind == "bootstrap":
             return None if self._metadata.is_bootstrapping else f"the cluster answers: {_cluster_text(view.nodes)}"
+        if kind == "metadata":
+            return "the metadata of the cluster is up to date again" if self._metadata.last_error is None else None
         if kind == "topic":
             return topic_ended(view, str(name))
         if kind != "node" or not isinstance(name, int):

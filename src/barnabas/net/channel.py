@@ -546,7 +546,10 @@ class Channel:
         buffers = SocketBuffers(limits.send_buffer_bytes, limits.receive_buffer_bytes)
         tls = self._security.tls
         connection = await connect(make, self.host, self.port, self.address, timeout_ms, buffers, tls)
-        answer = await negotiate(connection, self.address, self._client_id, limits.request_timeout_ms, self._sent)
+        timeout_ms = limits.request_timeout_ms
+        answer = await negotiate(
+            connection, self.address, self._client_id, timeout_ms, self._sent, is_plain=tls is None
+        )
         offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         complaint = self._check_peer(offered) if self._check_peer is not None else None
         if complaint is not None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from ipaddress import ip_address
+from socket import socket
 from typing import Final, cast
 
 from barnabas._version import package_version
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.log_context import logger
 from barnabas.net.errors import (
     AuthenticationFailedError,
     ChannelError,
@@ -17,11 +20,13 @@ from barnabas.net.errors import (
     RequestTimeoutError,
 )
 from barnabas.net.outgoing import ClientRequest, OutgoingConnection, RequestForm
-from barnabas.net.sockets import SOCK_STREAM, SocketBuffers, open_socket
+from barnabas.net.sockets import SOCK_STREAM, SocketBuffers, buffers_text, open_socket, smaller_buffers
 from barnabas.net.tls.dialing import ClientTls
 from barnabas.net.tls.layer import TlsLayer
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_log = logger("barnabas.net")
 
 _SOFTWARE: Final = "barnabas"
 
@@ -79,6 +84,10 @@ async def _connect_to(
         transport, protocol = await loop.create_connection(make, host, port)
     else:
         transport, protocol = await loop.create_connection(make, sock=opened)
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("Created socket with %s to %s:%d", buffers_text(transport), host, port)
+    if opened is not None:
+        _tell_smaller_buffers(opened, buffers)
     if isinstance(protocol, OutgoingConnection):
         return protocol
     connection = cast(OutgoingConnection, cast(TlsLayer, protocol).above)
@@ -88,6 +97,18 @@ async def _connect_to(
         transport.abort()
         raise
     return connection
+
+
+#: What was told already: it is the same of every connection.
+_told: Final[set[str]] = set()
+
+
+def _tell_smaller_buffers(opened: socket, asked: SocketBuffers) -> None:
+    """The system has a limit for what a program may ask for, and keeps to it without a word."""
+    for line in smaller_buffers(opened, asked):
+        if line not in _told:
+            _told.add(line)
+            _log.warning("%s", line)
 
 
 def _reason(failure: OSError) -> str:
@@ -111,10 +132,17 @@ async def _addresses(host: str, port: int) -> list[str]:
 
 
 async def negotiate(
-    connection: OutgoingConnection, address: str, client_id: str, timeout_ms: float, on_sent: Callable[[int], None]
+    connection: OutgoingConnection,
+    address: str,
+    client_id: str,
+    timeout_ms: float,
+    on_sent: Callable[[int], None],
+    *,
+    is_plain: bool = False,
 ) -> ApiVersionsResponse:
     """Ask for the versions of the peer, in a version that it knows; what it knows may be told by a refusal. If that
-    fails the connection is closed."""
+    fails the connection is closed. Where it `is_plain`, perhaps a listener with TLS was asked, which ends it at once or
+    answers with an alert."""
     try:
         return await _negotiate(connection, address, client_id, timeout_ms, on_sent)
     except BaseException as failure:
@@ -122,7 +150,9 @@ async def negotiate(
         if isinstance(failure, AuthenticationFailedError):
             raise
         if isinstance(failure, ChannelError):
-            raise ConnectError(address, f"it did not tell its versions: {failure.reason}") from failure
+            has_ended = is_plain and not isinstance(failure, RequestTimeoutError)
+            hint = "; if its listener is one with TLS, security.protocol must say so" if has_ended else ""
+            raise ConnectError(address, f"it did not tell its versions: {failure.reason}{hint}") from failure
         raise
 
 

@@ -290,7 +290,7 @@ class OutgoingConnection(asyncio.BufferedProtocol):
 
 def tls_failure(address: str, failure: TlsError) -> ChannelError:
     """A refusal stays one until somebody changes a certificate or a setting; an end without a word may pass."""
-    hint = "; is the listener there one with SSL?" if failure.kind is TlsFailure.NO_TLS else ""
+    hint = "; is the listener there one with SSL?" if failure.kind in (TlsFailure.NO_TLS, TlsFailure.ENDED) else ""
     text = f"SSL handshake failed: {failure.text}{hint}"
     if failure.kind in (TlsFailure.ENDED, TlsFailure.LATE):
         return ConnectError(address, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from typing import Final, NamedTuple
 
 #: So that each address of a host comes once.
@@ -52,6 +53,30 @@ async def open_socket(
         opened.close()
         raise
     return opened
+
+
+def buffers_text(transport: asyncio.BaseTransport) -> str:
+    """What buffers a connection has, as Kafka's clients log it."""
+    found = transport.get_extra_info("socket")
+    if found is None:
+        return "buffers of its own"
+    sizes = (found.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_RCVBUF, socket.SO_SNDBUF))
+    return "SO_RCVBUF = {}, SO_SNDBUF = {}".format(*sizes)
+
+
+def smaller_buffers(opened: socket.socket, asked: SocketBuffers) -> list[str]:
+    """Of buffers that are smaller than was asked for: which, how large they are, and what limits them. Linux counts its
+    own bookkeeping as well, and doubles what is asked for."""
+    lines = []
+    for wanted, option, name, limit in (
+        (asked.send_bytes, socket.SO_SNDBUF, "send.buffer.bytes", "net.core.wmem_max"),
+        (asked.receive_bytes, socket.SO_RCVBUF, "receive.buffer.bytes", "net.core.rmem_max"),
+    ):
+        has_bytes = opened.getsockopt(socket.SOL_SOCKET, option)
+        got_bytes = has_bytes // 2 if sys.platform == "linux" else has_bytes
+        if wanted > got_bytes:
+            lines.append(f"{name}={wanted} was asked for, and the system gives {got_bytes}: {limit} limits it")
+    return lines
 
 
 def sends_untouched(transport: asyncio.BaseTransport) -> bool:

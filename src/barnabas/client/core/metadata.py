@@ -236,6 +236,11 @@ class Metadata:
         is_same = nodes == before.nodes and self.view.entries() == before.entries()
         self._note_success(now_ms, asked.is_partial, is_same)
 
+    @property
+    def failure_count(self) -> int:
+        """How often in a row it was asked for in vain."""
+        return self._failure_count
+
     def unreachable(self, now_ms: int, error: Exception) -> None:
         """A node could not be connected to. Another may be tried at once: nodes have waits of their own."""
         self.last_error = error
