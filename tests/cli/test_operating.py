@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shlex
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from pathlib import Path
 import click
 import pytest
 
-from barnabas import Admin, Consumer, Producer
+from barnabas import Admin, ConfigResource, ConfigResourceType, Consumer, NewTopic, Producer
 from barnabas.base.properties import load_properties_file
 from barnabas.broker.settings import BrokerSettings
 from barnabas.cli.main import TOOLS, tools
@@ -150,3 +152,51 @@ def test_the_unit_says_what_the_program_does() -> None:
     unit = (DEPLOY / "barnabas.service").read_text().splitlines()
     wanted = {"Type=notify", "KillSignal=SIGTERM", "KillMode=mixed", "User=barnabas", "StateDirectory=barnabas"}
     assert wanted <= {*unit}
+
+
+def metadata_chapter() -> list[list[str]]:
+    """The commands by which controllers get the metadata back, as words."""
+    chapter = PAGE.partition("### When the controllers are lost\n")[2].partition("\n## ")[0]
+    return [shlex.split(line) for line in chapter.splitlines() if line.startswith("    ")]
+
+
+@pytest.mark.slow
+def test_controllers_that_were_lost_get_the_metadata_from_a_broker(tmp_path: Path) -> None:
+    apart = ("up", "--controllers", "1", "--brokers", "1", "--listen", "127.0.0.1:0", "--data-dir", "cluster")
+    with running(*apart, folder=tmp_path) as (process, bootstrap):
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            admin.create_topics([NewTopic("t", 3, 1, configs={"retention.ms": "123456789"})])
+        with Producer(bootstrap_servers=bootstrap) as producer:
+            for value in RECORDS:
+                producer.send("t", value)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 0
+    controller, broker = tmp_path / "cluster/node-1", tmp_path / "cluster/node-2"
+    shutil.rmtree(controller)
+    cluster_id = load_properties_file(str(broker / "meta.properties"))["cluster.id"]
+    places = {
+        "CLUSTER_ID": str(cluster_id),
+        "controller.properties": str(tmp_path / "cluster/node-1.properties"),
+        "/var/lib/broker/__cluster_metadata-0": str(broker / "__cluster_metadata-0"),
+        "/var/lib/controller": str(controller),
+        "/var/lib/controller/__cluster_metadata-0/quorum-state": str(controller / "__cluster_metadata-0/quorum-state"),
+    }
+    done = 0
+    for tool, *words in metadata_chapter():
+        given = [places.get(each, each) for each in words]
+        if tool == "barnabas" and given[0] == "storage":
+            run(*given)
+            done += 1
+        elif tool in ("cp", "rm"):
+            subprocess.run([tool, *given], check=True)
+            done += 1
+    assert done == 3
+    with running(*apart, folder=tmp_path) as (_, bootstrap):
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            resource = ConfigResource(ConfigResourceType.TOPIC, "t")
+            assert admin.describe_configs([resource])[resource]["retention.ms"].value == "123456789"
+        values: list[bytes | None] = []
+        with Consumer("t", bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+            while len(values) < len(RECORDS) and (records := consumer.poll(timeout=TIMEOUT_S)):
+                values += [record.value for record in records]
+        assert sorted(value or b"" for value in values) == sorted(RECORDS)

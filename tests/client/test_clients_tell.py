@@ -24,7 +24,7 @@ from tests.net.worlds import run_simulated
 
 
 def network_of(cluster: Cluster, kind: str = "admin", client_id: str = "me") -> NetworkClient:
-    settings = AdminSettings(bootstrap_servers=cluster.bootstrap_servers, client_id=client_id)
+    settings = AdminSettings.load({"bootstrap.servers": cluster.bootstrap_servers, "client.id": client_id})
     randomness = Random(1)
     return NetworkClient(
         settings, Metadata.of(settings, randomness=randomness), clock=LoopClock(), randomness=randomness, kind=kind
