@@ -5,7 +5,7 @@
 # make bench-quick the same in two minutes, roughly
 # make install install into .venv, and start nothing
 # make wheel   a wheel in dist, for projects and machines of yours: see docs/installing.md
-# make docs    the tables of settings, from their declarations
+# make docs    the tables of settings and metrics, from their declarations
 # make clean   remove what make made: .venv, build, dist, .oracles and caches; data in barnabas-data stays
 
 VENV    := .venv
@@ -121,6 +121,7 @@ docs: install
 	$(PYTHON) -m barnabas.base.settings.markdown docs/settings barnabas.broker.settings:BROKER_SETTINGS \
 		barnabas.storage.settings:TOPIC_SETTINGS barnabas.client.settings:PRODUCER_SETTINGS \
 		barnabas.client.settings:CONSUMER_SETTINGS barnabas.client.settings:ADMIN_SETTINGS
+	$(PYTHON) -m barnabas.broker.metrics.markdown docs/metrics.md
 
 # setuptools would put into the wheel what earlier builds left behind; the kernel, in build/kernel, it may have.
 wheel: $(VENV)/kernel

@@ -44,6 +44,10 @@ OURS_ONLY = {
     "sasl.plain.password": "as sasl.plain.username",
     "sasl.oauth.token.provider": "kafka-python's and aiokafka's; Java has sasl.login.callback.handler.class alone",
     **dict.fromkeys(
+        ("metrics.listener", "metrics.listener.user", "metrics.listener.password"),
+        "in Kafka an agent of the JVM offers metrics",
+    ),
+    **dict.fromkeys(
         (
             "logging.file",
             "logging.file.max.bytes",
@@ -71,7 +75,7 @@ JAVAS_OWN = {
     "ssl.trustmanager.algorithm",
     "ssl.secure.random.implementation",
 }
-DYNAMIC_IN_KAFKA_READ_AT_START_HERE = {"listeners", "listener.security.protocol.map"}
+DYNAMIC_IN_KAFKA_READ_AT_START_HERE = {"listeners", "listener.security.protocol.map", "metric.reporters"}
 
 #: The second one for a listener, which Kafka takes and does not follow.
 LIVE_AND_OURS = {"logging.slow.request.ms", "connections.max.reauth.ms"}

@@ -37,7 +37,7 @@ from barnabas.broker.data.replica_fetcher_manager import ReplicaFetcherManager
 from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.data.strays import named_topics, refuse_unknown
 from barnabas.broker.groups.group_coordinator import GroupCoordinatorService
-from barnabas.broker.lifecycle import BrokerLifecycle
+from barnabas.broker.lifecycle import BrokerLifecycle, BrokerState
 from barnabas.broker.node_tls import NodeTls
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity
@@ -130,6 +130,24 @@ class BrokerServer:
         if self._services is None:
             raise BarnabasError("the node is not started")
         return self._services
+
+    @property
+    def has_services(self) -> bool:
+        return self._services is not None
+
+    @property
+    def isr_changes(self) -> AlterPartitionManager | None:
+        """Who takes them to the controller."""
+        return self._alter_partition
+
+    @property
+    def queued_assignments(self) -> int:
+        """Replicas of which the controller has not been told yet in which directory they lie."""
+        return 0 if self._assignments is None else self._assignments.queued_count
+
+    @property
+    def state(self) -> BrokerState:
+        return BrokerState.NOT_RUNNING if self._lifecycle is None else self._lifecycle.state
 
     @property
     def broker_epoch(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from typing import Final, cast
 
 from barnabas.base.error_codes import ErrorCode
@@ -49,6 +50,16 @@ _PASSING: Final = (
 )
 
 
+class BrokerState(IntEnum):
+    """Where a broker is between start and stop; the numbers are Kafka's."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
 class BrokerLifecycle:
     """This broker's membership. `epoch` is -1 until it is a member. `on_failure` is told if it cannot stay one.
 
@@ -76,6 +87,7 @@ class BrokerLifecycle:
         self._nudged = asyncio.Event()
         self._has_left = False
         self.epoch = -1
+        self.state = BrokerState.STARTING
 
     def nudge(self) -> None:
         """Say at once that this broker lives."""
@@ -88,6 +100,7 @@ class BrokerLifecycle:
         while (await self._heartbeat()).is_fenced:  # noqa: ASYNC110
             await asyncio.sleep(_EAGER_MS / 1000)
         _log.info("Broker %d has been unfenced: it has caught up, and serves clients", self._identity.node_id)
+        self.state = BrokerState.RUNNING
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="heartbeats of this broker")
 
     async def register(self) -> None:
@@ -203,6 +216,14 @@ class BrokerLifecycle:
     async def leave(self) -> None:
         """Say that this broker stops, and wait until its partitions are led by others, or by nobody. Once is enough."""
         has_left, self._has_left = self._has_left, True
+        if self.state is BrokerState.RUNNING:
+            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        try:
+            await self._hand_over(has_left)
+        finally:
+            self.state = BrokerState.SHUTTING_DOWN
+
+    async def _hand_over(self, has_left: bool) -> None:
         await self.stop()
         if has_left or self.epoch < 0 or not self._settings.controlled_shutdown_enable:
             return

@@ -15,6 +15,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
 from barnabas.base.log_context import logger, speak_as, speaking
+from barnabas.base.metrics.registry import RecordingLevel
 from barnabas.base.runtime import Runtime, SystemClock
 from barnabas.broker.authorization import anonymous_listeners, follow, make_authorizer
 from barnabas.broker.broker_server import BrokerServer
@@ -30,8 +31,11 @@ from barnabas.broker.configs.sasl_options import SaslParts
 from barnabas.broker.controller.controller_channel import NodeToControllerChannel
 from barnabas.broker.controller_server import ControllerServer
 from barnabas.broker.handlers import broker_handlers, controller_handlers
-from barnabas.broker.lifecycle import advertised_listeners
-from barnabas.broker.node_tls import NodeTls
+from barnabas.broker.lifecycle import BrokerState, advertised_listeners
+from barnabas.broker.metrics.elections import ElectionWatch
+from barnabas.broker.metrics.metrics_server import MetricsServer
+from barnabas.broker.metrics.sources import NodeParts
+from barnabas.broker.node_tls import METRICS_LISTENER, NodeTls
 from barnabas.broker.quorum.formatting import NodeIdentity, check_features, read_bootstrap, read_identity
 from barnabas.broker.quorum.quorum_addresses import bootstrap_addresses, quorum_voters
 from barnabas.broker.quorum.quorum_transport import QuorumTransport
@@ -86,11 +90,16 @@ class Node:
         self._stopping = asyncio.Lock()
         self._is_ready = False
         self._is_stopped = False
+        self._cluster_id = ""
         self._quorum: RaftQuorum | None = None
         self._broker: BrokerServer | None = None
         self._controller: ControllerServer | None = None
         self._failure: asyncio.Future[BarnabasError] | None = None
         self._authorizer = make_authorizer(settings)
+        self._elections = ElectionWatch(self.loader.image)
+        self.metrics = MetricsServer(
+            settings, self._parts, self._why_not_ready, self._tls.of_listener(METRICS_LISTENER)
+        )
 
     @property
     def endpoints(self) -> dict[str, tuple[str, int]]:
@@ -187,6 +196,7 @@ class Node:
         settings, runtime, files = self._static_settings, self._runtime, self._files
         _log.info("Starting node %d with its data in %s", settings.node_id, ", ".join(settings.data_dirs))
         identity = read_identity(files, settings)
+        self._cluster_id = identity.cluster_id
         loader = self.loader
         transport = QuorumTransport(
             runtime.randomness, f"raft-client-{settings.node_id}", channel_limits(settings), self._to_controllers
@@ -216,6 +226,8 @@ class Node:
         self._request_log.start(settings.logging_slow_request_ms)
         self._started.callback(self._request_log.stop)
         await self._listen()
+        await self.metrics.start(identity.node_id, identity.cluster_id)
+        self._started.push_async_callback(self.metrics.stop)
         self._warn_of_open_listeners()
         await quorum.open()
         self._started.push_async_callback(quorum.stop)
@@ -236,6 +248,8 @@ class Node:
         snapshots = SnapshotGenerator(quorum, loader, settings, runtime, until_applied)
         loader.publish_to(snapshots)
         loader.publish_to(_FeatureWatch(quorum.log.directory, self._fail))
+        if self.metrics.is_wanted:
+            loader.publish_to(self._elections)
         self._follow_security(loader)
         self._started.push_async_callback(snapshots.stop)
         await quorum.start()
@@ -259,6 +273,35 @@ class Node:
                 self._started.push_async_callback(broker.hand_over)
         self._is_ready = True
         _log.info("Node %d of cluster %s started, %s", identity.node_id, identity.cluster_id, self.described)
+
+    def _parts(self) -> NodeParts:
+        settings = self._static_settings
+        return NodeParts(
+            node_id=settings.node_id,
+            cluster_id=self._cluster_id,
+            runtime=self._runtime,
+            loader=self.loader,
+            server=self._server,
+            broker=self._broker,
+            controller=self._controller,
+            quorum=self._quorum,
+            elections=self._elections,
+            level=RecordingLevel[settings.metrics_recording_level],
+        )
+
+    def _why_not_ready(self) -> str | None:
+        """What keeps clients, or other nodes, from being served; None if nothing does."""
+        if self.failure is not None:
+            return f"the node cannot go on: {self.failure}"
+        if not self._is_ready:
+            return self.waits_for or "the node starts"
+        if self._broker is None:
+            return self.waits_for
+        state = self._broker.state
+        if state is not BrokerState.RUNNING:
+            return f"the broker is {state.name}"
+        own = self.loader.image.brokers.get(self._static_settings.node_id)
+        return "the broker is fenced" if own is None or own.is_fenced else None
 
     def _watch(self, quorum: RaftQuorum, identity: NodeIdentity) -> QuorumWatch:
         limits, randomness = channel_limits(self._static_settings), self._runtime.randomness

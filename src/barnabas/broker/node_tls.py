@@ -24,6 +24,8 @@ from barnabas.net.tls.stores import load_key
 
 _log = logger("barnabas.broker")
 
+#: As which the listener for metrics has settings of its own.
+METRICS_LISTENER: Final = "METRICS"
 TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 #: How often files are looked at.
 _LOOK_S: Final = 2.0
@@ -41,6 +43,8 @@ class NodeTls:
         own = {each.listener for each in settings.endpoints}
         others = {settings.inter_broker_listener, *settings.controller_listeners[:1]}
         protocols = settings.security_protocols
+        if (settings.metrics_listener or "").startswith("SSL://"):
+            self._add(METRICS_LISTENER, has_server=True, talks_to_nodes=False)
         for name in sorted(own | others):
             if protocols.get(name) in TLS_PROTOCOLS:
                 self._add(name, has_server=name in own, talks_to_nodes=name in others)

@@ -49,6 +49,11 @@ _ANOTHER_NODE: Final = (
 @click.option("--nodes", type=click.IntRange(1), help="So many nodes, each a process that is broker and controller.")
 @click.option("--controllers", type=click.IntRange(1), help="So many processes that are controllers alone.")
 @click.option("--brokers", type=click.IntRange(1), help="So many processes that are brokers alone.")
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Where /metrics, /healthz and /readyz are; of a cluster, and the ports after it.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="How lines of the log look.  [default: text]")
 @click.option("-v", "--verbose", is_flag=True, help="Tell on standard error what the node does.")
 def up(
@@ -59,6 +64,7 @@ def up(
     nodes: int | None,
     controllers: int | None,
     brokers: int | None,
+    metrics: str | None,
     log_format: str | None,
     verbose: bool,
 ) -> None:
@@ -79,6 +85,7 @@ def up(
       barnabas up --listen 0.0.0.0:9092 --override advertised.listeners=PLAINTEXT://this-machine:9092
       barnabas up --nodes 3 --data-dir cluster
       barnabas up --controllers 3 --brokers 2 --data-dir cluster
+      barnabas up --metrics 127.0.0.1:9404
 
     With --nodes, or --controllers and --brokers, brokers listen at the port of --listen and those after it. Files, data
     and logs of all nodes are in the data directory; started again with the same numbers, the cluster goes on. Topics
@@ -88,7 +95,8 @@ def up(
     if ephemeral and data_dir:
         raise click.UsageError("--ephemeral keeps nothing, so it takes no --data-dir")
     host, port = _address(listen)
-    given = parse_overrides([*overrides, *([] if log_format is None else [f"logging.format={log_format}"])])
+    options = {"logging.format": log_format, "metrics.listener": metrics}
+    given = parse_overrides([*overrides, *(f"{name}={value}" for name, value in options.items() if value is not None)])
     roles = _roles(nodes, controllers, brokers)
     if roles is not None:
         if ephemeral:

@@ -130,10 +130,15 @@ class LocalCluster:
 
     # Processes
 
-    def start(self, arguments: Sequence[str]) -> None:
-        """Start all nodes, and wait until each has said that it is ready."""
-        for node in self.nodes:
+    def start(self, arguments: Sequence[str], metrics: str | None = None) -> None:
+        """Start all nodes, and wait until each has said that it is ready. The first has its metrics at `metrics`, the
+        others at the ports after it."""
+        for number, node in enumerate(self.nodes):
             command = ["server", "start", str(node.file), "--log-file", str(node.log), *arguments]
+            if metrics is not None:
+                host, _, port = metrics.rpartition(":")
+                own_port = int(port) + number if int(port) else 0
+                command += ["--override", f"metrics.listener={host}:{own_port}"]
             node.process = subprocess.Popen(
                 [sys.executable, "-m", "barnabas", *command],
                 stdin=subprocess.DEVNULL,
@@ -221,14 +226,20 @@ class LocalCluster:
 def run_cluster(cluster: LocalCluster, overrides: Mapping[str, str], *, verbose: bool) -> None:
     """Run a cluster until Ctrl-C or SIGTERM."""
     cluster.prepare(overrides)
-    given = [part for name, value in overrides.items() for part in ("--override", f"{name}={value}")]
+    metrics = overrides.get("metrics.listener")
+    given = [
+        part
+        for name, value in overrides.items()
+        if name != "metrics.listener"
+        for part in ("--override", f"{name}={value}")
+    ]
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
     try:
-        cluster.start([*given, *([] if verbose else ["-q"])])
+        cluster.start([*given, *([] if verbose else ["-q"])], metrics)
         say(f"ready: bootstrap {cluster.bootstrap}")
         say(f"data and logs: in {cluster.directory.absolute()}; Ctrl-C stops all nodes", err=True)
         say(f"{cluster.replication}; `barnabas why TOPIC` tells how a topic is", err=True)

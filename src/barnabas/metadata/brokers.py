@@ -77,6 +77,10 @@ class BrokerSessions:
         session.is_shortened = False
         return session
 
+    def silent_ms(self, now_ms: int) -> dict[int, int]:
+        """How long nothing was heard of each broker."""
+        return {broker_id: now_ms - each.last_contact_ms for broker_id, each in self._sessions.items()}
+
     def registered(self, broker_id: int, epoch: int, offset: int) -> None:
         """The registration has this offset in the log; the broker may work once it has read so far."""
         session = self._sessions.get(broker_id)

@@ -107,6 +107,11 @@ class Controller:
         return self._image
 
     @property
+    def sessions(self) -> brokers.BrokerSessions:
+        """Which brokers were heard of."""
+        return self._sessions
+
+    @property
     def committed_image(self) -> ClusterImage:
         """The cluster as far as it cannot be forgotten any more."""
         return self._committed

@@ -74,6 +74,9 @@ class Surroundings:
     idle: IdleWatch
     admission: Admission
     authentications: Authentications
+    #: How many connections came, and how many have ended, by listener.
+    created: dict[str, int]
+    closed: dict[str, int]
     #: Where bytes arrive before it is known what they belong to. Emptied before anything else happens.
     scratch: bytearray
     #: All open connections, by id.
@@ -497,6 +500,8 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         self.sends_untouched = sends_untouched(transport)
         tune(transport)
         self._around.connections[self.id] = self
+        created = self._around.created
+        created[self.listener] = created.get(self.listener, 0) + 1
         self._idle.add(self)
         refusal = self._around.admission.arrive(self)
         if refusal is not None:
@@ -569,6 +574,8 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
             self.was_ended_by_peer = self._is_half_closed or self._ending is None
             self._shut(f"the connection broke: {exc}" if exc else self._ending or "the peer ended it")
         del self._around.connections[self.id]
+        closed = self._around.closed
+        closed[self.listener] = closed.get(self.listener, 0) + 1
         if self._has_arrived:
             self._around.admission.leave(self)
         callbacks, self._close_callbacks = self._close_callbacks, {}

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 class IdleWatch:
     """The connections in the order in which something last happened on them."""
 
-    __slots__ = ("_limit_s", "_loop", "_order", "_timer")
+    __slots__ = ("_limit_s", "_loop", "_order", "_timer", "expired_count")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit_ms: int) -> None:
         self._loop = loop
         self._limit_s = limit_ms / 1000
         self._order: OrderedDict[Connection, None] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
+        self.expired_count = 0
 
     def __iter__(self) -> Iterator[Connection]:
         """The one that has been silent longest first."""
@@ -66,6 +67,7 @@ class IdleWatch:
             if first.active_at_s > latest_s:
                 break
             if first.is_idle():
+                self.expired_count += 1
                 first.abort(f"nothing happened on it for {self._limit_s:g} s")
                 self.remove(first)
             else:

@@ -84,6 +84,21 @@ class Server:
         return {name: (listener.spec.host, listener.port) for name, listener in self._listeners.items()}
 
     @property
+    def connection_counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """How many connections came, and how many have ended, by listener."""
+        return ({}, {}) if self._around is None else (dict(self._around.created), dict(self._around.closed))
+
+    @property
+    def expired_count(self) -> int:
+        """Connections that were closed because nothing happened on them."""
+        return 0 if self._around is None else self._around.idle.expired_count
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that have not been taken up."""
+        return 0 if self._around is None else self._around.request_channel.waiting_count
+
+    @property
     def connections(self) -> Iterator[Connection]:
         """The open ones, by age."""
         return iter(list(self._around.connections.values()) if self._around else ())
@@ -168,6 +183,8 @@ class Server:
             idle=IdleWatch(loop, limits.connections_max_idle_ms),
             admission=Admission(loop, limits, self._make_room),
             authentications=self._authentications,
+            created={},
+            closed={},
             scratch=bytearray(SMALL_FRAME_BYTES),
             connections=connections,
             on_empty=self._on_empty,

@@ -203,6 +203,8 @@ class FetchSessionCache:
         self._slots = slots
         self._max_bytes = max_bytes
         self.size_bytes = 0
+        #: How many had to give way.
+        self.evicted_count = 0
         self._randomness = randomness
         self._eviction_ms = eviction_ms
         # The one that was not used for the longest time first.
@@ -212,6 +214,11 @@ class FetchSessionCache:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions in all of them."""
+        return sum(len(each.partitions) for each in self._sessions.values())
 
     def get(self, session_id: int) -> FetchSession | None:
         return self._sessions.get(session_id)
@@ -330,11 +337,13 @@ class FetchSessionCache:
             return False
         if now_ms - oldest.last_used_ms > self._eviction_ms:
             self._remove(oldest.id)
+            self.evicted_count += 1
             return True
         least = self._least_worthy(is_privileged=is_privileged)
         if least is None or least > (is_privileged, size, 0):
             return False
         self._remove(least[2])
+        self.evicted_count += 1
         return True
 
     def can_hold(self, count: int, *, is_privileged: bool) -> bool:

@@ -151,6 +151,7 @@ class FollowerState(PartitionRole):
             raise log.failed(failure) from failure
         if is_appended:
             self.appended_bytes += len(view)
+            self.meter.replication_bytes_in += len(view)
         return is_appended
 
     def _take_error(self, code: ErrorCode, longest_wait_ms: int) -> None:
@@ -185,6 +186,7 @@ class FollowerState(PartitionRole):
             )
         log.append_as_follower(prepared, now_ms=now_ms)
         self.appended_bytes += len(prepared.data)
+        self.meter.replication_bytes_in += len(prepared.data)
         return None
 
     def _of_this_epoch(self, prepared: PreparedAppend) -> PreparedAppend:

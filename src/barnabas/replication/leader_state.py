@@ -367,6 +367,11 @@ class LeaderState(PartitionRole):
             self._refused.note(prepared.batches[0], refusal, log.producers, self.partition.ports.monotonic_ms())
             raise
         self.appended(len(prepared.data))
+        meter = self.meter
+        meter.produce_requests += 1
+        meter.bytes_in += len(prepared.data)
+        if not appended.is_duplicate:
+            meter.messages_in += appended.last_offset - appended.first_offset + 1
         return appended
 
     def takes_ordinary(self, acks_all: bool) -> bool:

@@ -17,6 +17,7 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.metadata.image import NO_LEADER, PartitionImage
+from barnabas.replication._kernel.following import TopicMeter
 from barnabas.replication.follower_state import FollowerState
 from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.ports import LeaderPorts, NobodyElse
@@ -44,12 +45,21 @@ _UNKNOWN: Final = PartitionImage((), (), NO_LEADER, NO_EPOCH, NO_EPOCH)
 class Partition:
     """The state of a partition of which this node is a replica."""
 
-    __slots__ = ("_image", "failure", "is_deleted", "log", "name", "node_id", "ports", "role", "topic_id")
+    __slots__ = ("_image", "failure", "is_deleted", "log", "meter", "name", "node_id", "ports", "role", "topic_id")
 
-    def __init__(self, name: TopicPartition, topic_id: Uuid, node_id: int, ports: LeaderPorts | None = None) -> None:
+    def __init__(
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        node_id: int,
+        ports: LeaderPorts | None = None,
+        meter: TopicMeter | None = None,
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.node_id = node_id
+        #: What is written and read, of all partitions of the topic together.
+        self.meter = TopicMeter() if meter is None else meter
         #: The node around it; without, it knows of no other broker.
         self.ports: LeaderPorts = NobodyElse() if ports is None else ports
         #: None while there is no log that can be used.

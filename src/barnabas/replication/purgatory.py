@@ -30,9 +30,11 @@ P = TypeVar("P", bound=Parked)
 class Purgatory(Generic[P]):
     """The requests of one kind that wait. A node that stops answers them, rather than wait for them."""
 
-    __slots__ = ("_parked", "is_closed")
+    __slots__ = ("_parked", "expired_count", "is_closed")
 
     def __init__(self) -> None:
+        #: How many were answered because their time was up.
+        self.expired_count = 0
         # In the order of their beginning, which a set would not keep.
         self._parked: dict[P, None] = {}
         self.is_closed = False

@@ -72,6 +72,7 @@ class PartitionRole(RoleFields):
     delayed: dict[DelayedOperation, None]
 
     def __init__(self, partition: Partition, log: PartitionLog, leader_epoch: int) -> None:
+        self.meter = partition.meter
         self.partition = partition
         self.log = log
         self.leader_epoch = leader_epoch

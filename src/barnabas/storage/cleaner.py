@@ -210,6 +210,12 @@ class LogCleaner:
         self.options = options or CleanerOptions()
         #: Logs that could not be compacted, and why. They stay as they are and can be read.
         self.uncleanable: dict[TopicPartition, BarnabasError] = {}
+        #: When logs were looked at last, how many were compacted, how long the last one took, and the dirtiest of the
+        #: last look, as a share of its bytes.
+        self.last_look_ms: int | None = None
+        self.cleaned_count = 0
+        self.last_cleaning_ms = 0
+        self.largest_dirty_ratio = 0.0
 
     def forget(self, partition: TopicPartition) -> None:
         """A log is gone; another one of the same name begins without its faults."""
@@ -223,6 +229,8 @@ class LogCleaner:
             for partition, log in logs.items()
             if log.is_compacted and len(log.segments) > 1 and partition not in self.uncleanable
         }
+        self.last_look_ms = self._runtime.clock.monotonic_ms()
+        self.largest_dirty_ratio = max((plan.dirty_ratio for plan in plans.values()), default=0.0)
         due = [partition for partition, plan in plans.items() if plan.is_due]
         if not due:
             return False
@@ -230,7 +238,7 @@ class LogCleaner:
         return await self._clean(logs[partition], plans[partition], directory)
 
     async def _clean(self, log: PartitionLog, plan: CleaningPlan, directory: LogDirectory) -> bool:
-        job = None
+        job, began_ms = None, self._runtime.clock.monotonic_ms()
         try:
             job = CleaningJob(log, plan, self.options.key_limit_bytes, self._runtime.clock.now_ms())
             cleaned = await self._runtime.offload(job.run)
@@ -240,6 +248,8 @@ class LogCleaner:
                     group.new.close()
             elif job.apply_to(log, cleaned, self._runtime.clock.now_ms()):
                 directory.save_cleaner_offset(log.partition, cleaned.end_offset)
+                self.cleaned_count += 1
+                self.last_cleaning_ms = self._runtime.clock.monotonic_ms() - began_ms
         except (CorruptLogError, OSError) as failure:
             if job is not None and (directory.logs.get(log.partition) is not log or not job.is_current(log)):
                 # Files that were taken away while they were read say nothing of the disk.

@@ -174,6 +174,10 @@ class PartitionLog(LogTail):
         return self._segments[-1]
 
     @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
 

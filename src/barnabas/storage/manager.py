@@ -124,6 +124,8 @@ class LogManager:
         # Logs that are being opened, perhaps for a start that was given up.
         self._opening: set[asyncio.Future[PartitionLog]] = set()
         self._is_stopping = False
+        #: How often logs were flushed by the clock, and how long that took in all.
+        self.flush_count = self.flush_ms = 0
         # Partitions of which checkpoints tell and that have no directory, until it is known whose they are.
         self._missing: dict[TopicPartition, LogDirectory] = {}
         # How many logs are being made in each directory.
@@ -132,6 +134,10 @@ class LogManager:
         self._to_remove: list[tuple[int, LogDirectory, str]] = []
 
     # What is there
+
+    @property
+    def cleaner(self) -> LogCleaner:
+        return self._cleaner
 
     @property
     def directories(self) -> list[LogDirectory]:
@@ -628,8 +634,11 @@ class LogManager:
             await self._runtime.offload(save_epochs)
         job = log.begin_flush(to_offset)
         if job is not None:
+            began_ms = self._runtime.clock.monotonic_ms()
             await self._runtime.offload(job.run)
             log.finish_flush(job)
+            self.flush_count += 1
+            self.flush_ms += self._runtime.clock.monotonic_ms() - began_ms
 
     async def _guarded(self, log: PartitionLog, work: Awaitable[object]) -> None:
         directory = next((each for each in self._directories if each.logs.get(log.partition) is log), None)

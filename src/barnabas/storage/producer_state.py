@@ -83,6 +83,19 @@ class ProducerStates(ProducerTable):
         #: The offset of the snapshot that it was restored from, as long as `recall` may have to add to that.
         self.restored_at: int | None = None
 
+    @property
+    def count(self) -> int:
+        """How many producers are remembered."""
+        return len(self._producers)
+
+    def has_open_since(self, before_ms: int) -> bool:
+        """Whether a transaction is open whose producer has not written since then."""
+        producers = self._producers
+        return any(
+            producer_id in producers and producers[producer_id].timestamp_ms < before_ms
+            for producer_id in self._open.values()
+        )
+
     # Deciding
 
     def check(self, batch: BatchView) -> DuplicateBatch | None:

@@ -91,6 +91,14 @@ class AsyncEmbeddedBroker:
         return f"{self._host}:{self._port}"
 
     @property
+    def metrics_url(self) -> str:
+        """Where its metrics are, if it has a `metrics.listener`."""
+        address = None if self._node is None else self._node.metrics.address
+        if address is None:
+            raise BarnabasError("the embedded broker has no metrics.listener, or was not started")
+        return f"http://{address[0]}:{address[1]}/metrics"
+
+    @property
     def is_running(self) -> bool:
         return self._node is not None
 
@@ -249,6 +257,11 @@ class EmbeddedBroker:
     def bootstrap_servers(self) -> str:
         """`host:port`, as clients want it."""
         return self._broker.bootstrap_servers
+
+    @property
+    def metrics_url(self) -> str:
+        """Where its metrics are, if it has a `metrics.listener`."""
+        return self._broker.metrics_url
 
     @property
     def is_running(self) -> bool:

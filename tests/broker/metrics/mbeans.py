@@ -9,14 +9,15 @@ import asyncio
 import tempfile
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+import barnabas
 from barnabas.aio import Admin, Consumer, Producer
 from barnabas.client.admin import NewTopic
 from tests.oracles import java, run_java
 from tests.oracles.kafka_server import KafkaServer, free_ports
 
-FACTS: Final = Path(__file__).parent / "kafka_mbeans.txt"
+FACTS: Final = Path(barnabas.__file__).parent / "broker" / "metrics" / "kafka_mbeans.txt"
 #: Properties whose values are of one cluster and one run.
 _PARTICULAR: Final = {
     "BrokerId",
@@ -45,6 +46,10 @@ class KafkaWithJmx(KafkaServer):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         (self.jmx_port,) = free_ports(1)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
 
     def _java(self) -> list[str]:
         jmx = "-Dcom.sun.management.jmxremote"

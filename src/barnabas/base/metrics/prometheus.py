@@ -27,9 +27,9 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
         families.setdefault(family_name(metric.name), []).append(metric)
     lines: list[str] = []
     for family, members in families.items():
-        lines.append(f"# HELP {family} {_help(members[0].name.description)}")
+        lines.append(f"# HELP {family} {escaped_help(members[0].name.description)}")
         lines.append(f"# TYPE {family} {'counter' if members[0].is_counter else 'gauge'}")
-        lines += (f"{family}{{{_labels(each.name)}}} {_number(each.value())}" for each in members)
+        lines += (f"{family}{{{_labels(each.name)}}} {number_text(each.value())}" for each in members)
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -46,7 +46,7 @@ def family_name(name: MetricName) -> str:
 
 def _labels(name: MetricName) -> str:
     return ",".join(
-        f'{_LABELS.get(key, _NOT_IN_A_NAME.sub("_", key))}="{_escape(_label_value(key, value))}"'
+        f'{_LABELS.get(key, _NOT_IN_A_NAME.sub("_", key))}="{escaped_label(_label_value(key, value))}"'
         for key, value in name.tags
     )
 
@@ -55,15 +55,19 @@ def _label_value(key: str, value: str) -> str:
     return value.removeprefix("node-") if key == "node-id" else value
 
 
-def _escape(text: str) -> str:
+def escaped_label(text: str) -> str:
+    """The value of a label: nobody's name can end it, or the line."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _help(text: str) -> str:
+def escaped_help(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n")
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """A value; whole numbers stay whole, also those that have a name."""
+    if isinstance(value, int):
+        return str(int(value))
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

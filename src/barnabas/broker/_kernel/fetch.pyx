@@ -17,7 +17,7 @@ from barnabas.broker._kernel.frames cimport (
     FrameReader, Topic, put_byte, put_count, put_i16, put_i32, put_i64
 )
 from barnabas.records._kernel.bytes cimport store_i32
-from barnabas.replication._kernel.following cimport RoleFields
+from barnabas.replication._kernel.following cimport RoleFields, TopicMeter
 from barnabas.storage._kernel.appending cimport DescriptorFile, LogTail, SegmentTail
 
 from barnabas.replication.leader_state import LeaderState
@@ -77,6 +77,7 @@ cdef class OrdinaryFetch(FrameReader):
     cdef int topic_count
     cdef int count
     cdef list files
+    cdef list leaders
     cdef bint sees_committed_alone
     cdef int64_t min_bytes
     cdef int64_t left_bytes
@@ -168,6 +169,7 @@ cdef class OrdinaryFetch(FrameReader):
         if leader_epoch >= 0 and leader_epoch != leader.leader_epoch:
             return False
         self.count += 1
+        self.leaders.append(role)
         return self.look(found, <LogTail?>leader.log, offset, min(max_bytes, self.left_bytes))
 
     cdef bint look(self, Found* found, LogTail log, int64_t offset, int64_t max_bytes) except -1:
@@ -244,6 +246,15 @@ cdef class OrdinaryFetch(FrameReader):
         store_i32(start, <int32_t>(at - start - 4))
         return made[: at - start]
 
+    cdef int count_read(self) except -1:
+        cdef TopicMeter meter
+        cdef int place
+        for place in range(self.count):
+            meter = (<RoleFields>self.leaders[place]).meter
+            meter.fetch_requests += 1
+            meter.bytes_out += self.found[place].size_bytes
+        return 0
+
     cdef uint8_t* put_partition(self, uint8_t* at, const Found* found) noexcept:
         """All but the records themselves."""
         at = put_i32(at, found.index)
@@ -283,9 +294,13 @@ def answer_ordinary_fetch(bytearray frame, int version, dict index, may_read, in
     claims -= 1
     request.open(frame, version, FIRST_FLEXIBLE, FIRST_BY_ID)
     request.files = []
+    request.leaders = []
     if not request.read(index, may_read, max_bytes):
         return None
     try:
-        return request.answer()
+        answer = request.answer()
     except OSError:
         return None  # who reads again says what that means
+    if answer is not None:
+        request.count_read()
+    return answer

@@ -17,6 +17,7 @@ from barnabas.broker._kernel.frames cimport (
     NULL_SIZE, FrameReader, Topic, put_byte, put_count, put_i16, put_i32, put_i64
 )
 from barnabas.records._kernel.bytes cimport store_i32
+from barnabas.replication._kernel.following cimport RoleFields, TopicMeter
 from barnabas.storage._kernel.appending cimport LogTail, OrdinaryBatch
 
 from barnabas.replication.leader_state import LeaderState
@@ -162,6 +163,7 @@ cdef class OrdinaryProduce(FrameReader):
     cdef int append(self) except -1:
         """As far as the disk takes it. What is left then is for the rules, and what the failure means too."""
         cdef Entry* entry
+        cdef TopicMeter meter
         cdef int i
         try:
             for leader in self.leaders:
@@ -175,6 +177,10 @@ cdef class OrdinaryProduce(FrameReader):
         # Whoever waits for them is told when all are in: what happens then must not come between check and append.
         for i in range(self.appended_count):
             leader = self.leaders[i]
+            meter = (<RoleFields>leader).meter
+            meter.produce_requests += 1
+            meter.bytes_in += self.entries[i].batch.size_bytes
+            meter.messages_in += self.entries[i].batch.last_offset_delta + 1
             if leader.is_alone and not leader.delayed:
                 # What `appended` comes to then.
                 leader.appended_bytes = leader.appended_bytes + self.entries[i].batch.size_bytes

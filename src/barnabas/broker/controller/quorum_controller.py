@@ -86,6 +86,9 @@ class QuorumController:
             self._fence_early, heartbeat_interval_ms, controller.options.broker_session_timeout_ms
         )
         self._leader = LeaderAndEpoch(-1, -1)
+        #: How often the leader changed, changes were decided, waits for them ended too soon, and brokers were fenced
+        #: because nothing was heard of them.
+        self.leader_change_count = self.decided_count = self.timed_out_count = self.fenced_count = 0
         self._activation: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._last_append_ms = 0
@@ -109,6 +112,7 @@ class QuorumController:
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         was_active, self._leader = self._is_active, leader
+        self.leader_change_count += leader.leader_id >= 0
         if was_active:
             self._resigned()
         self._tell(leader, was_active=was_active)
@@ -140,6 +144,20 @@ class QuorumController:
                 _log.info("Node %d is no longer the active controller", self._quorum.node_id)
 
     # Leading
+
+    @property
+    def waiting_count(self) -> int:
+        """Changes that are decided, and not committed yet."""
+        return len(self._waiting)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node decides."""
+        return self._is_active
+
+    @property
+    def controller(self) -> Controller:
+        return self._controller
 
     @property
     def _is_active(self) -> bool:
@@ -219,6 +237,7 @@ class QuorumController:
             if outcome.response is None:
                 return
             _log.info("Fencing broker %d, whose session has expired", outcome.response)
+            self.fenced_count += 1
             if not await self._wrote(outcome.records):
                 return
 
@@ -291,6 +310,7 @@ class QuorumController:
         if timeout_ms is not None and timeout_ms <= 0:
             raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"nothing was done within {timeout_ms} ms")
         clock = self._clock
+        self.decided_count += 1
         outcome = self._apis.handle(request, version, caller, clock.monotonic_ms(), clock.now_ms())
         if outcome.records:
             await self._until_committed(self._write(outcome.records), timeout_ms)
@@ -340,6 +360,7 @@ class QuorumController:
             async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
                 await committed
         except TimeoutError:
+            self.timed_out_count += 1
             late = f"the change was not in force after {wait_ms} ms; it may still come into force"
             raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, late) from None
 

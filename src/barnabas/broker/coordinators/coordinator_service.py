@@ -202,6 +202,16 @@ class CoordinatorService(ABC, Generic[S]):
         error = runner.error
         return runner if error is ErrorCode.NONE else error
 
+    @property
+    def shards(self) -> list[S]:
+        """Those that serve."""
+        return [each.shard for each in self._runners.values() if each.error is ErrorCode.NONE]
+
+    @property
+    def shard_errors(self) -> list[ErrorCode]:
+        """Of each that is led here: what it would answer now."""
+        return [each.error for each in self._runners.values()]
+
     def _serving(self) -> Iterator[S | ErrorCode]:
         """The shards, for whoever lists all that they hold; or an error and no more, since a list with holes would look
         as if things were deleted."""

@@ -88,6 +88,8 @@ class AlterPartitionManager:
         self._unsettled: dict[TopicPartition, _Unsettled] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
+        #: What the controller has accepted, and what it refused.
+        self.expanded_count = self.shrunk_count = self.failed_count = 0
 
     def submit(self, leader: LeaderState, change: PendingPartitionChange) -> None:
         """Take a proposal to the controller, with all others that are made by then."""
@@ -140,12 +142,21 @@ class AlterPartitionManager:
             result = results.get((unsettled.leader.partition.topic_id, name.partition))
             if result is None:
                 _log.warning("%s was sent but not included in the answer to AlterPartition", name)
-            elif not _take(unsettled, result):
+            elif not self._take(unsettled, result):
                 if self._unsettled.get(name) is unsettled:
                     del self._unsettled[name]
                 continue
             is_settled = False
         return is_settled
+
+    def _take(self, unsettled: _Unsettled, result: PartitionResult) -> bool:
+        if result.error_code:
+            self.failed_count += 1
+        elif isinstance(unsettled.change, PendingShrinkIsr):
+            self.shrunk_count += 1
+        else:
+            self.expanded_count += 1
+        return _take(unsettled, result)
 
     async def stop(self) -> None:
         self._is_over = True

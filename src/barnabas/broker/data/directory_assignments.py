@@ -88,6 +88,10 @@ class AssignmentsManager:
             return None
         return None if log is None else self._directory_ids.get(self._logs.directory_of(log).path)
 
+    @property
+    def queued_count(self) -> int:
+        return len(self._to_tell)
+
     async def _tell_all(self) -> None:
         try:
             while self._to_tell:

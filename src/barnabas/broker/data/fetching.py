@@ -21,7 +21,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps, chunks, crowd_of, in_crowd, spent
 from barnabas.metadata.authorizer import AclOperation, Resource
 from barnabas.net import Connection
-from barnabas.replication._kernel.following import ConsumerGlance, FollowerGlance, Glance
+from barnabas.replication._kernel.following import ConsumerGlance, FollowerGlance, Glance, TopicMeter
 from barnabas.replication.fetch_sessions import NOT_SENT, PartitionKey, SessionFetch, WantedPartition
 from barnabas.replication.leader_state import LeaderState, is_older_broker
 from barnabas.replication.partition import Partition
@@ -455,6 +455,7 @@ class Fetch:
 
     def complete_now(self) -> None:
         """The time is up."""
+        self._services.replica_manager.fetch_purgatory.expired_count += 1
         self._is_time_up = True
         self._delayed.stop()
         if self._has_found or self._delayed.has_changed or self._is_looking or self._done.done():
@@ -605,12 +606,23 @@ class Fetch:
 
     def _answer_some(self, answers: _Answers, found: list[_Found], buffers: list[Buffer | None]) -> None:
         session = self._session
-        for (wanted, _, outcome), buffer in zip(found, buffers, strict=True):
+        for (wanted, partition, outcome), buffer in zip(found, buffers, strict=True):
+            if partition is not None:
+                self._count(partition.meter, outcome, 0 if buffer is None else len(buffer))
             data = self._partition_data(wanted, outcome, b"" if buffer is None else buffer)
             if session.is_news(wanted, data):
                 answers.add(wanted.key[0], data)
                 if buffer:
                     answers.with_records.append(wanted)
+
+    def _count(self, meter: TopicMeter, outcome: PartitionRead | LogError, size_bytes: int) -> None:
+        meter.fetch_requests += 1
+        if isinstance(outcome, LogError):
+            meter.failed_fetch_requests += 1
+        elif self._replica >= 0:
+            meter.replication_bytes_out += size_bytes
+        else:
+            meter.bytes_out += size_bytes
 
     def _response(self, answers: _Answers) -> FetchResponse:
         error, session_id = self._session.finish(answers.with_records, self._services.runtime.clock.monotonic_ms())

@@ -376,6 +376,8 @@ class Produce:
 
     def _refused(self, partition: Partition, index: int, failure: LogError) -> PartitionProduceResponse:
         self.services.replica_manager.log_failed(partition, failure)
+        partition.meter.produce_requests += 1
+        partition.meter.failed_produce_requests += 1
         answer = self._error(index, self._code_for(partition, failure.code), str(failure), partition.name)
         verification = self.verification
         is_unverified = verification is not None and verification.refusal_of(partition.name) is not ErrorCode.NONE

@@ -29,6 +29,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.ports import LeaderPorts
 from barnabas.replication.purgatory import DelayedProduce, Purgatory
 from barnabas.replication.roles import PartitionError
+from barnabas.replication.topic_meters import TopicMeters
 from barnabas.replication.verification import VerificationGuard
 from barnabas.storage.errors import CorruptLogError, LogDirectoryError, LogError, PassingError
 from barnabas.storage.log import PartitionLog
@@ -68,6 +69,8 @@ class ReplicaManager:
         #: By (name, number) and by (id, number): requests know a topic by one or the other.
         self.index: dict[PartitionKey, Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
+        #: What is written to topics, and read from them.
+        self.topic_meters = TopicMeters()
         # An ordered set: those whose logs could not be made, or not opened, for a reason that passes.
         self._without_room: dict[TopicPartition, None] = {}
         self.produce_purgatory: Purgatory[WaitingProduce[Any]] = Purgatory()
@@ -192,7 +195,8 @@ class ReplicaManager:
         partition = self._by_name.get(name)
         role = None if partition is None else partition.role
         if partition is None:
-            partition = Partition(name, topic.topic_id, self._node_id, self._leader_ports)
+            meter = self.topic_meters.of(name.topic)
+            partition = Partition(name, topic.topic_id, self._node_id, self._leader_ports, meter)
             self._by_name[name] = partition
             self.index[name] = self.index[topic.topic_id, name.partition] = partition
             self._attach_log(image, partition)
@@ -277,6 +281,7 @@ class ReplicaManager:
         del self.index[partition.name]
         del self.index[partition.topic_id, partition.name.partition]
         self._without_room.pop(partition.name, None)
+        self.topic_meters.let_go(partition.name.topic)
         if self.fetchers is not None:
             self.fetchers.remove(partition)
         partition.delete()

@@ -64,6 +64,7 @@ class WaitingProduce(Generic[A]):
         return done
 
     def _expire(self) -> None:
+        self._services.replica_manager.produce_purgatory.expired_count += 1
         self._delayed.expire()
         self._complete()
 

@@ -14,6 +14,7 @@ from typing import Final
 from barnabas.broker.context import RequestContext
 from barnabas.broker.data.fetching import FEW_PARTITIONS, Fetch, FetchAnswer
 from barnabas.broker.data.ordinary_fetch import answer_ordinary
+from barnabas.broker.request_names import FETCH_FOLLOWER_SLOT
 from barnabas.broker.services import Services
 from barnabas.broker.turns import Steps
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
@@ -35,7 +36,10 @@ handle_frame = answer_ordinary
 def handle(
     services: Services, context: RequestContext, request: FetchRequest, connection: Connection
 ) -> FetchAnswer | Steps[FetchAnswer]:
-    is_denied = replica_of(request) >= 0 and not services.authorizer.is_allowed(
+    is_follower = replica_of(request) >= 0
+    if is_follower:
+        connection.count_also_as(FETCH_FOLLOWER_SLOT)
+    is_denied = is_follower and not services.authorizer.is_allowed(
         context, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
     )
     uses_ids, now_ms = context.version >= _FIRST_BY_ID, services.runtime.clock.monotonic_ms()

@@ -12,10 +12,11 @@ from barnabas.broker.settings.endpoints import parse_pairs
 from barnabas.broker.settings.groups import ConsumerGroupSettings, GroupSettings
 from barnabas.broker.settings.listeners import ListenerSettings, NetworkSettings, NodeSettings
 from barnabas.broker.settings.log import CleanerSettings, LogDirectorySettings, LogSettings, TopicCreationSettings
+from barnabas.broker.settings.metrics import BrokerMetricsSettings
 from barnabas.broker.settings.newer_groups import ShareCoordinatorSettings, ShareGroupSettings, StreamsGroupSettings
 from barnabas.broker.settings.process_log import ProcessLogSettings
 from barnabas.broker.settings.quorum import MetadataLogSettings, QuorumSettings
-from barnabas.broker.settings.quotas import BrokerMetricsSettings, QuotaSettings
+from barnabas.broker.settings.quotas import QuotaSettings
 from barnabas.broker.settings.replication import ReplicationSettings
 from barnabas.broker.settings.roles import NO_ROLES, RoleRules
 from barnabas.broker.settings.sasl import SaslRules

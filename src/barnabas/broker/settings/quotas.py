@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.base.settings import LOW, MEDIUM, NO_EFFECT, NOT_BUILT, Int, Long, Names, Plugin, Settings, setting
-from barnabas.base.settings.allowed import at_least, items
-from barnabas.base.settings.units import LONG_MAX, MIB
+from barnabas.base.settings import LOW, MEDIUM, NOT_BUILT, Int, Long, Plugin, Settings, setting
+from barnabas.base.settings.allowed import at_least
+from barnabas.base.settings.units import LONG_MAX
 
 
 class QuotaSettings(Settings, title="Quotas", importance=LOW):
@@ -79,28 +79,6 @@ class QuotaSettings(Settings, title="Quotas", importance=LOW):
         default=LONG_MAX,
         allowed=at_least(0),
         importance=MEDIUM,
-        state=NOT_BUILT,
-        refused=False,
-    )
-
-
-class BrokerMetricsSettings(Settings, title="Metrics", state=NO_EFFECT, importance=LOW):
-    """Metrics are offered to Prometheus; what steers Java's own is accepted."""
-
-    metrics_num_samples: Int = setting("How many samples a rate is computed from.", default=2, allowed=at_least(1))
-    metrics_sample_window_ms: Long = setting("How long one sample is.", default=30_000, allowed=at_least(1))
-    metrics_recording_level: str = setting("From which level on metrics are recorded.", default="INFO")
-    metric_reporters: Names = setting(
-        "Java classes that report metrics.", default=("org.apache.kafka.common.metrics.JmxReporter",), allowed=items()
-    )
-    kafka_metrics_reporters: Names = setting("Java classes that report the older metrics.", default=(), allowed=items())
-    kafka_metrics_polling_interval_secs: Int = setting(
-        "How often the older metrics are collected.", default=10, allowed=at_least(1)
-    )
-    telemetry_max_bytes: Int = setting(
-        "How much a client may push in one telemetry request.",
-        default=MIB,
-        allowed=at_least(1),
         state=NOT_BUILT,
         refused=False,
     )

@@ -25,6 +25,7 @@ cdef class RequestMeter:
     cdef ApiCounts* apis[SLOTS]
     cdef object _clock
     cdef list _observers
+    cdef readonly dict errors
     cdef int64_t _observed_from_ns
     cdef bint _is_stale
     cdef bint _was_read

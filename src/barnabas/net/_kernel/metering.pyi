@@ -33,6 +33,10 @@ class RequestMeter:
         """A whole frame is there."""
     def begins(self, request: RequestFields, frame: bytearray) -> None:
         """It has left the queue."""
+    @property
+    def errors(self) -> dict[tuple[int, str], int]:
+        """How often each error was told, by API and the error's name."""
+    def count_error(self, api_key: int, error: str) -> None: ...
     # For those who want to know
     def observe(self, observer: Callable[[Any], object], slower_than_ns: int = 0) -> Callable[[], None]:
         """Have `observer(connection)` called, on the loop, for each request that is done and took so long in all; what

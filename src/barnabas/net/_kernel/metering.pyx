@@ -73,6 +73,7 @@ cdef class RequestMeter:
     def __init__(self, clock=None):
         self._clock = clock
         self._observers = []
+        self.errors = {}
         self._observed_from_ns = NEVER
         self._is_stale = True
         self.is_recording = True
@@ -170,6 +171,10 @@ cdef class RequestMeter:
                 counts.max_ns[part] = parts[part]
             counts.buckets[part][min(bucket_of(parts[part]), BUCKETS - 1)] += 1
         return 0
+
+    def count_error(self, int api_key, error):
+        key = (api_key, error)
+        self.errors[key] = self.errors.get(key, 0) + 1
 
     # Who wants to know
 

@@ -32,9 +32,25 @@ class FollowerPosition:
     ) -> None:
         """It has fetched at `log_end_offset`."""
 
+class TopicMeter:
+    """What was written to, and read from, the partitions of a topic that are on this node, since it started. Requests
+    count once for each partition in them."""
+
+    bytes_in: int
+    messages_in: int
+    produce_requests: int
+    failed_produce_requests: int
+    bytes_rejected: int
+    bytes_out: int
+    fetch_requests: int
+    failed_fetch_requests: int
+    replication_bytes_in: int
+    replication_bytes_out: int
+
 class RoleFields:
     """What leading and following have in common: the fields of a `PartitionRole`."""
 
+    meter: TopicMeter
     partition: Any
     log: Any
     leader_epoch: int

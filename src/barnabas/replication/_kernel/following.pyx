@@ -45,6 +45,10 @@ cdef class FollowerPosition:
         self.broker_epoch = broker_epoch
 
 
+cdef class TopicMeter:
+    """What was written to, and read from, the partitions of a topic that are on this node, since it started."""
+
+
 cdef class RoleFields:
     """The fields of a role; they are declared where others can see them."""
 

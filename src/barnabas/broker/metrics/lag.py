@@ -1,0 +1,124 @@
+"""How far groups are behind, in records and in seconds.
+
+The coordinator of a group tells it, of the partitions of which this node has a replica: no exporter need be run. What a
+group has read up to is what it has committed. Seconds are since the first record that it has not read was written, by
+the timestamp of the batch that holds it; nothing that lies on a disk only is waited for on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
+from barnabas.base.metrics.exposition import Exposition, labels
+from barnabas.broker.metrics.naming import own
+from barnabas.broker.metrics.sources import NodeParts
+from barnabas.replication.partition import Partition
+
+COMMITTED: Final = own("group_committed_offset", "gauge", "What a group has committed for a partition.")
+LAG: Final = own("group_lag", "gauge", "Records that a group has not read, by partition.")
+LAG_SECONDS: Final = own(
+    "group_lag_seconds", "gauge", "Since the first record that a group has not read was written, by partition."
+)
+TOTAL: Final = own("group_lag_sum", "gauge", "Records that a group has not read, of all its partitions here.")
+LONGEST: Final = own("group_lag_seconds_max", "gauge", "The longest of its seconds.")
+UNKNOWN: Final = own(
+    "group_partitions_elsewhere",
+    "gauge",
+    "Partitions of a group without a replica here: their lag is not told.",
+)
+FAMILIES: Final = (COMMITTED, LAG, LAG_SECONDS, TOTAL, LONGEST, UNKNOWN)
+
+_PER_STEP: Final = 50
+#: So many timestamps are looked up for one scrape; of the others the records alone are told.
+_MOST_LOOKUPS: Final = 2_000
+#: Where the header of a batch of format 2 says its format and its largest timestamp; that ends here.
+_MAGIC_AT: Final = 16
+_MAGIC: Final = 2
+_MAX_TIMESTAMP_AT: Final = 35
+_HEADER_BYTES: Final = 43
+
+
+class LagReader:
+    """Remembers when records were written, as long as a group stays in front of them."""
+
+    def __init__(self) -> None:
+        self._written_ms: dict[tuple[TopicPartition, int], int] = {}
+
+    def collect(self, parts: NodeParts, out: Exposition) -> Iterator[None]:
+        services = parts.services
+        if services is None:
+            return
+        now_ms = parts.runtime.clock.now_ms()
+        found = _Found(now_ms, out)
+        for shard in services.groups.shards:
+            for group_id in shard.groups.ids():
+                found.begin(group_id)
+                for number, (name, committed) in enumerate(shard.offsets.committed(group_id).items()):
+                    if number % _PER_STEP == 0:
+                        yield
+                    partition = services.replica_manager.get(name)
+                    self._look(found, name, committed.offset, partition)
+                found.end()
+        self._written_ms = found.seen
+
+    def _look(self, found: _Found, name: TopicPartition, offset: int, partition: Partition | None) -> None:
+        out, label = found.out, labels(group=found.group_id, topic=name.topic, partition=name.partition)
+        out.add(COMMITTED, offset, label)
+        if partition is None or partition.log is None:
+            found.elsewhere += 1
+            return
+        lag = max(0, partition.log.high_watermark - max(offset, partition.log.log_start_offset))
+        found.total += lag
+        out.add(LAG, lag, label)
+        if not lag:
+            out.add(LAG_SECONDS, 0, label)
+            return
+        written_ms = self._written_ms.get((name, offset))
+        if written_ms is None and found.lookups < _MOST_LOOKUPS:
+            found.lookups += 1
+            written_ms = _written_ms(partition, offset)
+        if written_ms is not None:
+            found.seen[name, offset] = written_ms
+            seconds = max(0, found.now_ms - written_ms) / 1000
+            found.longest_s = max(found.longest_s, seconds)
+            out.add(LAG_SECONDS, seconds, label)
+
+
+class _Found:
+    """What one scrape has found."""
+
+    def __init__(self, now_ms: int, out: Exposition) -> None:
+        self.now_ms = now_ms
+        self.out = out
+        self.seen: dict[tuple[TopicPartition, int], int] = {}
+        self.lookups = 0
+
+    def begin(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.total = self.elsewhere = 0
+        self.longest_s = 0.0
+
+    def end(self) -> None:
+        label = labels(group=self.group_id)
+        self.out.add(TOTAL, self.total, label)
+        self.out.add(LONGEST, self.longest_s, label)
+        self.out.add(UNKNOWN, self.elsewhere, label)
+
+
+def _written_ms(partition: Partition, offset: int) -> int | None:
+    """When the first record from an offset on was written; None if that cannot be seen without waiting for a disk."""
+    log = partition.log
+    if log is None:
+        return None
+    offset = max(offset, log.log_start_offset)
+    try:
+        found = log.read(offset, _HEADER_BYTES, end_offset=log.high_watermark).range
+        head = None if found is None else found.file.read_now(found.position, _HEADER_BYTES)
+    except (OSError, BarnabasError):
+        return None  # who reads it will be told
+    if head is None or len(head) < _HEADER_BYTES or head[_MAGIC_AT] != _MAGIC:
+        return None
+    return int.from_bytes(head[_MAX_TIMESTAMP_AT:_HEADER_BYTES], "big", signed=True)

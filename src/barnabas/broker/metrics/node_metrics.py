@@ -1,0 +1,137 @@
+"""All metrics of a node: put together when somebody asks, in slices, and offered over HTTP and to reporters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.base.metrics.exposition import Exposition, Family
+from barnabas.base.metrics.prometheus import CONTENT_TYPE
+from barnabas.base.metrics.registry import MetricsRegistry
+from barnabas.base.metrics.samples import Windows
+from barnabas.broker.metrics import (
+    controller,
+    coordinators,
+    lag,
+    logs,
+    network,
+    partitions,
+    process,
+    quorum,
+    replication,
+    requests,
+    topics,
+)
+from barnabas.broker.metrics.naming import own
+from barnabas.broker.metrics.sources import Collector, NodeParts
+from barnabas.net.http_listener import HttpAnswer
+
+#: How long a slice of a scrape may keep the loop.
+_SLICE_S: Final = 0.002
+#: What one scrape has found is told again to those who ask so soon after it.
+_FRESH_S: Final = 0.05
+
+SCRAPES: Final = own("scrapes_total", "counter", "Times that the metrics were put together.")
+SCRAPE_SECONDS: Final = own("scrape_seconds", "gauge", "How long that took the last time.")
+SAMPLES: Final = own("scrape_samples", "gauge", "How many samples there were.")
+FAMILIES: Final[tuple[Family, ...]] = (
+    *requests.FAMILIES,
+    *topics.FAMILIES,
+    *partitions.FAMILIES,
+    *replication.FAMILIES,
+    *logs.FAMILIES,
+    *network.FAMILIES,
+    *process.FAMILIES,
+    *controller.FAMILIES,
+    *quorum.FAMILIES,
+    *coordinators.FAMILIES,
+    *lag.FAMILIES,
+    *(SCRAPES, SCRAPE_SECONDS, SAMPLES),
+)
+
+
+class NodeMetrics:
+    """`parts` tells what there is of the node now."""
+
+    def __init__(self, parts: Callable[[], NodeParts], registry: MetricsRegistry) -> None:
+        self._parts = parts
+        self._loop = asyncio.get_running_loop()
+        self._watch = process.LoopWatch(registry)
+        self._lag = lag.LagReader()
+        self._rendering: asyncio.Task[bytes] | None = None
+        self._rendered: tuple[float, bytes] | None = None
+        self._scrapes = 0
+        self._last_s = 0.0
+        self._last_samples = 0
+
+    @property
+    def collectors(self) -> tuple[Collector, ...]:
+        return (
+            network.collect,
+            self._watch.collect,
+            requests.collect,
+            topics.collect,
+            replication.collect,
+            logs.collect,
+            controller.collect,
+            quorum.collect,
+            coordinators.collect,
+            self._lag.collect,
+            partitions.collect,
+        )
+
+    async def text(self) -> bytes:
+        """What Prometheus reads. Those who ask while it is put together share it."""
+        rendered = self._rendered
+        if rendered is not None and self._loop.time() - rendered[0] < _FRESH_S:
+            return rendered[1]
+        if self._rendering is None:
+            self._rendering = self._loop.create_task(self._render(), name="put metrics together")
+            self._rendering.add_done_callback(self._end_rendering)
+        # Whoever does not wait any more leaves it to the others.
+        return await asyncio.shield(self._rendering)
+
+    def _end_rendering(self, _: object) -> None:
+        self._rendering = None
+
+    async def _render(self) -> bytes:
+        began_s = slice_s = self._loop.time()
+        parts, out = self._parts(), Exposition()
+        for collect in self.collectors:
+            for _ in collect(parts, out):
+                if self._loop.time() - slice_s > _SLICE_S:
+                    await asyncio.sleep(0)
+                    slice_s = self._loop.time()
+        self._scrapes += 1
+        self._last_samples = out.sample_count
+        out.add(SCRAPES, self._scrapes)
+        out.add(SCRAPE_SECONDS, self._last_s)
+        out.add(SAMPLES, self._last_samples)
+        pieces: list[bytes] = []
+        for piece in out.text():
+            pieces.append(piece.encode("utf-8", "replace"))
+            if self._loop.time() - slice_s > _SLICE_S:
+                await asyncio.sleep(0)
+                slice_s = self._loop.time()
+        text = b"".join(pieces)
+        self._last_s = self._loop.time() - began_s
+        self._rendered = (self._loop.time(), text)
+        self._loop.call_later(_FRESH_S, self._forget, text)
+        return text
+
+    def _forget(self, text: bytes) -> None:
+        if self._rendered is not None and self._rendered[1] is text:
+            self._rendered = None
+
+    async def page(self) -> HttpAnswer:
+        return HttpAnswer(200, await self.text(), CONTENT_TYPE)
+
+    def stop(self) -> None:
+        self._watch.stop()
+        if self._rendering is not None:
+            self._rendering.cancel()
+
+
+def node_registry(now_ms: Callable[[], int], windows: Windows) -> MetricsRegistry:
+    return MetricsRegistry(now_ms, client_id=None, windows=windows)

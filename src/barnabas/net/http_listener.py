@@ -1,0 +1,216 @@
+"""A listener that answers GET requests over HTTP/1.1 with short-lived text, for programs that watch a node.
+
+It is bounded in everything that strangers can make it do: how many connect at once, how long a request may be and take
+to come, how long an answer may take to leave. Each connection has one request and ends with its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from base64 import b64decode
+from binascii import Error as NotBase64Error
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from barnabas.base.log_context import logger
+from barnabas.net.listener import Listener, ListenerSpec
+from barnabas.net.tls.failures import TlsError
+from barnabas.net.tls.listening import ListenerTls
+
+_log = logger("barnabas.net")
+
+_MOST_REQUEST_BYTES: Final = 8192
+_REASONS: Final = {200: "OK", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed", 400: "Bad Request"}
+_REASONS_OF_TROUBLE: Final = {431: "Request Header Fields Too Large", 500: "Internal Server Error"}
+_BUSY: Final = 503
+TEXT: Final = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """What is sent for one request."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+#: Of one path.
+Page = Callable[[], Awaitable[HttpAnswer]]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """How many may be connected, and how long a request may take to come and an answer to leave."""
+
+    connections: int = 200
+    request_s: float = 10.0
+    answer_s: float = 30.0
+
+
+class HttpListener:
+    """`pages` by path. With a `password` whoever asks must be `user` (basic authentication), but for `open_paths`."""
+
+    def __init__(
+        self,
+        pages: Mapping[str, Page],
+        *,
+        user: str = "",
+        password: str | None = None,
+        open_paths: frozenset[str] = frozenset(),
+        tls: ListenerTls | None = None,
+        limits: HttpLimits | None = None,
+    ) -> None:
+        self.pages = pages
+        self.limits = limits or HttpLimits()
+        self._expected = None if password is None else f"{user}:{password}".encode()
+        self._open_paths = open_paths
+        self._tls = tls
+        self._listener: Listener | None = None
+        self.connections: set[HttpConnection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port that was bound. Raises `ListenError`."""
+        listener = self._listener = Listener(ListenerSpec("METRICS", host, port))
+        await listener.open(self._accept, self.limits.connections)
+        return listener.port
+
+    async def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self.connections):
+            connection.abort()
+        for task in list(self.tasks):
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(set(self.tasks))
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        connection = HttpConnection(self)
+        return connection if self._tls is None else self._tls.layer(connection, self.limits.request_s * 1000)
+
+    def is_known(self, path: str, authorization: str) -> bool:
+        if self._expected is None or path in self._open_paths:
+            return True
+        scheme, _, credentials = authorization.partition(" ")
+        if scheme.lower() != "basic":
+            return False
+        try:
+            given = b64decode(credentials.strip(), validate=True)
+        except (NotBase64Error, ValueError):
+            return False
+        return hmac.compare_digest(given, self._expected)
+
+    async def answer(self, path: str, authorization: str) -> HttpAnswer:
+        if not self.is_known(path, authorization):
+            return HttpAnswer(401, b"who asks?\n", headers={"WWW-Authenticate": 'Basic realm="barnabas"'})
+        page = self.pages.get(path)
+        if page is None:
+            return HttpAnswer(404, f"there are {', '.join(sorted(self.pages))}\n".encode())
+        try:
+            return await page()
+        except Exception:
+            _log.exception("what is at %s could not be told", path)
+            return HttpAnswer(500, b"see the log of the node\n")
+
+
+class HttpConnection(asyncio.BufferedProtocol):
+    """One request and its answer."""
+
+    def __init__(self, owner: HttpListener) -> None:
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray(1024)
+        self._received = b""
+        self._is_asked = False
+        self._is_over = False
+        self._transport = cast(asyncio.Transport, None)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if len(self._owner.connections) >= self._owner.limits.connections:
+            self._send(HttpAnswer(_BUSY, b"too many ask at once\n", headers={"Retry-After": "1"}))
+            self._is_asked = True
+        self._owner.connections.add(self)
+        self._timer = self._loop.call_later(self._owner.limits.request_s, self.abort)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_asked:
+            return  # one connection, one request
+        self._received += self._buffer[:nbytes]
+        end = self._received.find(b"\r\n\r\n")
+        if end >= 0:
+            self._ask(self._received[:end].decode("latin-1"))
+        elif len(self._received) > _MOST_REQUEST_BYTES:
+            self._is_asked = True
+            self._send(HttpAnswer(431, b""))
+
+    def _ask(self, head: str) -> None:
+        self._is_asked = True
+        self._received = b""
+        lines = head.split("\r\n")
+        words = lines[0].split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            self._send(HttpAnswer(400, b"that is no request\n"))
+            return
+        method, path = words[0], words[1].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            self._send(HttpAnswer(405, b"there is nothing but GET\n", headers={"Allow": "GET, HEAD"}))
+            return
+        given = (line.partition(":") for line in lines[1:])
+        authorization = next((value.strip() for name, _, value in given if name.strip().lower() == "authorization"), "")
+        task = self._loop.create_task(self._answer(method, path, authorization), name=f"answer {path}")
+        self._owner.tasks.add(task)
+        task.add_done_callback(self._owner.tasks.discard)
+
+    async def _answer(self, method: str, path: str, authorization: str) -> None:
+        answer = await self._owner.answer(path, authorization)
+        if not self._is_over:
+            self._send(answer, has_body=method == "GET")
+
+    def _send(self, answer: HttpAnswer, *, has_body: bool = True) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self._owner.limits.answer_s, self.abort)
+        reason = (_REASONS | _REASONS_OF_TROUBLE).get(answer.status, "Service Unavailable")
+        head = [
+            f"HTTP/1.1 {answer.status} {reason}",
+            f"Content-Type: {answer.content_type}",
+            f"Content-Length: {len(answer.body)}",
+            "Connection: close",
+            *(f"{name}: {value}" for name, value in answer.headers.items()),
+        ]
+        self._transport.write("\r\n".join(head).encode() + b"\r\n\r\n")
+        if has_body and answer.body:
+            # As it is: those who ask at the same time share one body.
+            self._transport.write(answer.body)
+        self._transport.close()
+
+    # For the TLS layer
+
+    def secured(self, certificate: bytes | None) -> None:
+        """Whoever asks needs no certificate that names anybody."""
+
+    def not_secured(self, failure: TlsError) -> None:
+        """The layer ends the connection."""
+
+    def eof_received(self) -> bool:
+        return self._is_asked  # who shut down its side still reads
+
+    def abort(self) -> None:
+        if not self._is_over and self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_over = True
+        self._owner.connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()

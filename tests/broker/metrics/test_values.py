@@ -1,0 +1,111 @@
+"""What the metrics say agrees with what a client that counts has done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.client.admin import NewTopic
+from barnabas.client.admin.sync_admin import Admin
+from barnabas.client.consumer.sync_consumer import Consumer
+from barnabas.client.producer.sync_producer import Producer
+from barnabas.testing import EmbeddedBroker
+from tests.broker.metrics.scraping import Scrape, scrape
+
+TOPIC = "counted"
+RECORDS = 200
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(overrides={"metrics.listener": "127.0.0.1:0"}) as broker:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(TOPIC, 2, 1)])
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def after(broker: EmbeddedBroker) -> Scrape:
+    """After `RECORDS` records were written, in a partition of which a group has read all but ten."""
+    where = broker.bootstrap_servers
+    with Producer(bootstrap_servers=where, linger_ms=0) as producer:
+        for number in range(RECORDS):
+            producer.send(TOPIC, b"x" * 100, partition=number % 2)
+            if number % 20 == 0:
+                producer.flush()
+        producer.flush()
+        sent = producer.metrics()["producer-metrics"]
+    with Consumer(
+        TOPIC, bootstrap_servers=where, group_id="readers", auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
+        for seen, _ in enumerate(consumer, 1):
+            if seen == RECORDS:
+                break
+        positions = {each: consumer.position(each) for each in consumer.assignment()}
+        consumer.commit({each: position - 5 for each, position in positions.items()})
+    with Producer(bootstrap_servers=where, transactional_id="t") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("other", b"y").result(10)
+        found = scrape(broker.metrics_url)
+        producer.commit_transaction()
+    assert sent["record-send-total"] == RECORDS
+    return found
+
+
+def test_records_and_bytes(after: Scrape) -> None:
+    assert after.value("kafka_server_brokertopicmetrics_messagesin_total", topic=TOPIC) == RECORDS
+    written = after.value("kafka_server_brokertopicmetrics_bytesin_total", topic=TOPIC)
+    assert after.value("kafka_server_brokertopicmetrics_bytesout_total", topic=TOPIC) == written
+    assert after.sum("kafka_log_log_size", topic=TOPIC) == written
+    assert after.sum("kafka_log_log_logendoffset", topic=TOPIC) == RECORDS
+    assert after["kafka_server_brokertopicmetrics_messagesin_total"] >= RECORDS
+    batches = after.value("kafka_server_brokertopicmetrics_totalproducerequests_total", topic=TOPIC)
+    assert 2 <= batches <= RECORDS
+
+
+def test_requests_are_counted_with_their_times(after: Scrape) -> None:
+    produced = after.sum("kafka_network_requestmetrics_requests_total", request="Produce")
+    assert produced == after.value("kafka_network_requestmetrics_totaltimems_count", request="Produce")
+    times = "kafka_network_requestmetrics_totaltimems_bucket"
+    buckets = [value for (name, own), value in after.samples.items() if name == times and ("request", "Produce") in own]
+    assert max(buckets) == produced
+    total = after.value("kafka_network_requestmetrics_totaltimems_sum", request="Produce")
+    parts = sum(
+        after.value(f"kafka_network_requestmetrics_{part}timems_sum", request="Produce")
+        for part in ("requestqueue", "local", "remote", "responsequeue", "responsesend")
+    )
+    assert parts == pytest.approx(total, rel=0.02)
+    everything = after.sum("kafka_network_requestmetrics_requests_total", request="Fetch")
+    assert everything == after.value("kafka_network_requestmetrics_requests_total", request="FetchConsumer")
+
+
+def test_groups_are_behind_by_records_and_seconds(after: Scrape) -> None:
+    assert after.value("barnabas_group_lag_sum", group="readers") == 10
+    assert after.sum("barnabas_group_lag", group="readers", topic=TOPIC) == 10
+    assert 0 < after.value("barnabas_group_lag_seconds_max", group="readers") < 60
+    assert after["kafka_coordinator_group_groupmetadatamanager_numgroups"] == 1
+    assert after["kafka_coordinator_group_groupmetadatamanager_numoffsets"] == 2
+
+
+def test_transactions_are_told_by_age(after: Scrape) -> None:
+    assert after.value("barnabas_transactions_open", older_than="0") == 1
+    assert after.value("barnabas_transactions_open", older_than="3600") == 0
+    assert 0 <= after["barnabas_transactions_open_oldest_seconds"] < 60
+    assert after.value("barnabas_transactional_ids", state="Ongoing") == 1
+
+
+def test_the_node_tells_of_itself(after: Scrape) -> None:
+    assert after["kafka_server_kafkaserver_brokerstate"] == 3
+    assert after["kafka_controller_kafkacontroller_activecontrollercount"] == 1
+    assert after["kafka_controller_kafkacontroller_activebrokercount"] == 1
+    assert after["kafka_controller_kafkacontroller_offlinepartitionscount"] == 0
+    assert after["kafka_server_replicamanager_underreplicatedpartitions"] == 0
+    assert after["kafka_server_replicamanager_leadercount"] == after["kafka_server_replicamanager_partitioncount"] > 3
+    assert after.value("kafka_server_raft_metrics_current_state", state="leader") == 1
+    assert after["kafka_server_raft_metrics_number_of_voters"] == 1
+    assert 0 <= after["barnabas_loop_idle_ratio"] <= 1
+    created = after.sum("kafka_server_socket_server_metrics_connection_creation_total")
+    closed = after.sum("kafka_server_socket_server_metrics_connection_close_total")
+    assert created - closed == after.sum("kafka_server_socket_server_metrics_connection_count")
