@@ -76,7 +76,6 @@ log-dirs --describe --topic-list clicks,nothing --broker-list 1
 log-dirs --describe --topic-list nothing
 """.strip().splitlines()
 
-#: What our node does not have yet.
 QUOTAS = """
 configs --alter --user ann --add-config producer_byte_rate=1024,consumer_byte_rate=123456789
 configs --alter --user ann --client app --add-config request_percentage=150
@@ -87,6 +86,12 @@ configs --alter --ip-defaults --add-config connection_creation_rate=20000
 configs --alter --user ann --add-config SCRAM-SHA-256=[iterations=8192,password=one=two]
 configs --alter --user ann --add-config SCRAM-SHA-512=[password=secret]
 configs --alter --user bob --add-config SCRAM-SHA-512=[iterations=-1,password=secret]
+configs --alter --ip localhost --add-config connection_creation_rate=30000
+configs --alter --user bob --add-config producer_byte_rate=5
+configs --alter --user bob --delete-config producer_byte_rate
+""".strip().splitlines()
+#: What our node does not have yet.
+UNBUILT = """
 configs --alter --client-metrics all --add-config interval.ms=1000,metrics=[org.a,org.b]
 configs --alter --group readers --add-config consumer.session.timeout.ms=50000
 """.strip().splitlines()
@@ -102,6 +107,8 @@ configs --describe --user ann --client app
 configs --describe --entity-type users --entity-name ann --entity-type clients
 configs --describe --entity-type ips
 configs --describe --ip-defaults
+""".strip().splitlines()
+UNBUILT_QUESTIONS = """
 configs --describe --entity-type client-metrics
 configs --describe --client-metrics nothing
 configs --describe --entity-type groups
@@ -119,7 +126,7 @@ def kafka() -> Iterator[KafkaTools]:
 @pytest.fixture(scope="module")
 def theirs(apache_kafka: str) -> str:
     story.play(apache_kafka)
-    for call in QUOTAS:
+    for call in (*QUOTAS, *UNBUILT):
         tool, *arguments = shlex.split(call)
         assert main([tool, "--bootstrap-server", apache_kafka, *arguments]) == 0
     return apache_kafka
@@ -157,8 +164,16 @@ def test_of_apache_kafka(barnabas: Tools, kafka: KafkaTools, theirs: str) -> Non
 
 
 def test_of_quotas_and_credentials(barnabas: Tools, kafka: KafkaTools, theirs: str) -> None:
-    for call in QUOTA_QUESTIONS:
+    for call in (*QUOTA_QUESTIONS, *UNBUILT_QUESTIONS):
         assert_same(barnabas, kafka, theirs, call)
+
+
+def test_of_quotas_and_credentials_of_our_node(barnabas: Tools, kafka: KafkaTools, our_node: str) -> None:
+    for call in QUOTAS:
+        tool, *arguments = shlex.split(call)
+        assert main([tool, "--bootstrap-server", our_node, *arguments]) == 0
+    for call in QUOTA_QUESTIONS:
+        assert_same(barnabas, kafka, our_node, call)
 
 
 def test_of_groups_with_members(barnabas: Tools, kafka: KafkaTools, our_node: str) -> None:

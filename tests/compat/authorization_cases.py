@@ -12,6 +12,7 @@ from barnabas.wire.message import Request
 from barnabas.wire.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_user_scram_credentials,
     create_acls,
@@ -22,6 +23,7 @@ from barnabas.wire.messages import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -269,6 +271,18 @@ _TOPICS: dict[str, Ask] = {
             deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="nobody", mechanism=1)], upsertions=[]
         )
     ),
+    "alter quotas": asking(
+        alter_client_quotas.AlterClientQuotasRequest(
+            entries=[
+                alter_client_quotas.EntryData(
+                    entity=[alter_client_quotas.EntityData(entity_type="user", entity_name="nobody")],
+                    ops=[alter_client_quotas.OpData(key="request_percentage", value=100.0, remove=False)],
+                )
+            ],
+            validate_only=True,
+        )
+    ),
+    "describe quotas": asking(describe_client_quotas.DescribeClientQuotasRequest(components=[], strict=False)),
     "update features": asking(
         update_features.UpdateFeaturesRequest(
             feature_updates=[update_features.FeatureUpdateKey(feature="no.such", max_version_level=1)]

@@ -196,6 +196,8 @@ def _order(value: Any) -> str:
     """Answers list topics and the like in any order."""
     if not isinstance(value, dict):
         return str(value)
+    if "entity" in value:  # of a quota, which has no name of its own
+        return str(sorted(str(sorted(each.items())) for each in value["entity"]))
     keys: tuple[str, ...] = ("name", "topicName", "topic", "principal", "groupId", "resourceName")
-    keys += ("partitionIndex", "partition", "index", "apiKey", "key")
+    keys += ("partitionIndex", "partition", "index", "apiKey", "key", "entityType")
     return str([f"{value[key]!s:>12}" for key in keys if key in value])

@@ -11,11 +11,19 @@ from barnabas.wire.json_form import to_json
 from tests.compat.duel import COMPACTED, Ask, Side, both, differences
 from tests.compat.duel_admin_cases import CONFIGS, TOPICS
 from tests.compat.duel_data_cases import GROUPS, RECORDS, batch_of, commit_of, coordinator_of, produced
+from tests.compat.duel_quota_cases import QUOTAS
 from tests.compat.duel_unbuilt_cases import UNBUILT
 from tests.compat.samples import TIME_MS, until
 from tests.oracles import needs_kafka
 
-AREAS = {"topics": TOPICS, "records": RECORDS, "configs": CONFIGS, "groups": GROUPS, "unbuilt": UNBUILT}
+AREAS = {
+    "topics": TOPICS,
+    "records": RECORDS,
+    "configs": CONFIGS,
+    "groups": GROUPS,
+    "unbuilt": UNBUILT,
+    "quotas": QUOTAS,
+}
 CASES = {f"{area}: {name}": ask for area, cases in AREAS.items() for name, ask in cases.items()}
 
 

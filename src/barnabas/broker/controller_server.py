@@ -24,6 +24,7 @@ from barnabas.metadata.features import ELR_VERSION
 from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.quorum import Quorum
+from barnabas.net.host_names import HostNames
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.files import FileSystem
 from barnabas.wire.messages import controller_registration
@@ -66,12 +67,14 @@ class ControllerServer:
         authorizer = authorizer or AllowEverything()
         controller = Controller(image, controller_options(settings, identity.cluster_id, image), runtime.randomness)
         rules = BrokerRules(settings, identity.node_id)
+        hosts = HostNames(runtime)
         self.controller = QuorumController(
             controller,
-            ControllerApis(controller, quorum, authorizer, rules, self._listeners()),
+            ControllerApis(controller, quorum, authorizer, rules, self._listeners(), hosts.is_known),
             quorum,
             loader,
             runtime,
+            hosts=hosts,
             bootstrap=self._bootstrap,
             local_broker=local_broker,
             no_op_interval_ms=settings.metadata_max_idle_interval_ms,

@@ -36,7 +36,7 @@ def _mirror(cls: type[Struct], asked: object, version: int, code: ErrorCode, mes
             answer.error_code = int(code)
         elif name == "error_message":
             answer.error_message = next(messages)
-        elif isinstance(asked, Struct) and hasattr(asked, name) and not isinstance(each.type, Array):
+        elif isinstance(asked, Struct) and _is_repeated(asked, each):
             value = getattr(asked, name)
             if value is not None or version in each.nullable:
                 setattr(answer, name, value)
@@ -56,6 +56,14 @@ def _mirror(cls: type[Struct], asked: object, version: int, code: ErrorCode, mes
                     mirrored.append((yield from _mirror(element, item, version, code, messages)))
                     yield None
     return answer
+
+
+def _is_repeated(asked: Struct, each: Field) -> bool:
+    """Whether the field has the same meaning in the request: of a list, if it has elements of the same class."""
+    if not hasattr(asked, each.name) or not isinstance(each.type, Array):
+        return hasattr(asked, each.name)
+    theirs = next(field.type for field in asked.FIELDS if field.name == each.name)
+    return isinstance(theirs, Array) and theirs.element is each.type.element
 
 
 def _tells_errors(each: Field, version: int) -> bool:

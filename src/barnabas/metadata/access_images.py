@@ -6,6 +6,7 @@ version shares structure with it, so a hundred thousand of them cost a change no
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -122,6 +123,39 @@ class ClientQuotaEntity:
 
 
 class ClientQuotasImage(PersistentMap[ClientQuotaEntity, Mapping[str, float]]):
-    """The quotas of each entity, by their names."""
+    """The quotas of each entity, by their names; and how many there are of each name, so that who asks for one that
+    nobody has need not look."""
 
-    __slots__ = ()
+    __slots__ = ("_counts",)
+
+    _counts: Map[str, int]
+
+    def __init__(
+        self,
+        items: Mapping[ClientQuotaEntity, Mapping[str, float]]
+        | Iterable[tuple[ClientQuotaEntity, Mapping[str, float]]] = (),
+    ) -> None:
+        super().__init__(items)
+        self._counts = Map(Counter(key for quotas in self.values() for key in quotas))
+
+    def has_any(self, key: str) -> bool:
+        """Whether anybody has a quota of this name."""
+        return key in self._counts
+
+    def set(self, key: ClientQuotaEntity, value: Mapping[str, float]) -> Self:
+        changed = super().set(key, value)
+        changed._counts = _counted(self._counts, self.get(key, {}), value)
+        return changed
+
+    def delete(self, key: ClientQuotaEntity) -> Self:
+        changed = super().delete(key)
+        changed._counts = _counted(self._counts, self.get(key, {}), {})
+        return changed
+
+
+def _counted(counts: Map[str, int], before: Iterable[str], after: Iterable[str]) -> Map[str, int]:
+    for change, keys in ((-1, before), (1, after)):
+        for key in keys:
+            count = counts.get(key, 0) + change
+            counts = counts.set(key, count) if count else counts.delete(key)
+    return counts

@@ -17,6 +17,7 @@ from barnabas.metadata import (
     acls,
     alter_partition,
     brokers,
+    client_quotas,
     configs,
     controllers,
     delegation_tokens,
@@ -29,14 +30,17 @@ from barnabas.metadata import (
     topic_deletion,
     topics,
 )
+from barnabas.metadata.client_quotas import IsKnownHost
 from barnabas.metadata.configs import AllowsResource, BrokerConfigRules, every_resource
 from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.feature_control import QuorumFeatures
 from barnabas.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSION_BUILT
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.mutation_quotas import TakesQuota, unbounded
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.metadata.topics import Allows, everything
+from barnabas.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.alter_user_scram_credentials import (
@@ -185,7 +189,12 @@ class Controller:
     # Topics
 
     def create_topics(
-        self, request: CreateTopicsRequest, *, may_create: Allows = everything, may_see_configs: Allows = everything
+        self,
+        request: CreateTopicsRequest,
+        *,
+        may_create: Allows = everything,
+        may_see_configs: Allows = everything,
+        take_quota: TakesQuota = unbounded,
     ) -> ControllerResult[CreateTopicsResponse]:
         return topics.create_topics(
             self.image,
@@ -194,12 +203,19 @@ class Controller:
             request,
             may_create=may_create,
             may_see_configs=may_see_configs,
+            take_quota=take_quota,
         )
 
     def create_partitions(
-        self, request: CreatePartitionsRequest, *, may_alter: Allows = everything
+        self,
+        request: CreatePartitionsRequest,
+        *,
+        may_alter: Allows = everything,
+        take_quota: TakesQuota = unbounded,
     ) -> ControllerResult[CreatePartitionsResponse]:
-        return topics.create_partitions(self.image, self._randomness, request, may_alter=may_alter)
+        return topics.create_partitions(
+            self.image, self._randomness, request, may_alter=may_alter, take_quota=take_quota
+        )
 
     def delete_topics(
         self,
@@ -208,9 +224,16 @@ class Controller:
         *,
         may_describe: Allows = everything,
         may_delete: Allows = everything,
+        take_quota: TakesQuota = unbounded,
     ) -> ControllerResult[DeleteTopicsResponse]:
         return topic_deletion.delete_topics(
-            self.image, self.options, request, version, may_describe=may_describe, may_delete=may_delete
+            self.image,
+            self.options,
+            request,
+            version,
+            may_describe=may_describe,
+            may_delete=may_delete,
+            take_quota=take_quota,
         )
 
     # Settings
@@ -232,6 +255,13 @@ class Controller:
         may_alter: AllowsResource = every_resource,
     ) -> ControllerResult[AlterConfigsResponse]:
         return configs.alter_configs(self.image, self.options, request, broker_rules, may_alter=may_alter)
+
+    # How much clients may use
+
+    def alter_client_quotas(
+        self, request: AlterClientQuotasRequest, is_known_host: IsKnownHost
+    ) -> ControllerResult[AlterClientQuotasResponse]:
+        return client_quotas.alter_client_quotas(self.image.client_quotas, request, is_known_host)
 
     # Who may do what
 

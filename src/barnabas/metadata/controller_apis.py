@@ -14,16 +14,20 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata import elect_leaders
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, AuthorizableRequestContext, Authorizer, Resource
+from barnabas.metadata.client_quotas import IsKnownHost, is_address, quotas_refused
 from barnabas.metadata.configs import BrokerConfigRules
 from barnabas.metadata.controller import Controller, ControllerResult
 from barnabas.metadata.delegation_tokens import refused_token, token_owner
 from barnabas.metadata.feature_control import KRaftVersion, QuorumFeatures
 from barnabas.metadata.image import ConfigResource, ConfigResourceType
+from barnabas.metadata.mutation_quotas import ControllerMutationQuota, ControllerMutationQuotas, unbounded
 from barnabas.metadata.quorum import Quorum
 from barnabas.metadata.quorum_description import describe_quorum
+from barnabas.metadata.topics import everything
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from barnabas.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.alter_user_scram_credentials import (
@@ -72,12 +76,16 @@ class ControllerApis:
         authorizer: Authorizer,
         broker_rules: BrokerConfigRules,
         own_listeners: Sequence[Listener] = (),
+        is_known_host: IsKnownHost = is_address,
     ) -> None:
+        """`is_known_host`: whether a name stands for an address, as quotas of addresses must."""
         self._controller = controller
         self._quorum = quorum
         self._authorizer = authorizer
         self._broker_rules = broker_rules
         self._own_listeners = own_listeners
+        self._is_known_host = is_known_host
+        self._mutation_quotas = ControllerMutationQuotas()
 
     def handle(
         self, request: Request, version: int, caller: AuthorizableRequestContext, now_ms: int, wall_ms: int = 0
@@ -107,6 +115,15 @@ class ControllerApis:
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{caller.principal} needs {operation.name} on the cluster"
             )
 
+    # How much they may
+
+    def _mutation_quota(
+        self, request: Request, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerMutationQuota | None:
+        controller = self._controller
+        quotas, window = controller.committed_image.client_quotas, controller.options.quota_window
+        return self._mutation_quotas.of(quotas, window, request, version, caller, now_ms)
+
     # Topics
 
     def _create_topics(
@@ -116,30 +133,44 @@ class ControllerApis:
             caller, AclOperation.CREATE, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False
         )
         may_create = self._may(caller, AclOperation.CREATE)
-        return self._controller.create_topics(
+        quota = self._mutation_quota(request, version, caller, now_ms)
+        outcome = self._controller.create_topics(
             request,
             may_create=lambda name: may_create_all or may_create(name),
             may_see_configs=self._may(caller, AclOperation.DESCRIBE_CONFIGS),
+            take_quota=unbounded if quota is None else quota.take,
         )
+        outcome.response.throttle_time_ms = 0 if quota is None else quota.throttle_ms
+        return outcome
 
     def _create_partitions(
         self, request: CreatePartitionsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[CreatePartitionsResponse]:
-        return self._controller.create_partitions(request, may_alter=self._may(caller, AclOperation.ALTER))
+        quota = self._mutation_quota(request, version, caller, now_ms)
+        outcome = self._controller.create_partitions(
+            request,
+            may_alter=self._may(caller, AclOperation.ALTER),
+            take_quota=unbounded if quota is None else quota.take,
+        )
+        outcome.response.throttle_time_ms = 0 if quota is None else quota.throttle_ms
+        return outcome
 
     def _delete_topics(
         self, request: DeleteTopicsRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
     ) -> ControllerResult[DeleteTopicsResponse]:
-        if self._authorizer.is_allowed(
+        may_delete_all = self._authorizer.is_allowed(
             caller, AclOperation.DELETE, Resource.CLUSTER, CLUSTER_NAME, log_if_denied=False
-        ):
-            return self._controller.delete_topics(request, version)
-        return self._controller.delete_topics(
+        )
+        quota = self._mutation_quota(request, version, caller, now_ms)
+        outcome = self._controller.delete_topics(
             request,
             version,
-            may_describe=self._may(caller, AclOperation.DESCRIBE),
-            may_delete=self._may(caller, AclOperation.DELETE),
+            may_describe=everything if may_delete_all else self._may(caller, AclOperation.DESCRIBE),
+            may_delete=everything if may_delete_all else self._may(caller, AclOperation.DELETE),
+            take_quota=unbounded if quota is None else quota.take,
         )
+        outcome.response.throttle_time_ms = 0 if quota is None else quota.throttle_ms
+        return outcome
 
     # Settings
 
@@ -154,6 +185,15 @@ class ControllerApis:
     ) -> ControllerResult[AlterConfigsResponse]:
         may_alter = partial(may_alter_configs, self._authorizer, caller)
         return self._controller.alter_configs(request, self._broker_rules, may_alter=may_alter)
+
+    # How much clients may use
+
+    def _alter_client_quotas(
+        self, request: AlterClientQuotasRequest, version: int, caller: AuthorizableRequestContext, now_ms: int
+    ) -> ControllerResult[AlterClientQuotasResponse]:
+        if not self._authorizer.is_allowed(caller, AclOperation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
+            return ControllerResult(quotas_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return self._controller.alter_client_quotas(request, self._is_known_host)
 
     # Who may do what
 
@@ -318,6 +358,7 @@ _DECISIONS: Final[dict[type[Request], Callable[..., ControllerResult[Any]]]] = {
     DeleteTopicsRequest: ControllerApis._delete_topics,
     IncrementalAlterConfigsRequest: ControllerApis._incremental_alter_configs,
     AlterConfigsRequest: ControllerApis._alter_configs,
+    AlterClientQuotasRequest: ControllerApis._alter_client_quotas,
     CreateAclsRequest: ControllerApis._create_acls,
     DeleteAclsRequest: ControllerApis._delete_acls,
     AlterUserScramCredentialsRequest: ControllerApis._alter_user_scram_credentials,

@@ -8,6 +8,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from barnabas.base.quotas import DEFAULT_WINDOW, QuotaWindow
+
 #: The largest number of records that one request may lead to.
 MAX_RECORDS_PER_REQUEST: Final = 10_000
 
@@ -54,3 +56,5 @@ class ControllerOptions:
     #: As it stands in the node's file.
     min_insync_replicas: int = 1
     tokens: TokenOptions = TokenOptions()
+    #: Over which the rate of changes is measured that clients ask for.
+    quota_window: QuotaWindow = DEFAULT_WINDOW

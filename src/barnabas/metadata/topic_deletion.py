@@ -9,6 +9,7 @@ from barnabas.base.errors import BrokerError
 from barnabas.base.ids import Uuid
 from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.image import ClusterImage, TopicImage
+from barnabas.metadata.mutation_quotas import TakesQuota, unbounded
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST, ControllerOptions
 from barnabas.metadata.topics import Allows, everything
 from barnabas.wire.messages.delete_topics import (
@@ -30,6 +31,7 @@ def delete_topics(
     *,
     may_describe: Allows = everything,
     may_delete: Allows = everything,
+    take_quota: TakesQuota = unbounded,
 ) -> ControllerResult[DeleteTopicsResponse]:
     """Remove topics with all their settings. Their logs go when brokers see it."""
     asked = request.topics or [DeleteTopicState(name=name, topic_id=Uuid.ZERO) for name in request.topic_names]
@@ -49,6 +51,7 @@ def delete_topics(
                     ErrorCode.POLICY_VIOLATION,
                     f"one request may delete at most {MAX_RECORDS_PER_REQUEST} topics: ask in smaller steps",
                 )
+            take_quota(len(topic.partitions))
             records.append(RemoveTopicRecord(topic_id=topic.topic_id))
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
         except BrokerError as failure:

@@ -15,6 +15,7 @@ from barnabas.metadata.assignments import assignment_of_new_topic, check_assignm
 from barnabas.metadata.configs import MAX_CONFIGS_PER_RESOURCE
 from barnabas.metadata.controller_result import ControllerResult
 from barnabas.metadata.image import ClusterImage, ConfigResourceType
+from barnabas.metadata.mutation_quotas import TakesQuota, unbounded
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST, ControllerOptions
 from barnabas.metadata.placement import Placer
 from barnabas.metadata.topic_configs import check_topic_configs, effective_topic_configs
@@ -50,6 +51,7 @@ def create_topics(
     *,
     may_create: Allows = everything,
     may_see_configs: Allows = everything,
+    take_quota: TakesQuota = unbounded,
 ) -> ControllerResult[CreateTopicsResponse]:
     """Each topic is created or refused by itself, but the records of all are one batch.
 
@@ -60,7 +62,7 @@ def create_topics(
     if partitions > MAX_RECORDS_PER_REQUEST:
         refusal = _too_large("creating these topics", partitions)
         return ControllerResult(CreateTopicsResponse(topics=[_refused(name, refusal) for name in names]))
-    creation = _Creation(image, options, randomness, may_see_configs)
+    creation = _Creation(image, options, randomness, may_see_configs, take_quota)
     counts = Counter(topic.name for topic in request.topics)
     results = []
     for topic in _once_each(request.topics):
@@ -80,7 +82,12 @@ def create_topics(
 
 
 def create_partitions(
-    image: ClusterImage, randomness: Random, request: CreatePartitionsRequest, *, may_alter: Allows = everything
+    image: ClusterImage,
+    randomness: Random,
+    request: CreatePartitionsRequest,
+    *,
+    may_alter: Allows = everything,
+    take_quota: TakesQuota = unbounded,
 ) -> ControllerResult[CreatePartitionsResponse]:
     """Topics can only grow. Records stay where they are, so keys may go to other partitions from now on."""
     counts = Counter(topic.name for topic in request.topics)
@@ -91,7 +98,9 @@ def create_partitions(
             _check_once(topic.name, counts)
             if not may_alter(topic.name):
                 raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not allowed to alter {topic.name}")
-            records += _added_partitions(image, randomness, topic, MAX_RECORDS_PER_REQUEST - len(records))
+            added = _added_partitions(image, randomness, topic, MAX_RECORDS_PER_REQUEST - len(records))
+            take_quota(len(added))
+            records += added
             results.append(CreatePartitionsTopicResult(name=topic.name))
         except BrokerError as failure:
             results.append(
@@ -106,18 +115,25 @@ class _Creation:
     """The topics of one request in the making."""
 
     def __init__(
-        self, image: ClusterImage, options: ControllerOptions, randomness: Random, may_see_configs: Allows
+        self,
+        image: ClusterImage,
+        options: ControllerOptions,
+        randomness: Random,
+        may_see_configs: Allows,
+        take_quota: TakesQuota,
     ) -> None:
         self.image = image
         self.options = options
         self.randomness = randomness
         self.may_see_configs = may_see_configs
+        self.take_quota = take_quota
         self.records: list[MetadataRecord] = []
 
     def create(self, topic: CreatableTopic) -> CreatableTopicResult:
         self._check_name(topic.name)
         configs = self._configs(topic)
         replicas = assignment_of_new_topic(self.image, topic) if topic.assignments else self._placement(topic)
+        self.take_quota(len(replicas))
         topic_id = self._new_topic_id()
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         # Before the partitions, so that whoever creates their logs knows the settings.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, SettingsError
 from barnabas.base.log_context import logger
+from barnabas.base.quotas import QuotaWindow
 from barnabas.base.settings import InvalidSettingsError, Plugin, Setting, SettingState, Type, format_value
 from barnabas.broker.configs.other_resources import OTHER_KINDS, check_other_resource
 from barnabas.broker.settings import BROKER_SETTINGS, BrokerSettings, topic_defaults
@@ -181,6 +182,9 @@ def controller_options(
             None if static.delegation_token_secret_key is None else static.delegation_token_secret_key.reveal(),
             static.delegation_token_max_lifetime_ms,
             static.delegation_token_expiry_time_ms,
+        ),
+        quota_window=QuotaWindow(
+            static.controller_quota_window_num, static.controller_quota_window_size_seconds * 1000
         ),
     )
 

@@ -19,6 +19,11 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.options import MAX_RECORDS_PER_REQUEST
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+)
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -35,6 +40,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
 #: What brokers forward.
 FORWARDED: Final = frozenset(
     {
+        ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.CREATE_ACLS,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
@@ -87,6 +93,10 @@ def _resource(resource: Any) -> tuple[int, str]:
     return resource.resource_type, resource.resource_name
 
 
+def _entity(entry: EntryData) -> Hashable:
+    return frozenset((each.entity_type, each.entity_name) for each in entry.entity)
+
+
 def _settings_of(resource: Any) -> int:
     return len(resource.configs)
 
@@ -102,6 +112,9 @@ _DIVISIONS: Final[dict[type[Request], _Division]] = {
         "topics", lambda topic: (topic.name, topic.topic_id), lambda _: 1, DeleteTopicsResponse, "responses"
     ),
     AlterConfigsRequest: _Division("resources", _resource, _settings_of, AlterConfigsResponse, "responses"),
+    AlterClientQuotasRequest: _Division(
+        "entries", _entity, lambda entry: len(entry.ops), AlterClientQuotasResponse, "entries"
+    ),
     IncrementalAlterConfigsRequest: _Division(
         "resources", _resource, _settings_of, IncrementalAlterConfigsResponse, "responses"
     ),
@@ -136,6 +149,7 @@ def forwarded(services: CommonServices, context: RequestContext, request: Reques
         setattr(partial_request, division.items, part)
         answer = yield from awaited(services.controller.submit(partial_request, context.version, context))
         getattr(merged, division.results).extend(getattr(answer, division.results))
+        merged.throttle_time_ms = max(merged.throttle_time_ms, answer.throttle_time_ms)  # type: ignore[attr-defined]
     return merged
 
 

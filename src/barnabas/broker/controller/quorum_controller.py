@@ -19,6 +19,7 @@ from barnabas.broker.controller.early_fencing import OWN_GRACE_MS, EarlyFencing
 from barnabas.broker.periodic import Scheduler
 from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.batches import encode_change
+from barnabas.metadata.client_quotas import hosts_named
 from barnabas.metadata.controller import Controller, ControllerResult
 from barnabas.metadata.controller_apis import ControllerApis
 from barnabas.metadata.elections import MAX_ELECTIONS_AT_A_TIME
@@ -27,10 +28,12 @@ from barnabas.metadata.image import NO_LEADER
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.quorum import Quorum
+from barnabas.net.host_names import HostNames
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.storage.errors import LogDirectoryError, PassingError
 from barnabas.storage.manager import PeriodicTask
 from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
@@ -61,6 +64,7 @@ class QuorumController:
         loader: MetadataLoader,
         runtime: Runtime,
         *,
+        hosts: HostNames,
         bootstrap: Callable[[], list[MetadataRecord]],
         local_broker: int | None = None,
         no_op_interval_ms: int = 0,
@@ -76,6 +80,7 @@ class QuorumController:
         self._quorum = quorum
         self._loader = loader
         self._clock = runtime.clock
+        self._hosts = hosts
         self._bootstrap = bootstrap
         self._local_broker = local_broker
         self._no_op_interval_ms = no_op_interval_ms
@@ -309,6 +314,8 @@ class QuorumController:
         timeout_ms: int | None = getattr(request, "timeout_ms", None)
         if timeout_ms is not None and timeout_ms <= 0:
             raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"nothing was done within {timeout_ms} ms")
+        if isinstance(request, AlterClientQuotasRequest):
+            await self._hosts.look_up(hosts_named(request))
         clock = self._clock
         self.decided_count += 1
         outcome = self._apis.handle(request, version, caller, clock.monotonic_ms(), clock.now_ms())

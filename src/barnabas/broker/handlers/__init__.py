@@ -13,6 +13,7 @@ from typing import Final
 BROKER: Final = (
     "add_offsets_to_txn",
     "add_partitions_to_txn",
+    "alter_client_quotas",
     "alter_configs",
     "alter_user_scram_credentials",
     "api_versions",
@@ -27,6 +28,7 @@ BROKER: Final = (
     "delete_records",
     "delete_topics",
     "describe_acls",
+    "describe_client_quotas",
     "describe_cluster",
     "describe_configs",
     "describe_delegation_token",
@@ -72,6 +74,7 @@ BROKER: Final = (
 #: On the controllers' listener.
 CONTROLLER: Final = (
     "allocate_producer_ids",
+    "alter_client_quotas",
     "alter_configs",
     "alter_partition",
     "alter_user_scram_credentials",

@@ -1,0 +1,1 @@
+"""What clients may use of a broker, and what happens to those who use more."""
