@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.metadata.access_images import ClientQuotaEntity, ClientQuotasImage
-from barnabas.metadata.client_quotas import CLIENT_ID, IP, USER, QuotaFilter, alter_client_quotas
+from barnabas.metadata.client_quotas import CLIENT_ID, IP, USER, ClientQuotaFilter, alter_client_quotas
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.quota_limits import QuotaLimit, QuotaLimits
 from barnabas.metadata.replay import ImageBuilder
@@ -171,7 +171,7 @@ ALL = [
 
 
 def wanted(*components: tuple[str, int, str | None], strict: bool = False) -> list[dict[str, str | None]]:
-    chosen = QuotaFilter(
+    chosen = ClientQuotaFilter(
         DescribeClientQuotasRequest(
             components=[
                 ComponentData(entity_type=kind, match_type=how, match=match) for kind, how, match in components

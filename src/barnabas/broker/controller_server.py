@@ -67,7 +67,7 @@ class ControllerServer:
         authorizer = authorizer or AllowEverything()
         controller = Controller(image, controller_options(settings, identity.cluster_id, image), runtime.randomness)
         rules = BrokerRules(settings, identity.node_id)
-        hosts = HostNames(runtime)
+        hosts = HostNames()
         self.controller = QuorumController(
             controller,
             ControllerApis(controller, quorum, authorizer, rules, self._listeners(), hosts.is_known),

@@ -162,7 +162,7 @@ class MatchType(IntEnum):
     SPECIFIED = 2
 
 
-class QuotaFilter:
+class ClientQuotaFilter:
     """Which entities a request means. Raises `BrokerError` if it makes no sense, in Kafka's words."""
 
     def __init__(self, request: DescribeClientQuotasRequest) -> None:

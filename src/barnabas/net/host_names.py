@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterable
-from functools import partial
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from barnabas.base.runtime import Runtime
+from barnabas.net.sockets import SOCK_STREAM
 
 #: How many names are remembered.
 _MOST_NAMES: Final = 10_000
@@ -33,8 +31,7 @@ def address_of(text: str) -> str | None:
 class HostNames:
     """What names stand for. They are looked up away from the loop, so whoever uses them has that done before."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self) -> None:
         self._addresses: dict[str, str | None] = {}
 
     async def look_up(self, names: Iterable[str]) -> None:
@@ -52,9 +49,10 @@ class HostNames:
     def is_known(self, name: str) -> bool:
         return self.address(name) is not None
 
-    async def _resolved(self, name: str) -> str | None:
+    @staticmethod
+    async def _resolved(name: str) -> str | None:
         try:
-            found = await self._runtime.offload(partial(socket.getaddrinfo, name, None, type=socket.SOCK_STREAM))
+            found = await asyncio.get_running_loop().getaddrinfo(name, None, type=SOCK_STREAM)
         except (OSError, UnicodeError):
             return None
         return address_of(str(found[0][4][0])) if found else None

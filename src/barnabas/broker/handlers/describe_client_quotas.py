@@ -10,7 +10,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.services import CommonServices
 from barnabas.broker.turns import Steps
 from barnabas.metadata.authorizer import CLUSTER_NAME, AclOperation, Resource
-from barnabas.metadata.client_quotas import QuotaFilter, described
+from barnabas.metadata.client_quotas import ClientQuotaFilter, described
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 
@@ -27,13 +27,13 @@ def handle(
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return _refused(code, code.text)
     try:
-        wanted = QuotaFilter(request)
+        wanted = ClientQuotaFilter(request)
     except BrokerError as refusal:
         return _refused(refusal.code, refusal.message or refusal.code.text)
     return _described(services, wanted)
 
 
-def _described(services: CommonServices, wanted: QuotaFilter) -> Steps[DescribeClientQuotasResponse]:
+def _described(services: CommonServices, wanted: ClientQuotaFilter) -> Steps[DescribeClientQuotasResponse]:
     """One entity a step."""
     found = []
     for entity, quotas in services.metadata.image.client_quotas.items():
