@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, known
+from barnabas.base.quotas import QuotaWindow
 from barnabas.base.runtime import Runtime
 from barnabas.broker.broker_channels import BrokerChannels
 from barnabas.broker.broker_publisher import BrokerMetadataPublisher
@@ -23,7 +24,7 @@ from barnabas.broker.configs.config_resources import (
 )
 from barnabas.broker.configs.part_options import channel_limits, cleaner_options, log_options
 from barnabas.broker.configs.sasl_options import SaslParts
-from barnabas.broker.context import NoQuotas, OwnRequestContext
+from barnabas.broker.context import OwnRequestContext
 from barnabas.broker.controller.api_versions import common_versions
 from barnabas.broker.controller.auto_topic_creation import AutoTopicCreationManager
 from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
@@ -41,6 +42,7 @@ from barnabas.broker.lifecycle import BrokerLifecycle, BrokerState
 from barnabas.broker.node_tls import NodeTls
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity
+from barnabas.broker.quotas.broker_quotas import BrokerQuotas
 from barnabas.broker.router import Router
 from barnabas.broker.services import MetadataCache, Services
 from barnabas.broker.settings import BrokerSettings
@@ -107,6 +109,8 @@ class BrokerServer:
         self._kraft_version = kraft_version
         #: What the active controller understands, where that is another node.
         self.controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
+        window = QuotaWindow(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
+        self._quotas = BrokerQuotas(window, runtime.clock)
         self._assignments: AssignmentsManager | None = None
         self._alter_partition: AlterPartitionManager | None = None
         self._publisher = BrokerMetadataPublisher(loader, self._apply, on_failure)
@@ -266,7 +270,7 @@ class BrokerServer:
             cluster_id=self._identity.cluster_id,
             metadata=metadata,
             authorizer=self._authorizer,
-            quotas=NoQuotas(),
+            quotas=self._quotas,
             controller=controller,
             turns=self._router.turns,
             endpoints=endpoints,
@@ -332,6 +336,8 @@ class BrokerServer:
         if self._assignments is not None:
             self._assignments.apply(image, delta.partitions_changed)
         services.metadata.image = image
+        if image.client_quotas is not before.client_quotas:
+            self._quotas.set_quotas(image.client_quotas)
         if delta.brokers_changed:
             services.brokers.apply(image, delta.brokers_changed)
             services.replica_manager.brokers_changed()

@@ -1,7 +1,6 @@
 """Who asks, and how fast they may: what every handler gets with its request.
 
-The hook for quotas is called from the first day and slows nobody down, so that the day quotas are built no handler must
-change.
+Quotas are asked by the router for every answer, and by fetches before they read.
 """
 
 from __future__ import annotations
@@ -59,11 +58,31 @@ class Quotas(Protocol):
 
     @property
     def limits_frames(self) -> bool:
-        """Whether requests must be decoded for it: those that are answered in their frames slow nobody down."""
+        """Whether anybody has a quota. Requests that are answered in their frames slow nobody down."""
         ...
 
-    def throttle_ms(self, context: RequestContext, request: Request, response: Response) -> int:
-        """How long the connection stays unread after this answer; told to the client in the answer."""
+    def limits(self, connection: Connection) -> bool:
+        """Whether the sender of the request in process has a quota, so that the rules must deal with it."""
+        ...
+
+    def throttle_ms(
+        self, context: RequestContext, request: Request, response: Response | None, connection: Connection
+    ) -> int:
+        """How long the connection stays muted after this answer, or without one; told to the client in the answer."""
+        ...
+
+    def fetch_max_bytes(self, context: RequestContext, max_bytes: int) -> int:
+        """How many bytes a consumer may fetch at once: more than its quota lets it have in a whole window would have to
+        wait whenever they are asked for."""
+        ...
+
+    def fetch_throttle_ms(self, context: RequestContext, connection: Connection, size_bytes: int) -> tuple[int, bool]:
+        """Asked before a fetch of a consumer reads so many bytes: how long its connection stays muted, and whether it
+        gets them all the same. Otherwise it gets nothing, and they do not count.
+
+        Whoever has fetched nothing in the whole window gets what is there, and waits for it afterwards: a batch that is
+        larger than the quota for a window would never be read.
+        """
         ...
 
 
@@ -72,5 +91,17 @@ class NoQuotas:
 
     limits_frames = False
 
-    def throttle_ms(self, context: RequestContext, request: Request, response: Response) -> int:
-        return 0
+    def limits(self, connection: Connection) -> bool:
+        return False
+
+    def throttle_ms(
+        self, context: RequestContext, request: Request, response: Response | None, connection: Connection
+    ) -> int:
+        told_ms: int = getattr(response, "throttle_time_ms", 0)
+        return told_ms
+
+    def fetch_max_bytes(self, context: RequestContext, max_bytes: int) -> int:
+        return max_bytes
+
+    def fetch_throttle_ms(self, context: RequestContext, connection: Connection, size_bytes: int) -> tuple[int, bool]:
+        return 0, True

@@ -199,7 +199,9 @@ class Router:
 
     def _is_answered(self, handle: FrameHandler, connection: Connection, version: int, frame: bytearray) -> bool:
         """Whether a request was answered, or will be, without being decoded."""
-        if len(frame) > _WHOLE_BYTES or self.interceptor is not None or self._quotas.limits_frames:
+        if len(frame) > _WHOLE_BYTES or self.interceptor is not None:
+            return False
+        if self._quotas.limits_frames and self._quotas.limits(connection):
             return False
         answer = handle(self._services, connection, version, frame)
         if answer is None:
@@ -352,13 +354,11 @@ class Router:
         """Send a response, or take note that there is none. `is_long`: it may have very many elements."""
         if response is None:
             self.turns.finished(connection)
+            self._throttle(context, request, connection, None)
             connection.finish_without_response()
             return
         try:
-            throttle_ms = self._quotas.throttle_ms(context, request, response)
-            if throttle_ms:
-                response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
-                connection.mute_for(throttle_ms)
+            self._throttle(context, request, connection, response)
             if not is_long:
                 self._respond(connection, context, context.version, response.encode_parts(context.version))
                 return
@@ -371,6 +371,15 @@ class Router:
             lambda parts, _: self._respond(connection, context, context.version, parts),
             lambda failure: self._fail(context, request, connection, failure),
         )
+
+    def _throttle(self, context: RequestContext, request: Request, connection: Connection, response: Answer) -> None:
+        """Mute the connection of who has used too much, and tell it so."""
+        throttle_ms = self._quotas.throttle_ms(context, request, response, connection)
+        if throttle_ms:
+            if response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
+            connection.throttle_time_ms = throttle_ms
+            connection.mute_for(throttle_ms)
 
     def _respond(self, connection: Connection, context: RequestContext, version: int, body: list[Buffer]) -> None:
         header_end = self._routes[context.api_key].forms[version].response_header_end
@@ -398,10 +407,17 @@ class Router:
 
         self.turns.start(
             connection,
-            _encoded(error_response(context, request, code, message), context.version),
+            self._failed(context, request, connection, code, message),
             lambda body, _: self._respond(connection, context, context.version, body),
             give_up,
         )
+
+    def _failed(
+        self, context: RequestContext, request: Request, connection: Connection, code: ErrorCode, message: str | None
+    ) -> Steps[list[Buffer]]:
+        response = yield from error_response(context, request, code, message)
+        self._throttle(context, request, connection, response)
+        return (yield from response.encode_in_slices(context.version))
 
     def _close(self, connection: Connection, reason: str) -> None:
         self.turns.finished(connection)
@@ -485,8 +501,3 @@ def _decode_in_slices(
     header, start = yield from RequestHeader.decode_in_slices(view, form.request_header_version, 0, route.max_elements)
     request, _ = yield from route.api.request.decode_in_slices(view, version, start, route.max_elements)
     return header, request
-
-
-def _encoded(making: Steps[Response], version: int) -> Steps[list[Buffer]]:
-    response = yield from making
-    return (yield from response.encode_in_slices(version))

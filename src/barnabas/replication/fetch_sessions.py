@@ -172,6 +172,16 @@ class SessionFetch:
             wanted.log_start_offset = data.log_start_offset
         return is_news
 
+    def throttled(self) -> tuple[ErrorCode, int]:
+        """The same for an answer that tells nothing, since its client has to wait: a session goes on with what was told
+        before, and none begins."""
+        session = self._session
+        if session is None:
+            return ErrorCode.NONE, NO_SESSION
+        if session.epoch != self._expected_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION
+        return ErrorCode.NONE, session.id
+
     def finish(self, with_records: Iterable[WantedPartition], now_ms: int) -> tuple[ErrorCode, int]:
         """The error of the answer as a whole, and the id of the session that goes on (0 for none)."""
         session = self._session

@@ -68,6 +68,9 @@ _GLANCES_PER_STEP: Final = 32
 _PASSED_OVER_PER_STEP: Final = 512
 _FEW_BYTES: Final = 4 * 1024 * 1024
 _BYTES_PER_STEP: Final = 64 * 1024
+#: What an answer takes beside its records, about: quotas are asked before it is made.
+_ANSWER_BYTES: Final = 24
+_PARTITION_BYTES: Final = 56
 
 Buffer = bytes | bytearray | memoryview
 FetchAnswer = FetchResponse | Awaitable[FetchResponse]
@@ -168,6 +171,7 @@ class Fetch:
         "_request",
         "_services",
         "_session",
+        "_throttle_ms",
         "_timers",
         "_unpark",
     )
@@ -201,8 +205,11 @@ class Fetch:
         else:
             self._isolation = Isolation.READ_UNCOMMITTED
         self._max_bytes = min(request.max_bytes, services.settings.fetch_max_bytes)
+        if self._is_limited:
+            self._max_bytes = services.quotas.fetch_max_bytes(context, self._max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._endpoints: dict[int, NodeEndpoint] = {}
+        self._throttle_ms = 0
         self._timers: list[asyncio.TimerHandle] = []
         #: Whether it looks, or has found enough and answers.
         self._is_looking = False
@@ -214,6 +221,11 @@ class Fetch:
         self._is_news_due = False
         self._news_timer: asyncio.TimerHandle | None = None
 
+    @property
+    def _is_limited(self) -> bool:
+        """Whether quotas may make it wait: never if it is a follower's."""
+        return self._replica < 0 and self._services.quotas.limits_frames
+
     def answer(self) -> FetchAnswer | Steps[FetchAnswer]:
         if self._is_large:
             return self._answer_in_steps()
@@ -222,7 +234,11 @@ class Fetch:
 
     def _answer_in_steps(self) -> Steps[FetchAnswer]:
         look = yield from self._look_in_steps()
-        return self._park(look) if self._may_wait(look) else (yield from self._respond_in_steps(look))
+        if self._may_wait(look):
+            return self._park(look)
+        if self._is_limited and (throttled := self._throttled(look)) is not None:
+            return throttled
+        return (yield from self._respond_in_steps(look))
 
     @property
     def _is_large(self) -> bool:
@@ -522,7 +538,23 @@ class Fetch:
 
     # Answering
 
+    def _throttled(self, look: _Look) -> FetchResponse | None:
+        """Nothing but how long to wait, in place of what was found; None if that may be read."""
+        size_bytes = _ANSWER_BYTES + _PARTITION_BYTES * len(look.found) + look.size_bytes
+        self._throttle_ms, may_read = self._services.quotas.fetch_throttle_ms(
+            self._context, self._connection, size_bytes
+        )
+        if may_read:
+            return None
+        error, session_id = self._session.throttled()
+        return FetchResponse(throttle_time_ms=self._throttle_ms, error_code=error, session_id=session_id, responses=[])
+
     def _respond(self, look: _Look) -> FetchAnswer | Steps[FetchAnswer]:
+        if self._is_limited and (throttled := self._throttled(look)) is not None:
+            return throttled
+        return self._respond_unthrottled(look)
+
+    def _respond_unthrottled(self, look: _Look) -> FetchAnswer | Steps[FetchAnswer]:
         if self._is_large or look.size_bytes > _FEW_BYTES:
             return self._respond_in_steps(look)
         answers = _Answers()
@@ -629,7 +661,12 @@ class Fetch:
         if error:
             return FetchResponse(error_code=error, session_id=session_id, responses=[])
         endpoints = list(self._endpoints.values())
-        return FetchResponse(session_id=session_id, responses=answers.topics, node_endpoints=endpoints)
+        return FetchResponse(
+            throttle_time_ms=self._throttle_ms,
+            session_id=session_id,
+            responses=answers.topics,
+            node_endpoints=endpoints,
+        )
 
     def _partition_data(
         self, wanted: WantedPartition, outcome: PartitionRead | LogError, records: Buffer

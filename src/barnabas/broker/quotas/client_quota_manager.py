@@ -64,6 +64,12 @@ class ClientQuotaManager:
             return None
         return limit.bound * (self._window.samples - 1) * self._window.sample_ms / 1000
 
+    def is_unused(self, user: str, client_id: str, now_ms: int) -> bool:
+        """Whether nothing was used in the whole window."""
+        limit = self._limits.of(user, client_id)
+        rate = None if limit is None else self._rates.get(limit.owner)
+        return rate is None or rate.is_forgotten(now_ms)
+
     def _rate_of(self, owner: Owner, now_ms: int) -> SampledRate:
         rate = self._rates.get(owner)
         if rate is None:

@@ -1,0 +1,108 @@
+"""The quotas of a broker's clients: what they produce and fetch, and how much of the loop's time they take.
+
+Who has used too much is answered at once and told for how long its connection stays muted (KIP-219), whatever version
+it speaks. All rules are here. Those that answer requests in their frames ask `limits` before, and leave whoever has a
+quota to the rules; while nobody has one, that is one look at a flag.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.base.quotas import QuotaWindow
+from barnabas.base.runtime import Clock
+from barnabas.broker.context import RequestContext
+from barnabas.broker.quotas.client_quota_manager import ClientQuotaManager
+from barnabas.metadata.access_images import ClientQuotasImage
+from barnabas.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from barnabas.net import Connection
+from barnabas.replication.fetch_sessions import replica_of
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.message import Request, Response
+from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
+from barnabas.wire.messages.produce import ProduceRequest
+
+#: What nodes of the cluster ask of each other, and what comes before anybody is known.
+EXEMPT: Final = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+#: A hundred percent is the whole time of the loop.
+_PERCENT_SECONDS_PER_NS: Final = 100 / 1_000_000_000
+#: For how many clients it is remembered whether they have a quota.
+_MOST_REMEMBERED: Final = 10_000
+
+
+class BrokerQuotas:
+    """`Quotas` by what the metadata say. Each quota is measured over `window`."""
+
+    def __init__(self, window: QuotaWindow, clock: Clock) -> None:
+        self._clock = clock
+        self._produce = ClientQuotaManager(PRODUCER_BYTE_RATE, window)
+        self._fetch = ClientQuotaManager(CONSUMER_BYTE_RATE, window)
+        self._request = ClientQuotaManager(REQUEST_PERCENTAGE, window, window.sample_ms)
+        self.limits_frames = False
+        #: By principal and client id.
+        self._limited: dict[tuple[str, str | None], bool] = {}
+
+    def set_quotas(self, quotas: ClientQuotasImage) -> None:
+        """Other quotas hold from now on."""
+        managers = (self._produce, self._fetch, self._request)
+        for manager in managers:
+            manager.set_quotas(quotas)
+        self._limited.clear()
+        self.limits_frames = not all(manager.is_empty for manager in managers)
+
+    def limits(self, connection: Connection) -> bool:
+        client = (connection.principal, connection.client_id)
+        try:
+            return self._limited[client]
+        except KeyError:
+            if len(self._limited) >= _MOST_REMEMBERED:
+                self._limited.clear()
+            user, client_id = _user(client[0]), client[1] or ""
+            limited = self._limited[client] = any(
+                manager.limit_of(user, client_id) is not None for manager in (self._produce, self._fetch, self._request)
+            )
+            return limited
+
+    def throttle_ms(
+        self, context: RequestContext, request: Request, response: Response | None, connection: Connection
+    ) -> int:
+        # What the controller says of its own quota, or a fetch of those that it was read by.
+        told_ms: int = getattr(response, "throttle_time_ms", 0)
+        if not self.limits_frames or context.api_key in EXEMPT:
+            return told_ms
+        user, client_id = _user(context.principal), context.client_id or ""
+        now_ms, bandwidth_ms = self._clock.monotonic_ms(), 0
+        if isinstance(request, FetchRequest):
+            is_refused = isinstance(response, FetchResponse) and response.error_code
+            if replica_of(request) >= 0 or not is_refused:
+                return told_ms
+        elif isinstance(request, ProduceRequest):
+            bandwidth_ms = self._produce.record(user, client_id, connection.request_bytes, now_ms)
+            if not request.acks:
+                return bandwidth_ms
+        return max(told_ms, bandwidth_ms, self._request_ms(user, client_id, connection, now_ms))
+
+    def fetch_max_bytes(self, context: RequestContext, max_bytes: int) -> int:
+        most = self._fetch.most_at_once(_user(context.principal), context.client_id or "")
+        return max_bytes if most is None else int(min(max_bytes, most))
+
+    def fetch_throttle_ms(self, context: RequestContext, connection: Connection, size_bytes: int) -> tuple[int, bool]:
+        user, client_id, now_ms = _user(context.principal), context.client_id or "", self._clock.monotonic_ms()
+        request_ms = self._request_ms(user, client_id, connection, now_ms)
+        is_first = self._fetch.is_unused(user, client_id, now_ms)
+        bandwidth_ms = self._fetch.record(user, client_id, size_bytes, now_ms)
+        if not request_ms and not bandwidth_ms:
+            return 0, True
+        if is_first and not request_ms:
+            return bandwidth_ms, True
+        self._fetch.unrecord(user, client_id, size_bytes, now_ms)
+        return max(request_ms, bandwidth_ms), False
+
+    def _request_ms(self, user: str, client_id: str, connection: Connection, now_ms: int) -> int:
+        if self._request.is_empty:
+            return 0
+        return self._request.record(user, client_id, connection.elapsed_ns() * _PERCENT_SECONDS_PER_NS, now_ms)
+
+
+def _user(principal: str) -> str:
+    return principal.partition(":")[2]
