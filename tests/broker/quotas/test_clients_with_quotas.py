@@ -1,0 +1,230 @@
+"""A node whose clients have quotas, on virtual time: how much they get in a minute, what they are told, who is not
+touched."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.ids import Uuid
+from barnabas.metadata.access_images import ClientQuotaEntity
+from barnabas.net.channel import Channel, ChannelLimits
+from barnabas.testing import AsyncEmbeddedBroker
+from barnabas.wire.message import Request
+from barnabas.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.fetch import FetchRequest, FetchTopic, ReplicaState
+from barnabas.wire.messages.metadata import MetadataRequest
+from tests.broker.data_plane import batch, fetch_request, produce_request
+from tests.virtual_time import on_virtual_time
+
+RATE = 20_000
+WARM_UP_S, MINUTE_S = 15, 60
+
+
+class Client:
+    """A connection that sends as fast as it may, and does not wait when it is told to: the broker must see to that."""
+
+    def __init__(self, broker: AsyncEmbeddedBroker, client_id: str) -> None:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        self.loop = asyncio.get_running_loop()
+        # Nothing times out that a broker is slow to take up.
+        limits = ChannelLimits(request_timeout_ms=10_000_000)
+        self.channel = Channel(host, int(port), client_id=client_id, randomness=Random(1), limits=limits)
+        self.throttled_ms: list[int] = []
+
+    async def ask(self, request: Request, version: int | None = None) -> Any:
+        answer: Any = await self.channel.request(request, version=version)
+        self.channel._throttled_until_s = 0.0
+        if answer.throttle_time_ms:
+            self.throttled_ms.append(answer.throttle_time_ms)
+        return answer
+
+    async def produce(self, until_s: float, size_bytes: int = 4000) -> int:
+        """How many bytes were taken between the warm-up and the end."""
+        taken, request = 0, produce_request({("t", 0): batch([b"x" * size_bytes])})
+        while self.loop.time() < until_s:
+            (partition,) = (await self.ask(request, 11)).responses[0].partition_responses
+            assert partition.error_code == 0
+            if until_s - MINUTE_S <= self.loop.time() < until_s:
+                taken += size_bytes
+        return taken
+
+    async def fetch(self, until_s: float) -> int:
+        taken, offset = 0, 0
+        while self.loop.time() < until_s:
+            answer = await self.ask(fetch_request({("t", 0): offset}, max_wait_ms=100, max_bytes=8000), 11)
+            assert answer.error_code == 0
+            for partition in answer.responses[0].partitions if answer.responses else ():
+                assert partition.error_code == 0
+                size_bytes = len(partition.records or b"")
+                offset = (offset + 1) % 200 if size_bytes else 0
+                if until_s - MINUTE_S <= self.loop.time() < until_s:
+                    taken += size_bytes
+        return taken
+
+
+async def set_quota(client: Client, entity: ClientQuotaEntity, **quotas: float | None) -> None:
+    entry = EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.names],
+        ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()],
+    )
+    answer = await client.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False))
+    assert [each.error_code for each in answer.entries] == [0]
+
+
+def by_id(name: str | None) -> ClientQuotaEntity:
+    return ClientQuotaEntity((("client-id", name),))
+
+
+def minute_from_now() -> float:
+    return asyncio.get_running_loop().time() + WARM_UP_S + MINUTE_S
+
+
+@on_virtual_time
+async def test_two_producers_get_what_their_quotas_say_and_a_third_is_not_touched() -> None:
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("t", 1)
+        admin, one, other, free = (Client(broker, name) for name in ("admin", "one", "other", "free"))
+        await set_quota(admin, by_id("one"), producer_byte_rate=RATE)
+        await set_quota(admin, by_id("other"), producer_byte_rate=2 * RATE)
+        until_s = minute_from_now()
+        taken = await asyncio.gather(one.produce(until_s), other.produce(until_s))
+        assert taken[0] / MINUTE_S == pytest.approx(RATE, rel=0.1)
+        assert taken[1] / MINUTE_S == pytest.approx(2 * RATE, rel=0.1)
+        assert one.throttled_ms, "it was told"
+        await free.produce(asyncio.get_running_loop().time() + 0.05)
+        assert free.throttled_ms == []
+
+
+@on_virtual_time
+async def test_two_clients_of_a_user_share_the_users_quota() -> None:
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("t", 1)
+        admin, one, other = (Client(broker, name) for name in ("admin", "one", "other"))
+        await set_quota(admin, ClientQuotaEntity((("user", "ANONYMOUS"),)), producer_byte_rate=RATE)
+        until_s = minute_from_now()
+        taken = await asyncio.gather(one.produce(until_s), other.produce(until_s))
+        assert sum(taken) / MINUTE_S == pytest.approx(RATE, rel=0.1)
+        # When the oldest sample goes, who asks next gets what it held: as in Kafka, shares are not halves.
+        assert min(taken) / max(taken) > 0.1
+
+
+@on_virtual_time
+async def test_consumers_get_what_their_quotas_say_and_followers_all() -> None:
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("t", 1)
+        admin, one, other = (Client(broker, name) for name in ("admin", "one", "other"))
+        request = produce_request({("t", 0): batch([b"x" * 1000])})
+        for _ in range(220):
+            await admin.ask(request, 11)
+        await set_quota(admin, by_id(None), consumer_byte_rate=RATE)
+        until_s = minute_from_now()
+        taken = await asyncio.gather(one.fetch(until_s), other.fetch(until_s))
+        for each in taken:
+            assert each / MINUTE_S == pytest.approx(RATE, rel=0.1)
+        assert one.throttled_ms
+        # A throttled answer is empty, so nothing was read for it.
+        waits = one.throttled_ms
+        assert max(waits) < 12_000
+        follower = Client(broker, "follower")
+        for _ in range(100):
+            answer = await follower.ask(_as_follower(fetch_request({("t", 0): 0}, max_bytes=1_000_000)), 17)
+            assert answer.throttle_time_ms == 0
+
+
+def _as_follower(request: FetchRequest) -> FetchRequest:
+    request.replica_id = -1
+    request.replica_state = ReplicaState(replica_id=7, replica_epoch=1)
+    request.topics = cast(list[FetchTopic], [])
+    return request
+
+
+@on_virtual_time
+async def test_a_batch_larger_than_the_quota_of_a_window_is_read_once_and_waited_for() -> None:
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("t", 1)
+        admin, reader = Client(broker, "admin"), Client(broker, "reader")
+        await admin.ask(produce_request({("t", 0): batch([b"x" * 50_000])}), 11)
+        await set_quota(admin, by_id("reader"), consumer_byte_rate=1000.0)
+        began_s = reader.loop.time()
+        answer = await reader.ask(fetch_request({("t", 0): 0}), 11)
+        assert len(answer.responses[0].partitions[0].records) > 50_000
+        assert answer.throttle_time_ms == pytest.approx(40_000, rel=0.01), "50 s worth of it, less a window"
+        assert reader.loop.time() - began_s < 1, "the answer leaves at once"
+        answer = await reader.ask(fetch_request({("t", 0): 0}, max_wait_ms=0), 11)
+        assert reader.loop.time() - began_s >= 40, "and the next request waits"
+
+
+@on_virtual_time
+async def test_without_an_answer_the_connection_is_muted_all_the_same() -> None:
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("t", 1)
+        admin, one = Client(broker, "admin"), Client(broker, "one")
+        await set_quota(admin, by_id("one"), producer_byte_rate=1000.0)
+        request = produce_request({("t", 0): batch([b"x" * 20_000])}, acks=0)
+        began_s = one.loop.time()
+        await one.channel.send(request, version=11)
+        await one.ask(MetadataRequest(topics=[]))
+        assert one.loop.time() - began_s == pytest.approx(10, rel=0.05), "20 s worth of it, less a window of 10 s"
+
+
+@on_virtual_time
+async def test_quotas_change_while_clients_work_and_go() -> None:
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("t", 1)
+        admin, one = Client(broker, "admin"), Client(broker, "one")
+        assert not broker.node.services.quotas.limits_frames
+        await set_quota(admin, by_id("one"), producer_byte_rate=RATE)
+        assert broker.node.services.quotas.limits_frames
+        slow = await one.produce(minute_from_now())
+        await set_quota(admin, by_id("one"), producer_byte_rate=4.0 * RATE)
+        fast = await one.produce(minute_from_now())
+        assert fast / slow == pytest.approx(4, rel=0.1)
+        await set_quota(admin, by_id("one"), producer_byte_rate=None)
+        assert not broker.node.services.quotas.limits_frames
+        one.throttled_ms.clear()
+        await one.produce(one.loop.time() + 0.05)
+        assert one.throttled_ms == []
+
+
+def creation(name: str, partitions: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    return CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+
+
+@on_virtual_time
+async def test_changes_are_refused_before_they_are_decided_and_told_when_to_come_again() -> None:
+    async with AsyncEmbeddedBroker() as broker:
+        admin, one = Client(broker, "admin"), Client(broker, "one")
+        await set_quota(admin, by_id("one"), controller_mutation_rate=1.0)
+        answer = await one.ask(creation("a", 15), 7)
+        assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0), "the bucket was full"
+        began_s = one.loop.time()
+        answer = await one.ask(creation("b", 1), 7)
+        assert answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert answer.throttle_time_ms == pytest.approx(4000, abs=50), "15 of 11 were taken"
+        assert "b" not in broker.node.services.metadata.image.topics
+        answer = await one.ask(creation("b", 1), 7)
+        assert one.loop.time() - began_s >= 3.9, "the connection was muted"
+        assert answer.topics[0].error_code == 0
+        growth = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="a", count=20, assignments=None)], timeout_ms=60_000, validate_only=False
+        )
+        answer = await one.ask(growth, 3)
+        assert answer.results[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="b", topic_id=Uuid.ZERO)], timeout_ms=60_000)
+        answer = await one.ask(deletion, 6)
+        assert answer.responses[0].error_code == 0, "by now there is a token again"
+        answer = await one.ask(creation("c", 30), 5)
+        assert (answer.topics[0].error_code, answer.throttle_time_ms > 29_000) == (0, True), (
+            "older clients wait after it"
+        )
+        answer = await admin.ask(creation("d", 100), 7)
+        assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0)
