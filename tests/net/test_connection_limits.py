@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.quotas import QuotaWindow
 from barnabas.net import ListenerLimits, ListenerSpec, ServerLimits
 from barnabas.net.admission import Admission
 from tests.net.hand_loop import HandLoop, StubConnection
@@ -101,12 +102,47 @@ def test_refusals_are_logged_once_per_second(caplog: pytest.LogCaptureFixture) -
 
 def test_new_connections_come_at_a_pace() -> None:
     door = Door(max_connection_creation_rate=2)
-    crowd = door.come(9)
-    assert states(crowd) == "aaawwwwww", "after a quiet time those of a second may come at once"
+    crowd = door.come(26)
+    assert states(crowd) == 20 * "a" + 6 * "w", "after a quiet time those of ten seconds may come at once, as in Kafka"
     door.loop.pass_time(0.5)
-    assert states(crowd) == "aaaawwwww"
-    door.loop.pass_time(2)
-    assert states(crowd) == "aaaaaaaaw"
+    assert states(crowd) == 21 * "a" + 5 * "w"
+    door.loop.pass_time(1.5)
+    assert states(crowd) == 23 * "a" + "www", "a new sample makes the window shorter; nobody waits longer than one"
+
+
+def test_the_pace_of_the_node_holds_for_all_listeners_and_that_of_one_for_it_alone() -> None:
+    listeners = {"A": ListenerLimits(max_connection_creation_rate=1), "B": ListenerLimits()}
+    door = Door(max_connection_creation_rate=2, listeners=listeners)
+    assert states(door.come(11, listener="A")) == 10 * "a" + "w"
+    assert states(door.come(11, listener="B")) == 9 * "a" + "ww", "one of A that waits counts for the node"
+    door.loop.pass_time(1)
+    assert states(door.come(3, listener="B")) == "www"
+
+
+def test_the_pace_is_measured_over_the_window_of_quotas() -> None:
+    door = Door(max_connection_creation_rate=1, quota_window=QuotaWindow(2, 5000))
+    assert states(door.come(8)) == 5 * "a" + "www"
+
+
+def test_an_address_that_comes_too_fast_is_closed_after_a_while() -> None:
+    door = Door()
+    door.admission.set_connection_rates(1.0, {"9.9.9.9": 3.0})
+    crowd = door.come(12)
+    assert states(crowd) == 10 * "a" + "ww"
+    assert states(door.come(30, host="9.9.9.9")) == 30 * "a"
+    assert states(door.come(3, host="8.8.8.8")) == "aaa", "each has its own"
+    door.loop.pass_time(0.9)
+    assert [each.log for each in crowd[10:]] == [[], []]
+    door.loop.pass_time(0.2)
+    closed = "abort: 1.1.1.1 opens connections faster than its quota allows"
+    assert [each.log for each in crowd[10:]] == [[closed], [closed]]
+    for each in crowd:
+        door.leave(each)
+    door.loop.pass_time(9.9)
+    assert states(door.come(11)) == 10 * "a" + "w", "those that were closed did not count"
+    door.admission.set_connection_rates(None, {})
+    assert states(door.come(2)) == "aa"
+    assert (door.admission.waiting_count, door.admission.admitted_count) == (0, 45)
 
 
 def test_a_rate_of_zero_lets_nobody_in_until_it_is_changed() -> None:

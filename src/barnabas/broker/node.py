@@ -42,6 +42,7 @@ from barnabas.broker.quorum.quorum_transport import QuorumTransport
 from barnabas.broker.quorum.quorum_watch import QuorumWatch
 from barnabas.broker.quorum.raft_quorum import RaftQuorum, controller_addresses
 from barnabas.broker.quorum.snapshot_generator import SnapshotGenerator
+from barnabas.broker.quotas.connection_limits import ConnectionLimits
 from barnabas.broker.request_log import RequestLog
 from barnabas.broker.router import Interceptor, Router, is_urgent
 from barnabas.broker.services import Services
@@ -79,6 +80,7 @@ class Node:
         meter = RequestMeter() if isinstance(runtime.clock, SystemClock) else None
         self._server = Server(is_urgent, server_limits(settings), meter)
         self._request_log = RequestLog(self._server, settings.security_protocols)
+        self._connection_limits = ConnectionLimits(self._server, settings)
         self._sasl = SaslParts(settings, runtime, lambda: self.loader.image, self._formatted_users)
         turns = Turns()
         self._broker_router = Router(broker_handlers(), turns)
@@ -225,6 +227,8 @@ class Node:
         self._started.push_async_callback(self._server.stop, 0)
         self._request_log.start(settings.logging_slow_request_ms)
         self._started.callback(self._request_log.stop)
+        self._started.push_async_callback(self._connection_limits.stop)
+        await self._connection_limits.start()
         await self._listen()
         await self.metrics.start(identity.node_id, identity.cluster_id)
         self._started.push_async_callback(self.metrics.stop)
@@ -357,6 +361,7 @@ class Node:
             router=self._broker_router,
             response_room=self._server.room_for_responses,
             on_settings=self._follow_settings,
+            on_quotas=self._connection_limits.set_quotas,
             on_failure=self._fail,
             kraft_version=lambda: self.quorum.kraft_version,
             authorizer=self._authorizer,
@@ -366,7 +371,7 @@ class Node:
         )
 
     def _follow_settings(self, changed: BrokerSettings) -> None:
-        self._server.set_limits(server_limits(changed))
+        self._connection_limits.set_settings(changed)
         self._request_log.set_slow_ms(changed.logging_slow_request_ms)
 
     @property

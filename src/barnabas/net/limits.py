@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.base.quotas import DEFAULT_WINDOW, QuotaWindow
 from barnabas.wire.frames import MAX_FRAME_BYTES
 
 INT_MAX: Final = 2**31 - 1
@@ -42,7 +43,7 @@ class ServerLimits:
     """Kafka's limits under Kafka's names, and a few of our own.
 
     `queued_max_request_bytes` is -1 for "no limit" in Kafka, which then takes as much as its heap; here it means the
-    larger of 512 MiB and twice the largest request. Overrides per address are by address, not by host name.
+    larger of 512 MiB and twice the largest request. Overrides are by address: `host_names` finds that of a host.
     """
 
     socket_request_max_bytes: int = 100 * MIB
@@ -57,6 +58,8 @@ class ServerLimits:
     connections_max_idle_ms: int = 600_000
     socket_listen_backlog_size: int = 50
     listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
+    #: Over which the pace of new connections is measured; it stays as it was at the start.
+    quota_window: QuotaWindow = DEFAULT_WINDOW
 
     #: Responses that are being made or that peers have not taken yet, over all connections.
     outgoing_max_bytes: int = 256 * MIB

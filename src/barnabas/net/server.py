@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from barnabas.base.errors import check
@@ -126,6 +126,11 @@ class Server:
         around.admission.set_limits(limits)
         for connection in around.connections.values():
             connection.limits_changed()
+
+    def set_connection_rates(self, default: float | None, by_address: Mapping[str, float]) -> None:
+        """How many connections per second addresses may open: single ones, and each of all others; None for any."""
+        if self._around is not None:
+            self._around.admission.set_connection_rates(default, by_address)
 
     @property
     def outgoing_bytes(self) -> int:

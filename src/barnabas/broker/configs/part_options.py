@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from barnabas.base.quotas import QuotaWindow
 from barnabas.broker.configs.sasl_options import SaslParts
 from barnabas.broker.node_tls import NodeTls
 from barnabas.broker.settings import BrokerSettings
 from barnabas.net import ListenerLimits, ListenerSpec, ServerLimits
 from barnabas.net.channel import ChannelLimits
+from barnabas.net.host_names import address_of
 from barnabas.storage.cleaner import CleanerOptions
 from barnabas.storage.manager import LogManagerOptions
 
 _BACKLOG: Final = 1024
 
 
-def server_limits(settings: BrokerSettings) -> ServerLimits:
+def server_limits(settings: BrokerSettings, address_of_host: Callable[[str], str | None] = address_of) -> ServerLimits:
+    """Limits of hosts hold for the addresses that are known to be theirs."""
+    overrides = {address_of_host(host): count for host, count in settings.connection_limits.items()}
     return ServerLimits(
         socket_request_max_bytes=settings.socket_request_max_bytes,
         sasl_server_max_receive_size=settings.sasl_server_max_receive_size,
@@ -25,10 +30,13 @@ def server_limits(settings: BrokerSettings) -> ServerLimits:
         queued_max_request_bytes=settings.queued_max_request_bytes,
         max_connections=settings.max_connections,
         max_connections_per_ip=settings.max_connections_per_ip,
-        max_connections_per_ip_overrides=settings.connection_limits,
+        max_connections_per_ip_overrides={
+            address: count for address, count in overrides.items() if address is not None
+        },
         max_connection_creation_rate=settings.max_connection_creation_rate,
         connections_max_idle_ms=settings.connections_max_idle_ms,
         socket_listen_backlog_size=_backlog(settings),
+        quota_window=QuotaWindow(settings.quota_window_num, settings.quota_window_size_seconds * 1000),
         listeners={each.listener: _listener_limits(settings, each.listener) for each in settings.endpoints},
     )
 
