@@ -29,7 +29,7 @@ def text_of(name: str) -> str:
     "document",
     [
         *("README.md", "docs/clients.md", "docs/library.md", "docs/moving-over.md"),
-        *("docs/pipelines.md", "docs/raft.md", "docs/security.md", "docs/testing.md"),
+        *("docs/operating.md", "docs/pipelines.md", "docs/raft.md", "docs/security.md", "docs/testing.md"),
     ],
 )
 def test_examples_run(document: str) -> None:

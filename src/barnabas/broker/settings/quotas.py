@@ -11,14 +11,13 @@ class QuotaSettings(Settings, title="Quotas", importance=LOW):
     """Over which time rates are measured."""
 
     quota_window_num: Int = setting(
-        "How many samples the rate of a client is measured over.",
-        default=11,
-        allowed=at_least(1),
-        state=NOT_BUILT,
-        refused=False,
+        "How many samples the rate of a client is measured over.", default=11, allowed=at_least(1)
     )
     quota_window_size_seconds: Int = setting(
-        "How long one sample of a client's rate is.", default=1, allowed=at_least(1), state=NOT_BUILT, refused=False
+        "How long one sample of a client's rate is, and the longest that the time of requests, or the pace of "
+        "connections, lets somebody wait at a time.",
+        default=1,
+        allowed=at_least(1),
     )
     replication_quota_window_num: Int = setting(
         "How many samples the rate of replication is measured over.",
@@ -45,15 +44,11 @@ class QuotaSettings(Settings, title="Quotas", importance=LOW):
         "How long one sample of that rate is.", default=1, allowed=at_least(1), state=NOT_BUILT, refused=False
     )
     controller_quota_window_num: Int = setting(
-        "How many samples the rate of changes at the controller is measured over.",
+        "How many samples of changes at the controller a client may have at once, at its quota.",
         default=11,
         allowed=at_least(1),
-        state=NOT_BUILT,
-        refused=False,
     )
-    controller_quota_window_size_seconds: Int = setting(
-        "How long one sample of that rate is.", default=1, allowed=at_least(1), state=NOT_BUILT, refused=False
-    )
+    controller_quota_window_size_seconds: Int = setting("How long one such sample is.", default=1, allowed=at_least(1))
     client_quota_callback_class: Plugin | None = setting(
         "A plug-in that decides the quotas of clients.", default=None, state=NOT_BUILT
     )
