@@ -87,7 +87,7 @@ class BrokerServer:
         router: Router,
         response_room: Callable[[], int],
         on_settings: Callable[[BrokerSettings], None],
-        on_quotas: Callable[[ClientQuotasImage], None],
+        on_quotas: Callable[[ClientQuotasImage], None] = lambda quotas: None,
         on_failure: Callable[[BaseException], None],
         kraft_version: Callable[[], int] = lambda: 0,
         authorizer: Authorizer | None = None,
