@@ -116,7 +116,7 @@ def _denials(path: str, answer: Any) -> Iterator[str]:
         named = next((answer[key] for key in ("name", "topicName", "groupId", "resourceName") if answer.get(key)), "")
         for key, value in answer.items():
             if "rrorCode" in key and value in _DENIALS:
-                yield f"{path}[{named}].{key}={ErrorCode(value).name}"
+                yield f"{path}[{named}].{key}={ErrorCode.of(value).name}"
             yield from _denials(f"{path}[{named}].{key}", value)
 
 
