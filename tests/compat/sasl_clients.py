@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -30,22 +31,29 @@ _KAFKAJS: Final = Path(__file__).parent / "kafkajs" / "sasl.js"
 
 @dataclass(frozen=True)
 class Login:
-    """Who logs in, where and how. A token stands for user and password."""
+    """Who logs in, where and how. A token stands for user and password; with `ca`, a file, it is over TLS."""
 
     bootstrap: str
     mechanism: str
     user: str
     password: str
     token: str | None = None
+    ca: str | None = None
+
+    @property
+    def protocol(self) -> str:
+        return "SASL_PLAINTEXT" if self.ca is None else "SASL_SSL"
 
     @property
     def keywords(self) -> dict[str, Any]:
         """As our clients, kafka-python and aiokafka take it."""
         found = {
             "bootstrap_servers": self.bootstrap,
-            "security_protocol": "SASL_PLAINTEXT",
+            "security_protocol": self.protocol,
             "sasl_mechanism": self.mechanism,
         }
+        if self.ca is not None:
+            found["ssl_cafile"] = self.ca
         if self.token is None:
             found |= {"sasl_plain_username": self.user, "sasl_plain_password": self.password}
         return found
@@ -53,9 +61,11 @@ class Login:
     @property
     def properties(self) -> dict[str, str]:
         """As Java takes it, and our clients do, too."""
+        trust = {} if self.ca is None else {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca}
         return {
+            **trust,
             "bootstrap.servers": self.bootstrap,
-            "security.protocol": "SASL_PLAINTEXT",
+            "security.protocol": self.protocol,
             "sasl.mechanism": self.mechanism,
             "sasl.jaas.config": f"org.apache.kafka.common.security.{MODULES[self.mechanism]} required "
             f'username="{self.user}" password="{self.password}";',
@@ -95,11 +105,13 @@ def confluent(login: Login, topic: str) -> str:
     errors: list[Any] = []
     given: dict[str, Any] = {
         "bootstrap.servers": login.bootstrap,
-        "security.protocol": "SASL_PLAINTEXT",
+        "security.protocol": login.protocol,
         "sasl.mechanism": login.mechanism,
         "error_cb": errors.append,
         "log_level": 0,
     }
+    if login.ca is not None:
+        given["ssl.ca.location"] = login.ca
     if login.token is None:
         given |= {"sasl.username": login.user, "sasl.password": login.password}
     else:
@@ -157,6 +169,8 @@ def aiokafka(login: Login, topic: str) -> str:
 
     async def story() -> str:
         given = login.keywords
+        if given.pop("ssl_cafile", None) is not None:
+            given["ssl_context"] = ssl.create_default_context(cafile=login.ca)
         if login.token is not None:
             given["sasl_oauth_token_provider"] = Provider()
         async with ak.AIOKafkaProducer(**given) as producer:
@@ -171,6 +185,8 @@ def kafkajs(login: Login, topic: str) -> str:
     given: Mapping[str, Any] = {"mechanism": login.mechanism, "username": login.user, "password": login.password}
     if login.token is not None:
         given = {"token": login.token}
+    if login.ca is not None:
+        given = {**given, "ca": Path(login.ca).read_text()}
     done = subprocess.run(
         ["node", str(_KAFKAJS), login.bootstrap, topic],
         input=json.dumps(given),

@@ -2,11 +2,12 @@
 const { Kafka, logLevel } = require('kafkajs')
 
 const [bootstrap, topic] = process.argv.slice(2)
-const given = JSON.parse(require('fs').readFileSync(0, 'utf8'))
+const { ca, ...given } = JSON.parse(require('fs').readFileSync(0, 'utf8'))
+const ssl = ca ? { ca: [ca] } : undefined
 const sasl = given.token
   ? { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: given.token }) }
   : given
-const kafka = new Kafka({ clientId: 'sasl', brokers: [bootstrap], logLevel: logLevel.NOTHING, sasl, retry: { retries: 5 } })
+const kafka = new Kafka({ clientId: 'sasl', brokers: [bootstrap], logLevel: logLevel.NOTHING, ssl, sasl, retry: { retries: 5 } })
 
 const story = async () => {
   const producer = kafka.producer()
