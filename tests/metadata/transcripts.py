@@ -71,6 +71,7 @@ class _Asker:
     client_host: str = "/127.0.0.1"
     client_id: str | None = "tests"
     is_own: bool = False
+    is_token_authenticated: bool = False
 
 
 class _NotForGuests(AllowEverything):

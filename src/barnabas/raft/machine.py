@@ -439,7 +439,7 @@ class RaftMachine:
 
     def address_of(self, voter: Voter) -> Address:
         """Where this replica reaches a voter."""
-        return voter.address(self.listener_name)
+        return voter.address_at(self.listener_name)
 
     @property
     def own_address(self) -> Address | None:

@@ -44,8 +44,13 @@ class Voter:
     min_kraft_version: int = STATIC_VOTERS
     max_kraft_version: int = VOTERS_IN_LOG
 
-    def address(self, listener: str | None = None) -> Address:
-        return self.listeners.get(listener or "") or next(iter(self.listeners.values()))
+    @property
+    def address(self) -> Address:
+        """That of the first."""
+        return next(iter(self.listeners.values()))
+
+    def address_at(self, listener: str | None) -> Address:
+        return self.listeners.get(listener or "") or self.address
 
 
 class VoterSet:
