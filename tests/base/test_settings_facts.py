@@ -44,7 +44,7 @@ OURS_ONLY = {
     "sasl.plain.password": "as sasl.plain.username",
     "sasl.oauth.token.provider": "kafka-python's and aiokafka's; Java has sasl.login.callback.handler.class alone",
     **dict.fromkeys(
-        ("metrics.listener", "metrics.listener.user", "metrics.listener.password"),
+        ("metrics.listener", "metrics.listener.user", "metrics.listener.password", "metrics.requests.enable"),
         "in Kafka an agent of the JVM offers metrics",
     ),
     **dict.fromkeys(

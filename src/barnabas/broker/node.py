@@ -78,6 +78,8 @@ class Node:
         self._tls = NodeTls(settings)
         # Where time is virtual, requests take what the loop says.
         meter = RequestMeter() if isinstance(runtime.clock, SystemClock) else None
+        if meter is not None:
+            meter.is_recording = settings.metrics_requests_enable
         self._server = Server(is_urgent, server_limits(settings), meter)
         self._request_log = RequestLog(self._server, settings.security_protocols)
         self._connection_limits = ConnectionLimits(self._server, settings)

@@ -183,11 +183,16 @@ class _Work:
         self._is_long = True
         self.connection.go_on_later(self.go_on)
 
+    def _waited(self, _: object) -> None:
+        self.connection.wait_ends()
+        self.go_on_later()
+
     def _gets(self, asked: Room | Crowd | asyncio.Future[Any]) -> bool:
         """Whether what it asks for is there. If not, the work goes on when it is."""
         if isinstance(asked, asyncio.Future):
             if not asked.done():
-                asked.add_done_callback(lambda _: self.go_on_later())
+                self.connection.wait_begins()
+                asked.add_done_callback(self._waited)
             return asked.done()
         if isinstance(asked, Crowd):
             return self._turns.take_place(self, asked)

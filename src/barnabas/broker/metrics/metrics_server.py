@@ -46,6 +46,10 @@ class MetricsServer:
         self.address: tuple[str, int] | None = None
 
     @property
+    def node_metrics(self) -> NodeMetrics:
+        return known(self._metrics, "it was asked for, and started")
+
+    @property
     def is_wanted(self) -> bool:
         """Whether anybody asked for metrics: without, nothing is measured but what is counted anyway."""
         return self._settings.metrics_listener is not None or any(

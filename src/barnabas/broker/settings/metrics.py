@@ -37,6 +37,9 @@ class BrokerMetricsSettings(Settings, title="Metrics", importance=LOW):
     metrics_listener_password: Password | None = setting(
         "With it /metrics asks for it (basic authentication); /healthz and /readyz tell everybody.", default=None
     )
+    metrics_requests_enable: bool = setting(
+        "Whether requests are counted and timed; without, what that costs can be measured.", default=True, internal=True
+    )
     metrics_num_samples: Int = setting("How many samples a rate is computed from.", default=2, allowed=at_least(1))
     metrics_sample_window_ms: Long = setting("How long one sample is.", default=30_000, allowed=at_least(1))
     metrics_recording_level: str = setting(
