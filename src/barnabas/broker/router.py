@@ -25,6 +25,7 @@ from barnabas.base.log_context import logger
 from barnabas.broker.context import NoQuotas, Quotas, RequestContext
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.services import CommonServices
+from barnabas.broker.told_errors import told_errors
 from barnabas.broker.turns import CROWDS, Steps, Turns, driven, in_crowd, room_for
 from barnabas.net import Connection
 from barnabas.wire.apis import Api, ApiKey, api
@@ -357,6 +358,8 @@ class Router:
             self._throttle(context, request, connection, None)
             connection.finish_without_response()
             return
+        for code in told_errors(response):
+            connection.count_error(code)
         try:
             self._throttle(context, request, connection, response)
             if not is_long:
@@ -399,6 +402,8 @@ class Router:
             # It gets no answer, so the end of the connection is the only way to tell.
             self._close(connection, "its request with acks=0 failed")
             return
+
+        connection.count_error(code)
 
         def give_up(problem: Exception) -> None:
             name = context.api_key.camel_name

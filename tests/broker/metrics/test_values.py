@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.base.errors import BrokerError
 from barnabas.client.admin import NewTopic
 from barnabas.client.admin.sync_admin import Admin
 from barnabas.client.consumer.sync_consumer import Consumer
@@ -79,6 +80,14 @@ def test_requests_are_counted_with_their_times(after: Scrape) -> None:
     assert parts == pytest.approx(total, rel=0.02)
     everything = after.sum("kafka_network_requestmetrics_requests_total", request="Fetch")
     assert everything == after.value("kafka_network_requestmetrics_requests_total", request="FetchConsumer")
+
+
+def test_errors_are_counted_by_name(broker: EmbeddedBroker) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin, pytest.raises(BrokerError):
+        admin.create_topics([NewTopic(TOPIC, 2, 1)])
+    found = scrape(broker.metrics_url)
+    refused = {"request": "CreateTopics", "error": "TOPIC_ALREADY_EXISTS"}
+    assert found.value("kafka_network_requestmetrics_errors_total", **refused) == 1
 
 
 def test_groups_are_behind_by_records_and_seconds(after: Scrape) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from barnabas.base.error_codes import ErrorCode
 from barnabas.base.metrics.exposition import Exposition, Family, labels
 from barnabas.base.metrics.registry import RecordingLevel
 from barnabas.broker.metrics.naming import of_mbean
@@ -65,8 +66,8 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
         out.add(RESPONSE_BYTES, response_bytes, label)
         _add_times(out, label, times, count, parts.level)
         yield
-    for (key, error), number in parts.server.meter.errors.items():
-        out.add(ERRORS, number, labels(request=name_of(key), error=error))
+    for (key, error), number in list(meter.errors.items()):
+        out.add(ERRORS, number, labels(request=name_of(key), error=ErrorCode.of(error).name))
     yield from _fetches_of_consumers(meter, out, parts.level)
 
 

@@ -34,9 +34,8 @@ class RequestMeter:
     def begins(self, request: RequestFields, frame: bytearray) -> None:
         """It has left the queue."""
     @property
-    def errors(self) -> dict[tuple[int, str], int]:
-        """How often each error was told, by API and the error's name."""
-    def count_error(self, api_key: int, error: str) -> None: ...
+    def errors(self) -> dict[tuple[int, int], int]:
+        """How often each error was told, by API and the error's code."""
     # For those who want to know
     def observe(self, observer: Callable[[Any], object], slower_than_ns: int = 0) -> Callable[[], None]:
         """Have `observer(connection)` called, on the loop, for each request that is done and took so long in all; what
@@ -88,6 +87,8 @@ class RequestFields:
     def total_time_ns(self) -> int: ...
     def elapsed_ns(self) -> int:
         """What the request in process has taken of the loop until now: no queue, no waiting for others."""
+    def count_error(self, code: int) -> None:
+        """The answer to the request in process tells of an error."""
     def count_also_as(self, slot: int) -> None:
         """Count the request in process under another name, too."""
     def wait_begins(self) -> None:

@@ -172,10 +172,6 @@ cdef class RequestMeter:
             counts.buckets[part][min(bucket_of(parts[part]), BUCKETS - 1)] += 1
         return 0
 
-    def count_error(self, int api_key, error):
-        key = (api_key, error)
-        self.errors[key] = self.errors.get(key, 0) + 1
-
     # Who wants to know
 
     def observe(self, observer, int64_t slower_than_ns=0):
@@ -216,6 +212,11 @@ cdef class RequestFields:
         if self._client_id_text is None and self._client_id is not None:
             self._client_id_text = self._client_id.decode("utf-8", "replace")
         return self._client_id_text
+
+    def count_error(self, int code):
+        if self._is_underway:
+            errors, key = self._meter.errors, (self.api_key, code)
+            errors[key] = errors.get(key, 0) + 1
 
     def count_also_as(self, int slot):
         self._also = slot if 0 <= slot < SLOTS else -1
