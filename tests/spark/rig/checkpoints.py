@@ -32,6 +32,10 @@ def version(checkpoint: Path) -> str:
     return _entries(checkpoint / "offsets")[max(planned(checkpoint))].splitlines()[0]
 
 
+def query_id(checkpoint: Path) -> str:
+    return str(json.loads((checkpoint / "metadata").read_text())["id"])
+
+
 def commits(checkpoint: Path) -> dict[int, Any]:
     """What is written of each batch that was done."""
     return {batch: json.loads(text.splitlines()[1]) for batch, text in _entries(checkpoint / "commits").items()}
