@@ -12,12 +12,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import barnabas
 from barnabas import Admin, NewTopic, Producer
@@ -220,37 +220,49 @@ def _discarding(load: Callable[[], DataFrame]) -> Callable[[], None]:
     return lambda: load().write.format("noop").mode("overwrite").save()
 
 
+_Part: TypeAlias = Callable[[Contest, Plan], Iterator[Result]]
+
+
 def compared(name: str, rates: dict[str, float], peer: str, target: float | None) -> Result:
     detail = f"{rates['ours'] / 1e3:,.0f}k / {peer} {rates[peer] / 1e3:,.0f}k rows per s"
     return Result(name, rates["ours"] / rates[peer], target, detail)
 
 
-def run(plan: Plan = FULL) -> list[Result]:
+def reading(contest: Contest, plan: Plan) -> Iterator[Result]:
+    for size, rows in plan.reads:
+        rates = contest.read(rows, size)
+        yield compared(f"read, {size} bytes", rates, "in memory", SOURCE_TARGET)
+        if "JVM" in rates:
+            yield compared("  against the JVM connector", rates, "JVM", JVM_TARGET)
+
+
+def writing(contest: Contest, plan: Plan) -> Iterator[Result]:
+    for size, rows in plan.writes:
+        rates = contest.write(rows, size)
+        yield compared(f"write, {size} bytes", rates, "discarding", WRITE_TARGETS.get(size))
+        if "JVM" in rates:
+            yield compared("  against the JVM connector", rates, "JVM", JVM_TARGET)
+
+
+def streaming(contest: Contest, plan: Plan) -> Iterator[Result]:
+    for size, rows in plan.streams:
+        rates = contest.stream(rows, size)
+        yield compared(f"topic to topic, exactly once, {size} bytes", rates, "at least once", ONCE_TARGET)
+        if "JVM" in rates:
+            yield compared("  against the JVM connector, at least once", rates, "JVM", None)
+            both = {"ours": rates["at least once"], "JVM": rates["JVM"]}
+            yield compared("  at least once, against the JVM connector", both, "JVM", None)
+
+
+def run(plan: Plan = FULL, parts: Sequence[_Part] = (reading, writing, streaming)) -> list[Result]:
     folder = Path(tempfile.mkdtemp(prefix="barnabas-bench-"))
     node = Barnabas(folder / "barnabas", "log.segment.delete.delay.ms=0")
-    results: list[Result] = []
     try:
         node.prepare()
         node.start()
         with spark_session(folder) as spark:
             contest = Contest(spark, node.bootstrap, plan.rounds)
-            for size, rows in plan.reads:
-                rates = contest.read(rows, size)
-                results.append(compared(f"read, {size} bytes", rates, "in memory", SOURCE_TARGET))
-                if "JVM" in rates:
-                    results.append(compared("  against the JVM connector", rates, "JVM", JVM_TARGET))
-            for size, rows in plan.writes:
-                rates = contest.write(rows, size)
-                results.append(compared(f"write, {size} bytes", rates, "discarding", WRITE_TARGETS.get(size)))
-                if "JVM" in rates:
-                    results.append(compared("  against the JVM connector", rates, "JVM", JVM_TARGET))
-            for size, rows in plan.streams:
-                rates = contest.stream(rows, size)
-                name = f"topic to topic, exactly once, {size} bytes"
-                results.append(compared(name, rates, "at least once", ONCE_TARGET))
-                if "JVM" in rates:
-                    results.append(compared("  against the JVM connector, at least once", rates, "JVM", None))
-        return results
+            return [result for part in parts for result in part(contest, plan)]
     finally:
         node.stop()
         shutil.rmtree(folder, ignore_errors=True)
@@ -258,3 +270,10 @@ def run(plan: Plan = FULL) -> list[Result]:
 
 def run_quickly() -> list[Result]:
     return run(QUICK)
+
+
+def _section(part: _Part) -> Callable[[bool], list[Result]]:
+    return lambda is_quick: run(QUICK if is_quick else FULL, [part])
+
+
+SECTIONS: Final = {"read": _section(reading), "write": _section(writing), "stream": _section(streaming)}
