@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +35,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = sessions.start_session(folder)
         yield session
         session.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say so where Spark's JVM has died: all that Python is told is that some class 'does not exist in the JVM'."""
+    report = yield
+    gateway = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    process = getattr(getattr(gateway, "_gateway", None), "proc", None)
+    code = None if process is None else process.poll()
+    if report.failed and code is not None:
+        report.sections.append(("Spark", f"its JVM has ended, with code {code}; whatever asks it afterwards fails"))
+    return report
 
 
 @pytest.fixture(scope="package")

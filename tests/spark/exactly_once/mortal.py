@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from unittest.mock import patch
 
 from pyspark import TaskContext
-from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import WriterCommitMessage
 
 from barnabas.spark.sink.messages import RowsWritten, TransactionWritten
@@ -215,13 +215,15 @@ def main(task: Task) -> None:
             stream = waiting.pop(0)
             running[stream] = _started(spark, task, stream)
         for stream, query in [*running.items()]:
-            try:
-                if query.awaitTermination(0.1):
-                    del running[stream]
-            except StreamingQueryException as error:
-                if "Python worker failed to connect back" not in str(error):
-                    raise
-                running[stream] = _started(spark, task, stream)
+            if query.isActive:
+                continue
+            del running[stream]
+            error = query.exception()
+            if error is not None and "Python worker failed to connect back" not in str(error):
+                raise error
+            if error is not None:
+                waiting.append(stream)
+        time.sleep(0.1)
     spark.stop()
 
 
