@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import WriterCommitMessage
 
 from barnabas import Admin, UnsupportedRequestError
-from barnabas.spark.core.exactly_once import finish
+from barnabas.spark.core.exactly_once import Attempt, finish
 from barnabas.spark.core.exactly_once.refusals import (
     NotAliveError,
     OtherPastError,
@@ -16,6 +19,10 @@ from barnabas.spark.core.exactly_once.refusals import (
     TornBatchError,
 )
 from barnabas.spark.sink.deciding import DecidingCluster
+from barnabas.spark.sink.messages import TransactionWritten
+from barnabas.spark.sink.transactional import write_in_transaction
+from barnabas.spark.sink.writers import TopicStreamWriter
+from barnabas.spark.sink.writing import WriteError
 from barnabas.testing import EmbeddedBroker
 from tests.spark.exactly_once.real_batches import RealBatches
 
@@ -219,3 +226,43 @@ def test_where_the_cluster_tells_of_no_transactions_their_producers_are_asked(
     batches.restart()
     batches.commit(2, batches.write(2, [["2"]]))
     assert sorted(batches.rows()) == ["0a", "0b", "1a", "1b", "2"]
+
+
+def test_an_abort_that_fails_leaves_the_word_to_the_commit(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark calls both, and of an abort that raises tells nothing but that the job failed."""
+    batches = make()
+    batches.commit(0, batches.write(0, [["0"]]))
+    messages: list[WriterCommitMessage | None] = [TransactionWritten((), each) for each in batches.write(1, [["a"]])]
+    with DecidingCluster(batches.plan.client, "barnabas-spark-control") as cluster:
+        cluster.perform(finish(batches.stream, "another"))
+    writer = TopicStreamWriter(batches.plan)
+    with pytest.raises(SupersededError, match="was superseded by run another"):
+        writer.commit(messages, 1)
+    writer.abort(messages, 1)
+    assert "batch 1 failed, and what it left open could not be ended: Run run1 of query" in caplog.text
+
+
+def test_a_control_topic_that_is_deleted_under_a_task(make: Make) -> None:
+    batches = make(control_topic="control-to-be-deleted")
+    batches.plan = replace(batches.plan, client={**batches.plan.client, "max.block.ms": "2000"})
+    batches.commit(0, batches.write(0, [["0"]]))
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        admin.delete_topics(["control-to-be-deleted"])
+    with pytest.raises(WriteError, match="'control-to-be-deleted', where decisions are kept, was deleted while"):
+        batches.write(1, [["1"]])
+    # Spark runs the task again, and the driver says what that means.
+    with pytest.raises(OtherPastError, match="nobody knows what of batch 0 is in the topics"):
+        batches.commit(1, batches.write(1, [["1"]]))
+    assert batches.rows() == ["0"]
+
+
+def test_a_task_that_comes_near_the_time_out(make: Make) -> None:
+    batches = make(timeout_ms=60_000)
+    seconds = itertools.count(0, 20)
+    data = [pa.record_batch({"value": [b"x"]}) for _ in range(3)]
+    attempt = Attempt(batches.stream, batches.run, 0, 0, 0, 0)
+    with pytest.raises(
+        NotAliveError, match=r"written for 40 s.*aborts its transaction after 60 s.*Make kafka\.transac"
+    ):
+        write_in_transaction(batches.plan, data, attempt, lambda: float(next(seconds)))
+    assert open_ids(batches) == []

@@ -99,8 +99,8 @@ _REFUSED_BY_SOURCE: Final = {
 _REFUSED_BY_SINK: Final = {
     "key.serializer": f"keys are written as bytes. {_BY_SPARK} something else into the column key",
     "value.serializer": f"values are written as bytes. {_BY_SPARK} something else into the column value",
-    "transactional.id": "the sink names its transactions itself. To write exactly once set the option delivery to"
-    " exactly-once",
+    "transactional.id": "the sink names its transactions itself. Leave it out; what makes a stream write exactly once"
+    " is the option delivery=exactly-once",
 }
 
 

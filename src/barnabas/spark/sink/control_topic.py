@@ -37,6 +37,16 @@ def ensure_control_topic(client: Mapping[str, str], topic: str) -> None:
     _known.add(place)
 
 
+def is_deleted(client: Mapping[str, str], topic: str) -> bool:
+    """Whether it is gone, though this process knew it; it does not any more. False if nobody can tell."""
+    _known.discard((client.get("bootstrap.servers", ""), topic))
+    try:
+        with new_admin(client) as admin:
+            return not has_topic(admin, topic)
+    except BarnabasError:
+        return False
+
+
 def create_control_topic(admin: Admin, topic: str) -> None:
     from barnabas import NewTopic
 

@@ -15,7 +15,7 @@ from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.spark.core.exactly_once import Attempt, Stream, Written
 from barnabas.spark.core.exactly_once.refusals import DeliveryError, batch_too_long
 from barnabas.spark.sink.advice import with_advice
-from barnabas.spark.sink.control_topic import ensure_control_topic
+from barnabas.spark.sink.control_topic import ensure_control_topic, is_deleted
 from barnabas.spark.sink.messages import TransactionWritten
 from barnabas.spark.sink.settings import needed_ms, transaction_timeout_ms
 from barnabas.spark.sink.writing import RowsUnderWay, WriteError, WritePlan
@@ -117,10 +117,16 @@ def _told(plan: WritePlan, attempt: Attempt) -> Iterator[None]:
         yield
     except BarnabasError as error:
         assert plan.exactly_once is not None
-        servers = plan.client.get("bootstrap.servers", "")
+        servers, control_topic = plan.client.get("bootstrap.servers", ""), plan.exactly_once.control_topic
+        if is_deleted(plan.client, control_topic):
+            raise WriteError(
+                f"task {attempt.task} of batch {attempt.batch} cannot write exactly once: the control topic"
+                f" '{control_topic}', where decisions are kept, was deleted while the query ran. Nothing of the task is"
+                " seen. When it starts again the query says what is not known of the batches before."
+            ) from error
         raise WriteError(
             f"task {attempt.task} of batch {attempt.batch} got no transaction of the brokers at {servers}, which"
-            f" delivery=exactly-once needs: {with_advice(error, attempt.stream, plan.exactly_once.control_topic)}"
+            f" delivery=exactly-once needs: {with_advice(error, attempt.stream, control_topic)}"
         ) from error
 
 

@@ -113,8 +113,11 @@ def _abort(plan: WritePlan, messages: _Messages, batch: int | None) -> None:
     if plan.exactly_once is not None and batch is not None:
         from barnabas.spark.sink.batches import abort_batch
 
-        with told_first():
+        try:
             abort_batch(plan, batch, [each.written for each in messages if isinstance(each, TransactionWritten)])
+        except Exception as error:
+            # Of an abort that fails, Spark tells that the job failed, and not why the batch was aborted.
+            _log.warning("batch %d failed, and what it left open could not be ended: %s", batch, error)
 
 
 def _left_behind(plan: WritePlan, messages: _Messages) -> str:

@@ -110,7 +110,9 @@ def batch_too_long(stream: Stream, batch: int, task: int, age_ms: int, timeout_m
 
 
 def _whole(decision: BatchDecision) -> str:
-    return f"{rows_text(decision.rows)} and {decision.size_bytes:,} bytes in {len(decision.parts)} transactions"
+    parts = len(decision.parts)
+    transactions = "1 transaction" if parts == 1 else f"{parts} transactions"
+    return f"{rows_text(decision.rows)} and {decision.size_bytes:,} bytes in {transactions}"
 
 
 def _parts(parts: list[TaskPart]) -> str:
