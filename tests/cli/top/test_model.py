@@ -133,7 +133,9 @@ kafka_network_requestmetrics_totaltimems_count{request="FetchConsumer"} 5
 kafka_server_brokertopicmetrics_bytesin_total 99
 kafka_server_brokertopicmetrics_bytesin_total{topic="a \\"quoted\\\\ \\n}{ name"} 42
 barnabas_group_lag_seconds_max{group="g"} 3.25
-kafka_server_app_info{version="1",node_id="3"} 1
+kafka_server_app_info_version{version="1",node_id="3"} 1
+barnabas_loop_idle_ratio 0.25
+barnabas_loop_longest_stall_seconds 0.5
 kafka_server_fetch_throttle_time{user="",client_id="c"} 120
 kafka_server_fetch_throttle_time{user="",client_id="d"} 0
 what is this? {
@@ -149,7 +151,7 @@ def test_what_a_node_tells_is_read() -> None:
     assert set(told.apis) == {"Produce", "FetchConsumer"}
     assert told.bytes_in == {'a "quoted\\ \n}{ name': 42.0}
     assert told.group_lag_s == {"g": 3.25}
-    assert told.node_id == 3
+    assert (told.node_id, told.idle, told.longest_stall_ms) == (3, 0.25, 500)
     assert told.throttled == ("client c, by 120 ms (fetch)",)
 
 

@@ -16,17 +16,20 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas import Admin, Consumer, NewTopic, Producer
+from barnabas import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.top.scraping import ScrapeError, _figures, parse_addresses
 from barnabas.testing import EmbeddedBroker
 from tests.cli.processes import command
 from tests.cli.tools import Tools
 from tests.cli.top.test_model import TEXT
+from tests.oracles import missing
+from tests.oracles.kafka_server import KafkaServer
 
 LIMIT_S = 60
 
@@ -44,8 +47,6 @@ def bootstrap() -> Iterator[str]:
                 producer.send("clicks", b"x", partition=number % 2, timestamp_ms=minute_ago_ms)
         with Consumer(bootstrap_servers=address, group_id="readers", enable_auto_commit=False) as consumer:
             consumer.assign([TopicPartition("clicks", 0), TopicPartition("clicks", 1)])
-            from barnabas import OffsetAndMetadata
-
             consumer.commit({TopicPartition("clicks", number): OffsetAndMetadata(15) for number in (0, 1)})
         yield address
 
@@ -233,3 +234,43 @@ def test_a_node_is_asked_by_http() -> None:
     ):
         with pytest.raises(ScrapeError, match=words):
             served(answer)
+
+
+def test_a_listener_is_where_the_broker_says() -> None:
+    from barnabas.cli.top.scraping import _address
+    from barnabas.client.core.cluster_view import Node
+
+    broker = Node(3, "kafka-3", 9092)
+    told = {
+        "127.0.0.1:9404": ("127.0.0.1", 9404, False),
+        "0.0.0.0:9404": ("kafka-3", 9404, False),
+        ":9404": ("kafka-3", 9404, False),
+        "SSL://[::1]:9404": ("::1", 9404, True),
+        "SSL://:9404": ("kafka-3", 9404, True),
+    }
+    for listener, (host, port, is_secured) in told.items():
+        address = _address(listener, broker)
+        assert address is not None
+        assert (address.host, address.port, address.is_secured, address.broker_id) == (host, port, is_secured, 3)
+    assert _address("127.0.0.1:0", broker) is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(missing() is not None, reason="needs Kafka's jars: make oracles")
+def test_of_kafka_itself(tmp_path: Path, tools: Tools) -> None:
+    with KafkaServer(tmp_path, {"offsets.topic.num.partitions": "1"}) as server:
+        minute_ago_ms = int(time.time() * 1000) - 60_000
+        with Admin(bootstrap_servers=server.bootstrap) as admin:
+            admin.create_topics([NewTopic("clicks", 2, 1)])
+        with Producer(bootstrap_servers=server.bootstrap) as producer:
+            for number in range(100):
+                producer.send("clicks", b"x", partition=number % 2, timestamp_ms=minute_ago_ms)
+        with Consumer(bootstrap_servers=server.bootstrap, group_id="readers", enable_auto_commit=False) as consumer:
+            consumer.assign([TopicPartition("clicks", 0)])
+            consumer.commit({TopicPartition("clicks", 0): OffsetAndMetadata(15)})
+        told = tools.json_at(server.bootstrap, "top --once --interval 0.2")
+        (group,) = told["groups"]
+        assert (group["groupId"], group["lag"]) == ("readers", 35)
+        assert 55 < group["lagSeconds"] < 80
+        assert told["controllerId"] == 1
+        assert told["problems"] == []

@@ -31,9 +31,9 @@ _BUCKET: Final = f"{_REQUESTS}totaltimems_bucket"
 _BYTES_IN: Final = "kafka_server_brokertopicmetrics_bytesin_total"
 _BYTES_OUT: Final = "kafka_server_brokertopicmetrics_bytesout_total"
 _GROUP_LAG: Final = "barnabas_group_lag_seconds_max"
-_IDLE: Final = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent"
-_STALL: Final = "barnabas_loop_longest_stall_ms"
-_NODE: Final = "kafka_server_app_info"
+_IDLE: Final = "barnabas_loop_idle_ratio"
+_STALL: Final = "barnabas_loop_longest_stall_seconds"
+_NODE: Final = "kafka_server_app_info_version"
 _THROTTLE: Final = re.compile(r"kafka_server_(produce|fetch|request|controllermutation)_throttle_time")
 _QUOTAS: Final = {"controllermutation": "changes of topics", "request": "time of requests"}
 
@@ -168,7 +168,7 @@ def figures_of(text: str) -> NodeFigures:
         topics[_BYTES_OUT],
         lags,
         single.get(_IDLE),
-        single.get(_STALL),
+        single[_STALL] * 1000 if _STALL in single else None,
         tuple(throttled),
         node_id,
     )

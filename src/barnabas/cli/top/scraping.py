@@ -29,6 +29,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 #: A node that listens everywhere does not say where it is.
 _EVERYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})
 _DENIED: Final = 401
+_SECURED: Final = "SSL://"
 
 
 class Address(NamedTuple):
@@ -91,6 +92,9 @@ class Scraper:
             number = answer.node_id if answer.node_id is not None else address.broker_id
             if number is None:
                 problems.append(f"metrics of {address.text}: they do not say of which node they are")
+            elif address.broker_id not in (None, number):
+                # A broker that listens on its own machine alone is not to be reached from another.
+                problems.append(f"metrics of broker {address.broker_id}: at {address.text} is node {number}")
             else:
                 nodes[number] = answer
         return nodes, problems
@@ -124,11 +128,12 @@ class Scraper:
 
 def _address(listener: str, broker: Node) -> Address | None:
     """Where a broker's listener is, seen from here; None for a port that only the broker knows."""
-    host, _, port = listener.rpartition(":")
+    host, _, port = listener.removeprefix(_SECURED).rpartition(":")
     host = host.strip("[]")
     if not port.isdecimal() or not int(port):
         return None
-    return Address(broker.host if host in _EVERYWHERE else host, int(port), broker.node_id)
+    is_secured = listener.startswith(_SECURED)
+    return Address(broker.host if host in _EVERYWHERE else host, int(port), broker.node_id, is_secured)
 
 
 async def _figures(address: Address) -> NodeFigures:
