@@ -36,6 +36,7 @@ from barnabas.net.pace import Doing, Standing
 from barnabas.net.phases import ConnectionEvent, ConnectionPhase
 from barnabas.net.request_channel import Dispatch, RequestChannel
 from barnabas.net.sockets import sends_untouched, tune
+from barnabas.net.throttled import ThrottledClients
 from barnabas.net.tls.failures import TlsError
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
@@ -74,6 +75,7 @@ class Surroundings:
     idle: IdleWatch
     admission: Admission
     authentications: Authentications
+    throttled: ThrottledClients
     #: How many connections came, and how many have ended, by listener.
     created: dict[str, int]
     closed: dict[str, int]
@@ -341,6 +343,7 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         if self.phase is _CLOSED or throttle_ms <= 0:
             return
         self.throttle_time_ms = throttle_ms
+        self._around.throttled.note(self.principal, self.client_id, throttle_ms)
         end_s = self._loop.time() + throttle_ms / 1000
         if self._throttle_timer is not None:
             if self._throttle_timer.when() >= end_s:

@@ -20,6 +20,7 @@ from barnabas.net.memory import RequestMemory
 from barnabas.net.phases import ConnectionPhase
 from barnabas.net.request_channel import Dispatch, IsUrgent, RequestChannel
 from barnabas.net.sasl_server import SaslAuthenticator
+from barnabas.net.throttled import ThrottledClients
 
 
 class Server:
@@ -39,6 +40,8 @@ class Server:
         self._listeners: dict[str, Listener] = {}
         self._around: Surroundings | None = None
         self._authentications = Authentications()
+        #: Whom quotas slow down.
+        self.throttled = ThrottledClients()
         self._emptied: asyncio.Future[None] | None = None
 
     async def start(self, specs: Iterable[ListenerSpec], dispatch: Dispatch) -> None:
@@ -188,6 +191,7 @@ class Server:
             idle=IdleWatch(loop, limits.connections_max_idle_ms),
             admission=Admission(loop, limits, self._make_room),
             authentications=self._authentications,
+            throttled=self.throttled,
             created={},
             closed={},
             scratch=bytearray(SMALL_FRAME_BYTES),

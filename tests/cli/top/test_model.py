@@ -136,8 +136,8 @@ barnabas_group_lag_seconds_max{group="g"} 3.25
 kafka_server_app_info_version{version="1",node_id="3"} 1
 barnabas_loop_idle_ratio 0.25
 barnabas_loop_longest_stall_seconds 0.5
-kafka_server_fetch_throttle_time{user="",client_id="c"} 120
-kafka_server_fetch_throttle_time{user="",client_id="d"} 0
+barnabas_throttled_ms_total{principal="User:a",client_id="c"} 120
+barnabas_throttled_ms_total{principal="User:b",client_id=""} 7
 what is this? {
 name_without_value
 """
@@ -152,7 +152,7 @@ def test_what_a_node_tells_is_read() -> None:
     assert told.bytes_in == {'a "quoted\\ \n}{ name': 42.0}
     assert told.group_lag_s == {"g": 3.25}
     assert (told.node_id, told.idle, told.longest_stall_ms) == (3, 0.25, 500)
-    assert told.throttled == ("client c, by 120 ms (fetch)",)
+    assert told.throttled_ms == {"c as User:a": 120.0, "(no client.id) as User:b": 7.0}
 
 
 @given(st.text(max_size=300))
@@ -163,6 +163,7 @@ def test_any_text_is_read_or_passed_over(text: str) -> None:
 
 def test_why_it_is_slow() -> None:
     told = reasons(model())
+    assert model().throttled == ("report-7 as User:reports (850 ms in 2 s)",)
     assert told[0].startswith("Nobody leads payments-2")
     assert any("wait for broker 3" in each for each in told)
     assert any(each.startswith("Node 2 is busy") for each in told)

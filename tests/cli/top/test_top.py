@@ -11,9 +11,11 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -273,4 +275,47 @@ def test_of_kafka_itself(tmp_path: Path, tools: Tools) -> None:
         assert (group["groupId"], group["lag"]) == ("readers", 35)
         assert 55 < group["lagSeconds"] < 80
         assert told["controllerId"] == 1
+        assert told["problems"] == []
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+def test_a_node_of_ours_tells_all(tools: Tools) -> None:
+    """By its metrics listener, which is found by its setting: APIs with their times, bytes, who is slowed down."""
+    listener = f"127.0.0.1:{free_port()}"
+    with EmbeddedBroker(overrides={"offsets.topic.num.partitions": 1, "metrics.listener": listener}) as broker:
+        address = broker.bootstrap_servers
+        changed = tools.at(
+            address, "configs --alter --entity-type clients --entity-name noisy --add-config producer_byte_rate=20000"
+        )
+        assert changed.code == 0, changed.err
+        with Producer(bootstrap_servers=address, client_id="noisy", linger_ms=0) as producer:
+            stop = threading.Event()
+
+            def send() -> None:
+                while not stop.is_set():
+                    producer.send("clicks", b"x" * 4000).result(LIMIT_S)
+
+            sending = threading.Thread(target=send)
+            sending.start()
+            try:
+                told = tools.json_at(address, "top --once --interval 1")
+            finally:
+                stop.set()
+                sending.join(LIMIT_S)
+        (topic,) = (each for each in told["topics"] if each["name"] == "clicks")
+        apis = {each["name"]: each for each in told["apis"]}
+        produce = apis["Produce"]
+        assert produce["requestsPerSecond"] > 0
+        parts = [produce[f"{part}Ms"] for part in ("queue", "local", "remote", "responseQueue", "send")]
+        assert sum(parts) == pytest.approx(produce["meanMs"], abs=0.05)
+        assert topic["bytesInPerSecond"] == pytest.approx(topic["recordsPerSecond"] * 4070, rel=0.05)
+        (node,) = told["brokers"]
+        assert 0 <= node["idle"] <= 1
+        assert any(each.startswith("noisy as User:ANONYMOUS (") for each in told["throttled"])
+        assert any(each.startswith("Slowed down by quotas: noisy as User:ANONYMOUS") for each in told["reasons"])
         assert told["problems"] == []

@@ -41,13 +41,16 @@ SOFTWARE: Final = of_mbean(
 QUEUE: Final = of_mbean(f"{_CHANNEL}RequestQueueSize", "gauge", "Requests that were not taken up yet.")
 MEMORY: Final = of_mbean(f"{_SERVER}MemoryPoolUsed", "gauge", "Memory of requests on their way in or in process.")
 MEMORY_LEFT: Final = of_mbean(f"{_SERVER}MemoryPoolAvailable", "gauge", "What is left of it.")
+THROTTLED: Final = own(
+    "throttled_ms_total", "counter", "How long quotas had a client wait; of the clients that waited last."
+)
 OUTGOING_HELD: Final = own("answers_bytes", "gauge", "Memory of answers that were not taken yet.")
 STATE: Final = of_mbean("kafka.server:type=KafkaServer,name=BrokerState", "gauge", "3 is running, as Kafka counts.")
 CLUSTER: Final = of_mbean("kafka.server:type=KafkaServer,name=ClusterId", "gauge", "1, with the id as a label.")
 INFO: Final = of_mbean("kafka.server:type=app-info#version", "gauge", "1, with the version as a label.")
 FAMILIES: Final = (
     *(CONNECTIONS, CREATED, CLOSED, EXPIRED, INCOMING, OUTGOING, REQUESTS, AUTHENTICATED, REFUSED, SOFTWARE),
-    *(QUEUE, MEMORY, MEMORY_LEFT, OUTGOING_HELD, STATE, CLUSTER, INFO),
+    *(QUEUE, MEMORY, MEMORY_LEFT, OUTGOING_HELD, THROTTLED, STATE, CLUSTER, INFO),
 )
 
 
@@ -73,6 +76,8 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
     for (listener, name, version), count in software.most_common(_MOST_SOFTWARE):
         out.add(SOFTWARE, count, labels(clientSoftwareName=name, clientSoftwareVersion=version, listener=listener))
     state = BrokerState.NOT_RUNNING if parts.broker is None else parts.broker.state
+    for (principal, client_id), waited_ms in server.throttled.total_ms.items():
+        out.add(THROTTLED, waited_ms, labels(principal=principal, client_id=client_id))
     out.add(STATE, state)
     out.add(CLUSTER, 1, labels(cluster_id=parts.cluster_id))
     out.add(INFO, 1, labels(version=package_version(), node_id=parts.node_id))

@@ -34,8 +34,7 @@ _GROUP_LAG: Final = "barnabas_group_lag_seconds_max"
 _IDLE: Final = "barnabas_loop_idle_ratio"
 _STALL: Final = "barnabas_loop_longest_stall_seconds"
 _NODE: Final = "kafka_server_app_info_version"
-_THROTTLE: Final = re.compile(r"kafka_server_(produce|fetch|request|controllermutation)_throttle_time")
-_QUOTAS: Final = {"controllermutation": "changes of topics", "request": "time of requests"}
+_THROTTLED: Final = "barnabas_throttled_ms_total"
 
 _LINE: Final = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?")
 _LABEL: Final = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
@@ -104,8 +103,8 @@ class NodeFigures:
     idle: float | None = None
     #: How long the loop was busy with one thing, at most, of late.
     longest_stall_ms: float | None = None
-    #: Clients that quotas slow down, in words.
-    throttled: tuple[str, ...] = ()
+    #: How long quotas had clients wait, in milliseconds, by who they are.
+    throttled_ms: Mapping[str, float] = field(default_factory=dict)
     node_id: int | None = None
 
 
@@ -136,7 +135,7 @@ def figures_of(text: str) -> NodeFigures:
     topics: dict[str, dict[str, float]] = {_BYTES_IN: {}, _BYTES_OUT: {}}
     lags: dict[str, float] = {}
     single: dict[str, float] = {}
-    throttled: list[str] = []
+    throttled: dict[str, float] = {}
     node_id: int | None = None
     for name, labels, value in points(text):
         request = labels.get("request", "")
@@ -154,8 +153,8 @@ def figures_of(text: str) -> NodeFigures:
             single[name] = value
         elif name == _NODE and labels.get("node_id", "").isdecimal():
             node_id = int(labels["node_id"])
-        elif value > 0 and (quota := _THROTTLE.fullmatch(name)) is not None:
-            throttled.append(_throttled(quota[1], labels, value))
+        elif name == _THROTTLED:
+            throttled[_client(labels)] = value
     apis = {
         name: ApiFigures(count, tuple(sums.get(name, ApiFigures().sums_ms)), tuple(sorted(buckets.get(name, ()))))
         for name, count in counts.items()
@@ -169,12 +168,11 @@ def figures_of(text: str) -> NodeFigures:
         lags,
         single.get(_IDLE),
         single[_STALL] * 1000 if _STALL in single else None,
-        tuple(throttled),
+        throttled,
         node_id,
     )
 
 
-def _throttled(quota: str, labels: Mapping[str, str], milliseconds: float) -> str:
-    user, client = labels.get("user", ""), labels.get("client_id", "")
-    who = " ".join(each for each in (f"user {user}" if user else "", f"client {client}" if client else "") if each)
-    return f"{who or 'everybody'}, by {milliseconds:,.0f} ms ({_QUOTAS.get(quota, quota)})"
+def _client(labels: Mapping[str, str]) -> str:
+    principal, client = labels.get("principal", ""), labels.get("client_id", "")
+    return f"{client or '(no client.id)'} as {principal}"

@@ -6,7 +6,7 @@ between them, is a rate. `None` stands for what is not known, or not yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -282,8 +282,8 @@ def _requests(now: Sample, before: Sample | None) -> tuple[tuple[ApiRow, ...] | 
         return None, ()
     then = before.nodes if before is not None else {}
     pairs = [(figures, then[number]) for number, figures in now.nodes.items() if number in then]
-    throttled = sorted({line for figures in now.nodes.values() for line in figures.throttled})
     seconds = _seconds(now, before)
+    throttled = _throttled(pairs, seconds)
     rows = []
     for name in sorted({name for figures, _ in pairs for name in figures.apis}):
         between = together(
@@ -292,7 +292,19 @@ def _requests(now: Sample, before: Sample | None) -> tuple[tuple[ApiRow, ...] | 
         if between.count and seconds > 0:
             *parts, total = (each / between.count for each in between.sums_ms)
             rows.append(ApiRow(name, between.count / seconds, total, between.quantile_ms(0.99), *parts))
-    return tuple(rows), tuple(throttled)
+    return tuple(rows), throttled
+
+
+def _throttled(pairs: Sequence[tuple[NodeFigures, NodeFigures]], seconds: float) -> tuple[str, ...]:
+    """Who was made to wait between the samples, and for which share of the time; those most of all first."""
+    waited: dict[str, float] = {}
+    for figures, old in pairs:
+        for client, total_ms in figures.throttled_ms.items():
+            since_ms = total_ms - old.throttled_ms.get(client, 0.0)
+            if since_ms > 0:
+                waited[client] = waited.get(client, 0.0) + since_ms
+    ordered = sorted(waited.items(), key=lambda each: -each[1])
+    return tuple(f"{client} ({total_ms:,.0f} ms in {seconds:.0f} s)" for client, total_ms in ordered)
 
 
 def _lacking(now: Sample) -> Iterable[PartitionRow]:
@@ -301,7 +313,7 @@ def _lacking(now: Sample) -> Iterable[PartitionRow]:
         PartitionRow(
             str(partition), each.leader, each.isr, tuple(number for number in each.replicas if number not in each.isr)
         )
-        for partition, each in now.partitions.items()
+        for partition, each in sorted(now.partitions.items())
         if each.leader is None or len(each.isr) < len(each.replicas)
     ]
-    return sorted(found, key=lambda each: (each.leader is not None, each.name))
+    return sorted(found, key=lambda each: each.leader is not None)

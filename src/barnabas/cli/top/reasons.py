@@ -12,7 +12,7 @@ from barnabas.cli.top.model import ApiRow, Model
 _SLOW_MS: Final = 100.0
 _BUSY: Final = 0.1
 _STALL_MS: Final = 200.0
-_MOST: Final = 4
+_MOST: Final = 5
 
 
 def reasons(model: Model) -> list[str]:
