@@ -4,6 +4,8 @@ Alone, against a node on port 9092 that has the settings of `brokers.OVERRIDES`:
 
     python -m tests.compat.kafka_python_suite 127.0.0.1:9092 [-k EXPRESSION]
 
+With `-` for the address the suite starts brokers by itself, which are ours: see `kafka_python_brokers`.
+
 Two things are not in the distribution and are made here: `test/__init__.py`, without which Python's own `test` package
 is found first, and `test/service.py`, of which a run against a running broker needs a name or two.
 """
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.compat import kafka_python_brokers
 from tests.oracles import CURRENT, ROOT
 
 RELEASE = "3.0.12"
@@ -111,7 +114,7 @@ def _download(folder: Path) -> Path:
 
 
 def run_suite(
-    bootstrap: str,
+    bootstrap: str | None,
     *,
     tests: Sequence[str] = (INTEGRATION,),
     without: Sequence[str] = (),
@@ -120,7 +123,8 @@ def run_suite(
     hang_s: int = 60,
     impatient: bool = False,
 ) -> dict[str, Outcome]:
-    """Run tests of the suite against a broker; how each ended, by the name that pytest gives it.
+    """Run tests of the suite against a broker, or against nodes that it starts; how each ended, by the name that pytest
+    gives it.
 
     A test that hangs would keep all others from being heard; after `hang_s` it ends the run, with its stack. An
     impatient run gives up early on a broker that cannot be reached.
@@ -138,14 +142,15 @@ def run_suite(
         for name, value in options.items():
             command += ["-o", f"{name}={value}"]
         command += [f"--deselect={each}" for each in without]
-        (Path(scratch) / "other_defaults.py").write_text(_DEFAULTS + (_IMPATIENCE if impatient else ""))
+        plugin = _DEFAULTS + (_IMPATIENCE if impatient else "") + ("" if bootstrap else kafka_python_brokers.PLUGIN)
+        (Path(scratch) / "other_defaults.py").write_text(plugin)
         command += ["-p", "other_defaults"]
-        environment = os.environ | {
-            "KAFKA_URI": f"kafka://{bootstrap}",
-            "KAFKA_VERSION": CURRENT,
-            "KAFKA_ROOT": scratch,  # only has to be there
-            "PYTHONPATH": f"{folder}{os.pathsep}{scratch}",
-        }
+        ways = [str(folder), scratch, *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = os.environ | {"KAFKA_VERSION": CURRENT, "PYTHONPATH": os.pathsep.join(ways)}
+        if bootstrap is None:
+            environment |= kafka_python_brokers.make_root(Path(scratch) / "root")
+        else:
+            environment |= {"KAFKA_URI": f"kafka://{bootstrap}", "KAFKA_ROOT": scratch}  # which only has to be there
         done = subprocess.run(
             [*command, *arguments, *tests],
             cwd=folder,
@@ -179,7 +184,7 @@ def _outcomes(report: Path) -> dict[str, Outcome]:
 
 def main() -> int:
     bootstrap, *arguments = sys.argv[1:]
-    outcomes = run_suite(bootstrap, arguments=arguments, timeout_s=1200)
+    outcomes = run_suite(None if bootstrap == "-" else bootstrap, arguments=arguments, timeout_s=1200)
     for each in outcomes.values():
         sys.stdout.write(f"{each.result:8} {each.name}  {each.text.splitlines()[0][:150] if each.text else ''}\n")
     return int(any(each.result in ("failed", "error") for each in outcomes.values()))

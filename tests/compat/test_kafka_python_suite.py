@@ -12,16 +12,16 @@ import pytest
 from tests.compat.kafka_python_suite import INTEGRATION, Outcome, SuiteUnavailableError, run_suite, suite_folder
 from tests.oracles import other_process
 
-_TLS = "wants to start a broker with TLS by itself"
+_STARTED = "wants to start a broker by itself: see the test that lets it"
 _TRANSACTIONS = "the node has no transactions yet"
 _REPLICAS = "the node has no reassignment or election of replicas yet"
 
 #: What does not run, and why. All else must pass.
 NOT_RUN = {
-    "test_ssl_integration.py": _TLS,
-    "test_sasl_integration.py": "skipped by its authors for a broker that they did not start",
+    "test_ssl_integration.py": _STARTED,
+    "test_sasl_integration.py": _STARTED,
     "test_consumer_integration.py::test_kafka_consumer_offsets_for_time_old": "is for Kafka before 0.10.1",
-    "test_admin_integration.py::test_create_describe_delete_acls": "needs an authorizer",
+    "test_admin_integration.py::test_create_describe_delete_acls": _STARTED,
     "test_admin_integration.py::test_elect_leaders": _REPLICAS,
     "test_admin_integration.py::test_alter_partition_reassignments": _REPLICAS,
     "test_admin_integration.py::test_list_partition_reassignments": _REPLICAS,
@@ -31,6 +31,14 @@ NOT_RUN = {
     "test_producer_integration.py::test_transactional_producer_offsets": _TRANSACTIONS,
 }
 EXPECTED = 47
+
+#: What is about security; and how many tests that are.
+SECURITY = (
+    "test_ssl_integration.py",
+    "test_sasl_integration.py",
+    "test_admin_integration.py::test_create_describe_delete_acls",
+)
+EXPECTED_OF_SECURITY = 12
 
 #: The suite runs in a process of its own.
 pytestmark = other_process()
@@ -56,6 +64,16 @@ def test_the_clients_own_tests_pass(outcomes: dict[str, Outcome]) -> None:
 
 def test_none_of_them_is_missing(outcomes: dict[str, Outcome]) -> None:
     assert len(outcomes) >= EXPECTED
+
+
+@pytest.mark.slow
+def test_their_tests_of_tls_sasl_and_acls_pass_on_nodes_that_they_start() -> None:
+    """With stores of Java's keytool, users in settings and in the metadata log, and our tools in place of Kafka's."""
+    _needs_the_suite()
+    found = run_suite(None, tests=[f"{INTEGRATION}/{each}" for each in SECURITY], timeout_s=600)
+    wrong = [f"{each.name}: {each.result}: {each.text}" for each in found.values() if each.result != "passed"]
+    assert not wrong, "\n".join(wrong)
+    assert len(found) == EXPECTED_OF_SECURITY
 
 
 def test_they_fail_where_nobody_listens() -> None:
