@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 
 from barnabas.base.log_lines import LimitedHandler
 
+pytest_plugins = ("tests.secret_scan",)
+
 # A busy machine is no failure: hypothesis fails no test for the time that an example or its making takes.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")

@@ -31,6 +31,7 @@ def login(folder: Path, user: str, password: str, more: str = "") -> str:
     return f"--command-config {file}"
 
 
+@pytest.mark.shows_secrets
 def test_a_token_is_asked_for_used_and_ended(barnabas: Tools, broker: EmbeddedBroker, tmp_path: Path) -> None:
     at, ann = broker.bootstrap_servers, login(tmp_path, "ann", "swordfish")
     create = f"delegation-tokens {ann} --create --max-life-time-period 3600000 --renewer-principal User:node"

@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.cli.main import main
 from tests.oracles import java
+from tests.secret_scan import FOUND
 
 
 class Told(NamedTuple):
@@ -32,6 +33,8 @@ class Tools:
         self._capture.readouterr()
         code = main(arguments)
         printed = self._capture.readouterr()
+        FOUND.look_at(printed.out, f"output of {arguments[0]}")
+        FOUND.look_at(printed.err, f"errors of {arguments[0]}")
         return Told(code, printed.out, printed.err)
 
     def at(self, bootstrap: str, call: str) -> Told:

@@ -15,7 +15,10 @@ from barnabas.wire.messages import (
     alter_client_quotas,
     alter_configs,
     alter_user_scram_credentials,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -26,6 +29,7 @@ from barnabas.wire.messages import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -35,6 +39,7 @@ from barnabas.wire.messages import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     heartbeat,
@@ -53,6 +58,9 @@ from barnabas.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    renew_delegation_token,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -577,4 +585,37 @@ _TRANSACTIONS: dict[str, Ask] = {
     "list transactions": asking(list_transactions.ListTransactionsRequest(state_filters=[], producer_id_filters=[])),
 }
 
-CASES: dict[str, Ask] = {**_RECORDS, **_TOPICS, **_CONFIGS, **_acls(), **_GROUPS, **_TRANSACTIONS}
+# What is refused before anybody is asked who they are: groups of KIP-848 while group.version is 0, and what needs
+# somebody who has logged in. `token_matrix` has those who have.
+
+_REFUSED: dict[str, Ask] = {
+    "consumer group heartbeat": asking(
+        consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id="AAAAAAAAAAAAAAAAAAAAAA",
+            member_epoch=0,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        )
+    ),
+    "consumer group describe": asking(
+        consumer_group_describe.ConsumerGroupDescribeRequest(
+            group_ids=[GROUP, OTHER_GROUP, NO_GROUP], include_authorized_operations=True
+        )
+    ),
+    "create delegation token": asking(
+        create_delegation_token.CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+    ),
+    "renew delegation token": asking(
+        renew_delegation_token.RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1000)
+    ),
+    "expire delegation token": asking(
+        expire_delegation_token.ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1000)
+    ),
+    "describe delegation token": asking(describe_delegation_token.DescribeDelegationTokenRequest(owners=None)),
+    "sasl handshake": asking(sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN")),
+    "sasl authenticate": asking(sasl_authenticate.SaslAuthenticateRequest(auth_bytes=b"\0a\0b")),
+}
+
+CASES: dict[str, Ask] = {**_RECORDS, **_TOPICS, **_CONFIGS, **_acls(), **_GROUPS, **_TRANSACTIONS, **_REFUSED}

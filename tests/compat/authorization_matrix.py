@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import NamedTuple, cast
 
+from barnabas.base.errors import LocalProtocolError
 from barnabas.broker.handlers import controller_handlers
 from barnabas.metadata.authorizer import CLUSTER_NAME, OPERATIONS, AclOperation, AclPermissionType, Resource
 from barnabas.wire.apis import ApiKey, api
+from barnabas.wire.message import Request
 from barnabas.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -24,7 +27,7 @@ from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from barnabas.wire.schema import default_of
 from tests.compat.authorization_cases import CASES, GROUP, OTHER_GROUP, TXN_ID, VICTIM
 from tests.compat.brokers import OVERRIDES, OurServer
-from tests.compat.duel import OWN, TOPIC, Ask, Side, differences
+from tests.compat.duel import OWN, TOPIC, Ask, Side, differences, served_versions
 from tests.compat.duel_data_cases import batch_of, commit_of, coordinator_of, produced
 from tests.compat.samples import until
 from tests.oracles.kafka_server import KafkaServer
@@ -167,12 +170,12 @@ def _is_done(side: Side, ask: Ask, version: int) -> bool:
     return "error_code=0" in repr(answer).replace("<ErrorCode.NONE: 0>", "0")
 
 
-def _creation(rule: Rule, host: str) -> AclCreation:
+def _creation(rule: Rule, host: str, principal: str = _SOMEBODY) -> AclCreation:
     return AclCreation(
         resource_type=rule.resource,
         resource_name=rule.name,
         resource_pattern_type=_LITERAL,
-        principal=_SOMEBODY,
+        principal=principal,
         host=host,
         operation=rule.operation,
         permission_type=rule.permission,
@@ -180,19 +183,24 @@ def _creation(rule: Rule, host: str) -> AclCreation:
 
 
 def _allow(pair: Pair, rules: tuple[Rule, ...]) -> None:
-    """Let the person have these rules and no others, and wait until the broker goes by them."""
-    filtered = {"resource_name_filter": None, "principal_filter": _SOMEBODY, "host_filter": _PERSON}
+    """Let the person have these rules and no others."""
+    set_rules(pair.admin, rules, _PERSON)
+
+
+def set_rules(admin: Side, rules: tuple[Rule, ...], host: str, principal: str = _SOMEBODY) -> None:
+    """Let a principal have these rules from a host, and no others, and wait until the broker goes by them."""
+    filtered = {"resource_name_filter": None, "principal_filter": principal, "host_filter": host}
     deletion = DeleteAclsFilter(
         resource_type_filter=_ANY, pattern_type_filter=_ANY, operation=_ANY, permission_type=_ANY, **filtered
     )
-    pair.admin.call(DeleteAclsRequest(filters=[deletion]), 3)
-    pair.admin.call(CreateAclsRequest(creations=[_creation(rule, _PERSON) for rule in rules]), 3)
+    admin.call(DeleteAclsRequest(filters=[deletion]), 3)
+    admin.call(CreateAclsRequest(creations=[_creation(rule, host, principal) for rule in rules]), 3)
     description = DescribeAclsRequest(
         resource_type_filter=_ANY, pattern_type_filter=_ANY, operation=_ANY, permission_type=_ANY, **filtered
     )
 
     def is_in_force() -> bool:
-        answer = pair.admin.call(description, 3)
+        answer = admin.call(description, 3)
         found = {
             (resource.resource_type, resource.resource_name, each.operation, each.permission_type)
             for resource in answer.resources
@@ -233,6 +241,32 @@ def differences_for(kafka: Pair, ours: Pair, rules: tuple[Rule, ...]) -> list[st
             for pair in (kafka, ours):
                 _restore(pair)
     return found
+
+
+#: Enough of a side to be asked for a request.
+_NOWHERE = cast(Side, SimpleNamespace(topic_ids={}))
+
+
+def request_of(ask: Ask) -> Request:
+    return ask(_NOWHERE)[0]
+
+
+def answers_of_a_state() -> int:
+    """How many answers are compared for each set of rules: requests by versions that can carry them."""
+    found = 0
+    for ask in CASES.values():
+        forms = ask(_NOWHERE)
+        for version in served_versions(forms[0]):
+            found += any(_can_carry(form, version) for form in forms)
+    return found
+
+
+def _can_carry(request: Request, version: int) -> bool:
+    try:
+        request.encode(version)
+    except LocalProtocolError:
+        return False
+    return True
 
 
 def differences_for_strangers(kafka: Pair, ours: Pair) -> list[str]:

@@ -63,8 +63,11 @@ class Side:
         self._host, _, port = bootstrap.rpartition(":")
         self._port = int(port)
         self._source = source
-        self._connection = Connection(self._host, self._port, source)
         self.topic_ids: dict[str, Uuid] = {}
+        self._connection = self._connect()
+
+    def _connect(self) -> Connection:
+        return Connection(self._host, self._port, self._source)
 
     def create_topics(self) -> None:
         topics = [
@@ -86,7 +89,7 @@ class Side:
             return self._connection.call(request, api(request.API_KEY).response, version)
         except (AssertionError, OSError):
             self._connection.close()
-            self._connection = Connection(self._host, self._port, self._source)
+            self._connection = self._connect()
             return CLOSED
 
     def close(self) -> None:
@@ -112,7 +115,7 @@ def differences(kafka: Side, ours: Side, ask: Ask, own: frozenset[str] = frozens
     """What our node answers otherwise than Kafka does, over all versions that nodes serve and that can say it."""
     found: list[str] = []
     asked = 0
-    for version in _served(ask(kafka)[0]):
+    for version in served_versions(ask(kafka)[0]):
         told = differences_in(kafka, ours, ask, version, own)
         asked += told is not None
         found += told or []
@@ -136,7 +139,7 @@ def differences_in(
     ]
 
 
-def _served(request: Request) -> list[int]:
+def served_versions(request: Request) -> list[int]:
     served = api(request.API_KEY).served
     return list(range(served.low, served.high + 1))
 

@@ -7,7 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.compat.authorization_matrix import Pair, both, differences_for, differences_for_strangers, states
+from barnabas.broker.handlers import broker_handlers
+from barnabas.wire.apis import ApiKey
+from tests.compat.authorization_cases import CASES
+from tests.compat.authorization_matrix import (
+    Pair,
+    answers_of_a_state,
+    both,
+    differences_for,
+    differences_for_strangers,
+    request_of,
+    states,
+)
 from tests.oracles import needs_kafka
 
 _STATES = states()
@@ -19,6 +30,13 @@ _SAMPLE = ("nothing", "only READ TOPIC", "only DESCRIBE CLUSTER", "denied DESCRI
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Pair]]:
     with both(tmp_path_factory.mktemp("matrix")) as pairs:
         yield pairs
+
+
+def test_every_api_is_in_the_matrix() -> None:
+    """Several thousand answers are compared in all."""
+    asked = {request_of(ask).API_KEY for ask in CASES.values()}
+    assert {handler.API_KEY for handler in broker_handlers()} - asked == {ApiKey.API_VERSIONS}
+    assert answers_of_a_state() * len(_STATES) > 25_000
 
 
 @needs_kafka()
