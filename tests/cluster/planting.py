@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
+
+import pytest
 
 from barnabas.testing.sim.scenarios import Scenario, ScenarioOptions, SeedReport, load, shortest_failing
 from tests.other_hashes import python_with_hash_seed
@@ -60,6 +62,13 @@ class PlantedBugs:
                     shortest = shortest_failing(self._load(), report)
                 say("\n".join([shortest.problem, *shortest.plan, *shortest.story]))
         return 1 if missed else 0
+
+
+def some_every_day(names: Iterable[str], one_in: int = 4) -> list[Any]:
+    """Parameters of a test: one of so many every day, which shows that the simulation sees; all among the slow ones."""
+    return [
+        name if place % one_in == 1 else pytest.param(name, marks=pytest.mark.slow) for place, name in enumerate(names)
+    ]
 
 
 def say(text: str) -> None:

@@ -202,5 +202,5 @@ def _order(value: Any) -> str:
     if "entity" in value:  # of a quota, which has no name of its own
         return str(sorted(str(sorted(each.items())) for each in value["entity"]))
     keys: tuple[str, ...] = ("name", "topicName", "topic", "principal", "groupId", "resourceName")
-    keys += ("partitionIndex", "partition", "index", "apiKey", "key", "entityType")
+    keys += ("partitionIndex", "partition", "index", "apiKey", "key", "entityType", "principalName", "renewers")
     return str([f"{value[key]!s:>12}" for key in keys if key in value])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from barnabas.metadata.authorizer import CLUSTER_NAME, OPERATIONS, AclOperation, AclPermissionType, Resource
 from barnabas.wire.message import Request
@@ -24,7 +24,7 @@ from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest, Sa
 from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.compat.authorization_matrix import Rule, set_rules
 from tests.compat.brokers import OVERRIDES, OurServer
-from tests.compat.duel import OWN, Side, differences_in, served_versions
+from tests.compat.duel import OWN, Ask, Side, differences_in, served_versions
 from tests.compat.mock_cluster import Connection
 from tests.compat.samples import until
 from tests.oracles.kafka_server import KafkaServer, free_ports
@@ -218,6 +218,10 @@ def states() -> dict[str, tuple[Rule, ...]]:
     return found
 
 
+def _asking(name: str) -> Ask:
+    return lambda side: [requests(cast(TokenSide, side))[name]]
+
+
 def differences_for(kafka: Tokens, ours: Tokens, rules: tuple[Rule, ...]) -> tuple[list[str], int]:
     """What our node answers the person otherwise than Kafka does; and how many answers were compared."""
     found, compared = [], 0
@@ -225,13 +229,7 @@ def differences_for(kafka: Tokens, ours: Tokens, rules: tuple[Rule, ...]) -> tup
         place.allow(rules)
     for name, request in requests(kafka.person).items():
         for version in served_versions(request):
-            told = differences_in(
-                kafka.person,
-                ours.person,
-                lambda side, name=name: [requests(side)[name]],
-                version,
-                _COMPARED,  # type: ignore[misc,index]
-            )
+            told = differences_in(kafka.person, ours.person, _asking(name), version, _COMPARED)
             if told is not None:
                 compared += 1
                 found += [f"{name}: {each}" for each in told]

@@ -13,6 +13,7 @@ from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.net.test_sasl_phase import BAD, METADATA, OLD_VERSIONS, VERSIONS, World, frame
 from tests.net.worlds import framed, run_simulated
+from tests.sweeps import IS_FULL
 
 _CONVERSATIONS = 40
 _SEEDS = {
@@ -46,7 +47,7 @@ def _mutated(random: Random, seed: bytes) -> bytes:
     return whole
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(1000 if IS_FULL else 12))
 def test_strangers_learn_nothing_and_leave_nothing(seed: int) -> None:
     random = Random(seed)
 

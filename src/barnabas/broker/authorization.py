@@ -238,16 +238,6 @@ def follow(authorizer: NodeAuthorizer | None, loader: MetadataLoader, is_ready: 
         authorizer.begin(loader.publish_to(authorizer))
 
 
-def anonymous_listeners(settings: BrokerSettings) -> list[str]:
-    """Those on which nobody says who they are."""
-    protocols, is_shown = settings.security_protocols, settings.ssl_client_auth != "none"
-    return [
-        each.listener
-        for each in settings.endpoints
-        if protocols.get(each.listener) == "PLAINTEXT" or (protocols.get(each.listener) == "SSL" and not is_shown)
-    ]
-
-
 def check_cluster_action(services: CommonServices, context: RequestContext) -> None:
     """Only nodes of the cluster speak about its metadata log."""
     if not services.authorizer.is_allowed(context, AclOperation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):

@@ -17,7 +17,7 @@ from barnabas.base.errors import BarnabasError, BrokerError, SettingsError
 from barnabas.base.log_context import logger, speak_as, speaking
 from barnabas.base.metrics.registry import RecordingLevel
 from barnabas.base.runtime import Runtime, SystemClock
-from barnabas.broker.authorization import anonymous_listeners, follow, make_authorizer
+from barnabas.broker.authorization import follow, make_authorizer
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.configs.config_resources import effective_settings
 from barnabas.broker.configs.part_options import (
@@ -329,10 +329,12 @@ class Node:
         self._started.callback(watching.cancel)
 
     def _warn_of_open_listeners(self) -> None:
-        for name in self._static_settings.controller_listeners:
+        for endpoint in self._static_settings.endpoints:
+            name = endpoint.listener
             host, port = self.endpoints.get(name, ("127.0.0.1", 0))
-            is_known = self._static_settings.asks_for_sasl(name) or self._tls.knows_peers(name)
-            if not _is_loopback(host) and not is_known:
+            if _is_loopback(host) or self._static_settings.asks_for_sasl(name) or self._tls.knows_peers(name):
+                continue
+            if name in self._static_settings.controller_listeners:
                 _log.warning(
                     "The controllers' listener %s at %s:%d can be reached from other machines, and believes whoever "
                     "connects: let nobody but the nodes of this cluster reach it",
@@ -340,18 +342,14 @@ class Node:
                     host or "*",
                     port,
                 )
-
-        if self._authorizer is not None:
-            for name in anonymous_listeners(self._static_settings):
-                host, port = self.endpoints.get(name, ("127.0.0.1", 0))
-                if not _is_loopback(host):
-                    _log.warning(
-                        "There is an authorizer, but on the listener %s at %s:%d, which can be reached from other "
-                        "machines, everybody is User:ANONYMOUS: what that may do, anybody may",
-                        name,
-                        host or "*",
-                        port,
-                    )
+            if self._authorizer is not None:
+                _log.warning(
+                    "There is an authorizer, but on the listener %s at %s:%d, which can be reached from other "
+                    "machines, everybody is User:ANONYMOUS: what that may do, anybody may",
+                    name,
+                    host or "*",
+                    port,
+                )
 
     def _make_broker(self, identity: NodeIdentity, loader: MetadataLoader) -> BrokerServer:
         return BrokerServer(

@@ -239,7 +239,7 @@ class SaslAuthenticator:
             # An empty answer has a frame, too.
             connection.respond_with_frame(len(answer).to_bytes(SIZE_BYTES, "big") + answer)
         else:
-            done = SaslAuthenticateResponse(error_message=None, auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+            done = SaslAuthenticateResponse(error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms)
             connection.respond(_framed(done, header))
 
     @property

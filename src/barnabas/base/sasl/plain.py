@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from barnabas.base.sasl.exchange import Authenticated, SaslError, text_of
+from barnabas.base.sasl.exchange import Authenticated, SaslError
 
 #: Of a user and a password, whether they belong together.
 Verify = Callable[[str, str], bool]
@@ -38,7 +38,8 @@ class PlainServer:
         self.outcome: Authenticated | None = None
 
     def respond(self, token: bytes) -> bytes:
-        parts = text_of(token, "the message").split("\0")
+        # As in Kafka what is no UTF-8 belongs to no user: it is a wrong name or password like any other.
+        parts = token.decode(errors="replace").split("\0")
         if len(parts) != _PARTS:
             told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
             raise SaslError(f"the message has {len(parts)} parts, and not {_PARTS}", told)
