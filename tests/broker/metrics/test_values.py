@@ -92,6 +92,21 @@ def test_errors_are_counted_by_name(broker: EmbeddedBroker) -> None:
     assert found.value("kafka_network_requestmetrics_errors_total", **refused) == 1
 
 
+def test_what_was_refused_is_counted(broker: EmbeddedBroker) -> None:
+    where = broker.bootstrap_servers
+    with Admin(bootstrap_servers=where) as admin:
+        admin.create_topics([NewTopic("narrow", 1, 1, configs={"max.message.bytes": "100"})])
+    with Producer(bootstrap_servers=where) as producer, pytest.raises(BrokerError):
+        producer.send("narrow", b"x" * 200).result(10)
+    time.sleep(0.06)  # who asks right after another is told the same
+    found = scrape(broker.metrics_url)
+    assert found.value("kafka_server_brokertopicmetrics_failedproducerequests_total", topic="narrow") == 1
+    assert found.value("kafka_server_brokertopicmetrics_bytesrejected_total", topic="narrow") > 200
+    assert found.value("kafka_server_brokertopicmetrics_messagesin_total", topic="narrow") == 0
+    refused = {"request": "Produce", "error": "MESSAGE_TOO_LARGE"}
+    assert found.value("kafka_network_requestmetrics_errors_total", **refused) == 1
+
+
 def test_groups_are_behind_by_records_and_seconds(after: Scrape) -> None:
     assert after.value("barnabas_group_lag_sum", group="readers") == 10
     assert after.sum("barnabas_group_lag", group="readers", topic=TOPIC) == 10

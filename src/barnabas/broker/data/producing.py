@@ -233,7 +233,7 @@ class Produce:
             # Little that becomes much.
             return self._put_off(partition, records, settings, index, answers)
         except LogError as failure:
-            return self._refused(partition, index, failure)
+            return self._refused(partition, index, failure, len(records))
 
     def _put_off(
         self,
@@ -272,7 +272,7 @@ class Produce:
         self, index: int, records: Buffer, leader: LeaderState, outcome: Appended | OSError
     ) -> PartitionProduceResponse:
         if isinstance(outcome, OSError):
-            return self._refused(leader.partition, index, leader.append_failed(records, outcome))
+            return self._refused(leader.partition, index, leader.append_failed(records, outcome), len(records))
         return self._appended(index, leader, outcome)
 
     def _append_in_transaction(self, leader: LeaderState, prepared: PreparedAppend) -> Appended:
@@ -316,7 +316,7 @@ class Produce:
             prepared = await check
             return self._append_prepared(each.partition.leading(), prepared, each.partition_index)
         except LogError as failure:
-            return self._refused(each.partition, each.partition_index, failure)
+            return self._refused(each.partition, each.partition_index, failure, len(each.records))
         except Exception:
             # The others may be in their logs already, and their clients must hear of it.
             _log.exception("a batch for %s was not appended", each.partition.name)
@@ -374,10 +374,13 @@ class Produce:
             response.responses.append(told)
         return self._finish(response)
 
-    def _refused(self, partition: Partition, index: int, failure: LogError) -> PartitionProduceResponse:
+    def _refused(
+        self, partition: Partition, index: int, failure: LogError, size_bytes: int
+    ) -> PartitionProduceResponse:
         self.services.replica_manager.log_failed(partition, failure)
         partition.meter.produce_requests += 1
         partition.meter.failed_produce_requests += 1
+        partition.meter.bytes_rejected += size_bytes
         answer = self._error(index, self._code_for(partition, failure.code), str(failure), partition.name)
         verification = self.verification
         is_unverified = verification is not None and verification.refusal_of(partition.name) is not ErrorCode.NONE
