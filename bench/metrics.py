@@ -104,7 +104,7 @@ async def _scrapes(partitions: int, count: int) -> list[Result]:
             watching = asyncio.get_running_loop().create_task(_watch(gaps))
             await asyncio.sleep(0)
             began_s, cpu_s = time.perf_counter(), time.thread_time()
-            size = len(await metrics.text())
+            size = sum(map(len, await metrics.text()))
             took.append(time.perf_counter() - began_s)
             cpu.append(time.thread_time() - cpu_s)
             watching.cancel()

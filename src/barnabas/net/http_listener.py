@@ -10,7 +10,7 @@ import asyncio
 import hmac
 from base64 import b64decode
 from binascii import Error as NotBase64Error
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -34,6 +34,8 @@ class HttpAnswer:
 
     status: int = 200
     body: bytes = b""
+    #: More of it, where to put it together would take long.
+    parts: Sequence[bytes] = ()
     content_type: str = TEXT
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -184,14 +186,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         head = [
             f"HTTP/1.1 {answer.status} {reason}",
             f"Content-Type: {answer.content_type}",
-            f"Content-Length: {len(answer.body)}",
+            f"Content-Length: {len(answer.body) + sum(map(len, answer.parts))}",
             "Connection: close",
             *(f"{name}: {value}" for name, value in answer.headers.items()),
         ]
         self._transport.write("\r\n".join(head).encode() + b"\r\n\r\n")
-        if has_body and answer.body:
+        if has_body:
             # As it is: those who ask at the same time share one body.
-            self._transport.write(answer.body)
+            self._transport.writelines([answer.body, *answer.parts])
         self._transport.close()
 
     # For the TLS layer

@@ -59,8 +59,8 @@ class NodeMetrics:
         self._loop = asyncio.get_running_loop()
         self._watch = process.LoopWatch(registry)
         self._lag = lag.LagReader()
-        self._rendering: asyncio.Task[bytes] | None = None
-        self._rendered: tuple[float, bytes] | None = None
+        self._rendering: asyncio.Task[tuple[bytes, ...]] | None = None
+        self._rendered: tuple[float, tuple[bytes, ...]] | None = None
         self._scrapes = 0
         self._last_s = 0.0
         self._last_samples = 0
@@ -81,8 +81,8 @@ class NodeMetrics:
             partitions.collect,
         )
 
-    async def text(self) -> bytes:
-        """What Prometheus reads. Those who ask while it is put together share it."""
+    async def text(self) -> tuple[bytes, ...]:
+        """What Prometheus reads, in pieces, since to join megabytes takes long. Who asks meanwhile gets the same."""
         rendered = self._rendered
         if rendered is not None and self._loop.time() - rendered[0] < _FRESH_S:
             return rendered[1]
@@ -95,7 +95,7 @@ class NodeMetrics:
     def _end_rendering(self, _: object) -> None:
         self._rendering = None
 
-    async def _render(self) -> bytes:
+    async def _render(self) -> tuple[bytes, ...]:
         began_s = slice_s = self._loop.time()
         parts, out = self._parts(), Exposition()
         for collect in self.collectors:
@@ -114,18 +114,18 @@ class NodeMetrics:
             if self._loop.time() - slice_s > _SLICE_S:
                 await asyncio.sleep(0)
                 slice_s = self._loop.time()
-        text = b"".join(pieces)
+        text = tuple(pieces)
         self._last_s = self._loop.time() - began_s
         self._rendered = (self._loop.time(), text)
         self._loop.call_later(_FRESH_S, self._forget, text)
         return text
 
-    def _forget(self, text: bytes) -> None:
+    def _forget(self, text: tuple[bytes, ...]) -> None:
         if self._rendered is not None and self._rendered[1] is text:
             self._rendered = None
 
     async def page(self) -> HttpAnswer:
-        return HttpAnswer(200, await self.text(), CONTENT_TYPE)
+        return HttpAnswer(200, parts=await self.text(), content_type=CONTENT_TYPE)
 
     def stop(self) -> None:
         self._watch.stop()

@@ -9,7 +9,6 @@ from barnabas.base.metrics.exposition import Exposition, Family, escaped
 from barnabas.broker.metrics.naming import of_mbean, own
 from barnabas.broker.metrics.sources import NodeParts
 from barnabas.broker.services import Services
-from barnabas.replication.follower_state import FollowerState
 from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import PartitionLog
@@ -77,6 +76,7 @@ _LATE_MS: Final = 5 * 60 * 1000
 class _Counts:
     __slots__ = (
         "at_min_isr",
+        "failed",
         "furthest_behind",
         "late",
         "led",
@@ -89,7 +89,7 @@ class _Counts:
 
     def __init__(self) -> None:
         self.led = self.offline = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
-        self.reassigning = self.producers = self.late = self.furthest_behind = 0
+        self.reassigning = self.producers = self.late = self.furthest_behind = self.failed = 0
 
 
 def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
@@ -113,6 +113,7 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
                 counts.reassigning += state is not None and bool(state.adding_replicas or state.removing_replicas)
             if log is None:
                 counts.offline += 1
+                counts.failed += partition.failure is not None and partition.leader_id != services.node_id
             else:
                 writers.log(label, log)
                 counts.producers += log.producers.count
@@ -176,7 +177,6 @@ class _Writers:
 
 
 def _add_counts(out: Exposition, services: Services, partition_count: int, counts: _Counts) -> None:
-    followed = [each for each in services.replica_manager.all if isinstance(each.role, FollowerState)]
     for family, value in (
         (PARTITION_COUNT, partition_count),
         (LEADER_COUNT, counts.led),
@@ -188,6 +188,6 @@ def _add_counts(out: Exposition, services: Services, partition_count: int, count
         (PRODUCER_IDS, counts.producers),
         (LATE, counts.late),
         (FOLLOWER_LAG, counts.furthest_behind),
-        (FAILED, sum(each.failure is not None for each in followed)),
+        (FAILED, counts.failed),
     ):
         out.add(family, value)
