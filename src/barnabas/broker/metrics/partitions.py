@@ -8,7 +8,6 @@ from typing import Final
 from barnabas.base.metrics.exposition import Exposition, Family, escaped
 from barnabas.broker.metrics.naming import of_mbean, own
 from barnabas.broker.metrics.sources import NodeParts
-from barnabas.broker.services import Services
 from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import PartitionLog
@@ -119,7 +118,7 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
                 counts.producers += log.producers.count
                 counts.late += log.producers.has_open_since(late_before_ms)
         yield
-    _add_counts(out, services, len(partitions), counts)
+    _add_counts(out, len(partitions), counts)
 
 
 class _Writers:
@@ -176,7 +175,7 @@ class _Writers:
         self._retention.append(f"{RETENTION.name}{label} {100 * size // limit if limit > 0 else 0}")
 
 
-def _add_counts(out: Exposition, services: Services, partition_count: int, counts: _Counts) -> None:
+def _add_counts(out: Exposition, partition_count: int, counts: _Counts) -> None:
     for family, value in (
         (PARTITION_COUNT, partition_count),
         (LEADER_COUNT, counts.led),
