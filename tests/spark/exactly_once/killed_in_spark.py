@@ -48,11 +48,11 @@ from tests.spark.rig.processes import wait_until
 from tests.spark.rig.sessions import environment
 
 _PARTITIONS: Final = 2
-_LONGEST_S: Final = 400
+_LONGEST_S: Final = 540
 #: Where what is dead ends with its time-out only, all wait for that.
 _OLD_TIMEOUT_MS: Final = 90_000
 #: So many executors are killed in one Spark.
-_EXECUTORS: Final = 12
+_EXECUTORS: Final = 6
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 
