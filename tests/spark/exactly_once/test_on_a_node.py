@@ -250,6 +250,8 @@ def test_a_control_topic_that_is_deleted_under_a_task(make: Make) -> None:
         admin.delete_topics(["control-to-be-deleted"])
     with pytest.raises(WriteError, match="'control-to-be-deleted', where decisions are kept, was deleted while"):
         batches.write(1, [["1"]])
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        assert "control-to-be-deleted" in admin.list_topics()
     # Spark runs the task again, and the driver says what that means.
     with pytest.raises(OtherPastError, match="nobody knows what of batch 0 is in the topics"):
         batches.commit(1, batches.write(1, [["1"]]))

@@ -119,6 +119,8 @@ def _told(plan: WritePlan, attempt: Attempt) -> Iterator[None]:
         assert plan.exactly_once is not None
         servers, control_topic = plan.client.get("bootstrap.servers", ""), plan.exactly_once.control_topic
         if is_deleted(plan.client, control_topic):
+            # Other workers of this Spark believe in it, too. Once it is there they go on, and the driver sees the loss.
+            ensure_control_topic(plan.client, control_topic)
             raise WriteError(
                 f"task {attempt.task} of batch {attempt.batch} cannot write exactly once: the control topic"
                 f" '{control_topic}', where decisions are kept, was deleted while the query ran. Nothing of the task is"
