@@ -71,8 +71,10 @@ public class QuotaClient {
     }
 
     private static void fetch(Map<String, Object> common, long beganMs, AtomicLong[] done) {
+        Map<String, Object> settings = new java.util.HashMap<>(common);
+        settings.put("max.partition.fetch.bytes", 30000);
         KafkaConsumer<byte[], byte[]> consumer =
-            new KafkaConsumer<>(common, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+            new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.assign(List.of(new TopicPartition("filled", 0)));
         consumer.seekToBeginning(consumer.assignment());
         while (goesOn(beganMs, done)) {
