@@ -1,8 +1,8 @@
 """Clients of three libraries with quotas, two of each at once, at Kafka and at our node: over a minute each gets what
 its quota says, both get the same, and none sees an error.
 
-Who fetches in a hurry gets less, by Kafka's own rule: what would be too much does not count, so nothing more comes until
-the oldest sample goes, and then all of it at once. So a fetch is measured by what the same client gets of Kafka.
+Who fetches in a hurry gets less, by Kafka's own rule: what would be too much does not count, so nothing more comes
+until the oldest sample goes, and then all of it at once. So a fetch is measured by what the same client gets of Kafka.
 
     pytest -m slow tests/compat/test_quotas_like_kafka.py -s
 """
