@@ -38,8 +38,9 @@ def prepare(folder: Path) -> dict[str, str]:
 
 def java_options(folder: Path) -> dict[str, str]:
     """Settings for a session, beside those of all tests."""
-    name = "spark.driver.extraJavaOptions"
-    return {name: f"{sessions.settings(folder)[name]} {os.environ.get(_JAVA_OPTIONS, '')}".strip()}
+    given = sessions.settings(folder)["spark.driver.extraJavaOptions"]
+    options = f"{given} {os.environ.get(_JAVA_OPTIONS, '')}".strip()
+    return {"spark.driver.extraJavaOptions": options, "spark.executor.extraJavaOptions": options}
 
 
 def _variables(folder: Path, options: str) -> dict[str, str]:
