@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from ipaddress import ip_address
-from socket import socket
 from typing import Final, cast
 
 from barnabas._version import package_version
@@ -20,7 +19,7 @@ from barnabas.net.errors import (
     RequestTimeoutError,
 )
 from barnabas.net.outgoing import ClientRequest, OutgoingConnection, RequestForm
-from barnabas.net.sockets import SOCK_STREAM, SocketBuffers, buffers_text, open_socket, smaller_buffers
+from barnabas.net.sockets import SOCK_STREAM, Socket, SocketBuffers, buffers_text, open_socket, smaller_buffers
 from barnabas.net.tls.dialing import ClientTls
 from barnabas.net.tls.layer import TlsLayer
 from barnabas.wire.apis import ApiKey
@@ -103,7 +102,7 @@ async def _connect_to(
 _told: Final[set[str]] = set()
 
 
-def _tell_smaller_buffers(opened: socket, asked: SocketBuffers) -> None:
+def _tell_smaller_buffers(opened: Socket, asked: SocketBuffers) -> None:
     """The system has a limit for what a program may ask for, and keeps to it without a word."""
     for line in smaller_buffers(opened, asked):
         if line not in _told:

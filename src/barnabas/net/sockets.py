@@ -7,6 +7,8 @@ import socket
 import sys
 from typing import Final, NamedTuple
 
+Socket = socket.socket
+
 #: So that each address of a host comes once.
 SOCK_STREAM: Final = socket.SOCK_STREAM
 
@@ -64,7 +66,7 @@ def buffers_text(transport: asyncio.BaseTransport) -> str:
     return "SO_RCVBUF = {}, SO_SNDBUF = {}".format(*sizes)
 
 
-def smaller_buffers(opened: socket.socket, asked: SocketBuffers) -> list[str]:
+def smaller_buffers(opened: Socket, asked: SocketBuffers) -> list[str]:
     """Of buffers that are smaller than was asked for: which, how large they are, and what limits them. Linux counts its
     own bookkeeping as well, and doubles what is asked for."""
     lines = []

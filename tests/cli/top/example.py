@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.top.figures import ApiFigures, NodeFigures
 from barnabas.cli.top.history import EndHistory
-from barnabas.cli.top.model import BrokerFacts, GroupFacts, Model, PartitionFacts, Sample, model_of
+from barnabas.cli.top.model import BrokerSeen, GroupFacts, Model, PartitionSeen, Sample, model_of
 
 START_MS = 1_795_000_000_000
 SECONDS = 2
@@ -20,7 +20,7 @@ TOPICS = {
 RECORD_BYTES = 130
 
 
-def partitions(*, is_troubled: bool) -> dict[TopicPartition, PartitionFacts]:
+def partitions(*, is_troubled: bool) -> dict[TopicPartition, PartitionSeen]:
     found = {}
     for topic, (count, _) in TOPICS.items():
         for number in range(count):
@@ -28,7 +28,7 @@ def partitions(*, is_troubled: bool) -> dict[TopicPartition, PartitionFacts]:
             lost = is_troubled and topic in ("orders", "payments") and number % 3 == 1
             isr = tuple(each for each in replicas if each != 3) if lost else replicas
             leader = None if is_troubled and (topic, number) == ("payments", 2) else isr[0]
-            found[TopicPartition(topic, number)] = PartitionFacts(leader, replicas, isr)
+            found[TopicPartition(topic, number)] = PartitionSeen(leader, replicas, isr)
     return found
 
 
@@ -98,7 +98,7 @@ def sample(looks: int, *, with_nodes: bool, is_troubled: bool = True) -> Sample:
         START_MS + looks * SECONDS * 1000,
         "4L6g3nShT-eMCtK--X86sw",
         2,
-        tuple(BrokerFacts(number, f"kafka-{number}:9092", False) for number in (1, 2, 3)),
+        tuple(BrokerSeen(number, f"kafka-{number}:9092", False) for number in (1, 2, 3)),
         partitions(is_troubled=is_troubled),
         ends(looks),
         GROUPS,

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.top.figures import ApiFigures, figures_of, points, together
 from barnabas.cli.top.history import Age, EndHistory
-from barnabas.cli.top.model import GroupFacts, PartitionFacts, Sample, model_of
+from barnabas.cli.top.model import GroupFacts, PartitionSeen, Sample, model_of
 from barnabas.cli.top.reasons import reasons
 from tests.cli.top.example import model
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
-FACTS = PartitionFacts(1, (1,), (1,))
+FACTS = PartitionSeen(1, (1,), (1,))
 
 
 def at(seconds: int, ends: dict[TopicPartition, int], committed: dict[TopicPartition, int] | None = None) -> Sample:

@@ -16,7 +16,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.admin_options import reason
 from barnabas.cli.top.figures import NodeFigures
 from barnabas.cli.top.history import EndHistory
-from barnabas.cli.top.model import BrokerFacts, GroupFacts, PartitionFacts, Sample
+from barnabas.cli.top.model import BrokerSeen, GroupFacts, PartitionSeen, Sample
 from barnabas.net.errors import UnsupportedRequestError, address_text
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Looker:
             cluster.cluster_id or "",
             controller_id,
             tuple(
-                BrokerFacts(each.node_id, address_text(each.host, each.port), each.node_id in cluster.fenced)
+                BrokerSeen(each.node_id, address_text(each.host, each.port), each.node_id in cluster.fenced)
                 for each in cluster.nodes
             ),
             partitions,
@@ -118,11 +118,11 @@ class Looker:
             return None if cluster.controller is None else cluster.controller.node_id
         return leader if leader >= 0 else None
 
-    async def _partitions(self) -> dict[TopicPartition, PartitionFacts]:
+    async def _partitions(self) -> dict[TopicPartition, PartitionSeen]:
         names = list(await self._admin.list_topics(include_internal=True))
         described = await kept(self._admin.describe_topics(names)) if names else {}
         return {
-            TopicPartition(name, each.partition): PartitionFacts(
+            TopicPartition(name, each.partition): PartitionSeen(
                 None if each.leader is None else each.leader.node_id,
                 tuple(node.node_id for node in each.replicas),
                 tuple(node.node_id for node in each.isr),
@@ -131,7 +131,7 @@ class Looker:
             for each in topic.partitions
         }
 
-    async def _ends(self, partitions: Mapping[TopicPartition, PartitionFacts]) -> dict[TopicPartition, int]:
+    async def _ends(self, partitions: Mapping[TopicPartition, PartitionSeen]) -> dict[TopicPartition, int]:
         from barnabas.client.admin import OffsetSpec
 
         led = [partition for partition, each in partitions.items() if each.leader is not None]

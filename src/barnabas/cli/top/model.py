@@ -19,7 +19,7 @@ _Total = Callable[[NodeFigures], float]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFacts:
+class PartitionSeen:
     """One partition, as the cluster describes it."""
 
     leader: int | None
@@ -28,7 +28,7 @@ class PartitionFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerFacts:
+class BrokerSeen:
     broker_id: int
     address: str
     is_fenced: bool = False
@@ -48,8 +48,8 @@ class Sample:
     at_ms: int
     cluster_id: str = ""
     controller_id: int | None = None
-    brokers: tuple[BrokerFacts, ...] = ()
-    partitions: Mapping[TopicPartition, PartitionFacts] = field(default_factory=dict)
+    brokers: tuple[BrokerSeen, ...] = ()
+    partitions: Mapping[TopicPartition, PartitionSeen] = field(default_factory=dict)
     end_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     groups: tuple[GroupFacts, ...] = ()
     committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
@@ -191,7 +191,7 @@ def _record_rates(now: Sample, before: Sample | None) -> dict[str, float] | None
     return rates
 
 
-def _broker(broker: BrokerFacts, now: Sample, before: Sample | None) -> BrokerRow:
+def _broker(broker: BrokerSeen, now: Sample, before: Sample | None) -> BrokerRow:
     number = broker.broker_id
     mine = [each for each in now.partitions.values() if number in each.replicas]
     sizes = now.sizes.get(number)

@@ -32,7 +32,7 @@ _DENIED: Final = 401
 _SECURED: Final = "SSL://"
 
 
-class Address(NamedTuple):
+class MetricsAddress(NamedTuple):
     """A metrics listener. `broker_id` is None until it has told."""
 
     host: str
@@ -50,7 +50,7 @@ class ScrapeError(BarnabasError):
     """A metrics listener did not tell."""
 
 
-def parse_addresses(text: str | None) -> tuple[Address, ...] | None:
+def parse_addresses(text: str | None) -> tuple[MetricsAddress, ...] | None:
     """What `--metrics` says: HOST:PORT or a URL, `https://user:password@HOST:PORT` say, each. None if it was not
     given."""
     if text is None:
@@ -65,16 +65,16 @@ def parse_addresses(text: str | None) -> tuple[Address, ...] | None:
         if host is None or port is None or parts.scheme not in ("http", "https"):
             raise click.UsageError(f"--metrics {word}: write it as HOST:PORT, or as a URL with both")
         login = None if parts.username is None else f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        found.append(Address(host, port, None, parts.scheme == "https", login))
+        found.append(MetricsAddress(host, port, None, parts.scheme == "https", login))
     return tuple(found)
 
 
 class Scraper:
     """Asks nodes for their metrics; which ones, it is told or finds out once, and again when brokers change."""
 
-    def __init__(self, given: Sequence[Address] | None) -> None:
+    def __init__(self, given: Sequence[MetricsAddress] | None) -> None:
         self._given = given
-        self._found: tuple[Address, ...] = ()
+        self._found: tuple[MetricsAddress, ...] = ()
         self._asked: frozenset[int] = frozenset()
 
     async def scrape(self, admin: Admin, cluster: ClusterDescription) -> tuple[dict[int, NodeFigures], list[str]]:
@@ -99,7 +99,7 @@ class Scraper:
                 nodes[number] = answer
         return nodes, problems
 
-    async def _find(self, admin: Admin, cluster: ClusterDescription) -> tuple[Address, ...]:
+    async def _find(self, admin: Admin, cluster: ClusterDescription) -> tuple[MetricsAddress, ...]:
         """By the settings of brokers: asked once, and again of those that came since."""
         from barnabas.cli.top.asking import kept
         from barnabas.client.admin import ConfigResource, ConfigResourceType
@@ -126,17 +126,17 @@ class Scraper:
         return self._found
 
 
-def _address(listener: str, broker: Node) -> Address | None:
+def _address(listener: str, broker: Node) -> MetricsAddress | None:
     """Where a broker's listener is, seen from here; None for a port that only the broker knows."""
     host, _, port = listener.removeprefix(_SECURED).rpartition(":")
     host = host.strip("[]")
     if not port.isdecimal() or not int(port):
         return None
     is_secured = listener.startswith(_SECURED)
-    return Address(broker.host if host in _EVERYWHERE else host, int(port), broker.node_id, is_secured)
+    return MetricsAddress(broker.host if host in _EVERYWHERE else host, int(port), broker.node_id, is_secured)
 
 
-async def _figures(address: Address) -> NodeFigures:
+async def _figures(address: MetricsAddress) -> NodeFigures:
     try:
         async with asyncio.timeout(_ANSWER_S):
             return figures_of(await _get(address))
@@ -146,7 +146,7 @@ async def _figures(address: Address) -> NodeFigures:
         raise ScrapeError(str(problem) or type(problem).__name__) from problem
 
 
-async def _get(address: Address) -> str:
+async def _get(address: MetricsAddress) -> str:
     """The text of one scrape."""
     # Certificates are checked by what the system trusts, or by what SSL_CERT_FILE names.
     context = ssl.create_default_context() if address.is_secured else None

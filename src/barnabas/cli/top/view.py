@@ -43,7 +43,7 @@ class Choice:
 ALL: Final = Choice()
 
 
-class Column(NamedTuple):
+class ScreenColumn(NamedTuple):
     """A column after the name. Those with a higher `rank` go first where the screen is narrow."""
 
     heading: str
@@ -51,11 +51,11 @@ class Column(NamedTuple):
     rank: int = 0
 
 
-class Table(NamedTuple):
+class ScreenTable(NamedTuple):
     section: Section
     heading: str
     name: Callable[[Any], str]
-    columns: Sequence[Column]
+    columns: Sequence[ScreenColumn]
     rows: Sequence[Any]
     #: What is said where there are no rows.
     empty: str
@@ -88,10 +88,10 @@ def screen(model: Model, width: int, height: int | None, choice: Choice = ALL) -
 # Sections
 
 
-def _tables(model: Model, choice: Choice) -> list[Table]:
+def _tables(model: Model, choice: Choice) -> list[ScreenTable]:
     by_name = choice.by_name
     return [
-        Table(
+        ScreenTable(
             Section.BROKERS,
             "BROKERS",
             lambda each: f"{each.broker_id} {each.address}",
@@ -99,7 +99,7 @@ def _tables(model: Model, choice: Choice) -> list[Table]:
             sorted(model.brokers, key=lambda each: each.broker_id),
             "no broker is known",
         ),
-        Table(
+        ScreenTable(
             Section.TOPICS,
             "TOPICS",
             lambda each: each.name,
@@ -107,7 +107,7 @@ def _tables(model: Model, choice: Choice) -> list[Table]:
             _ordered(model.topics, lambda each: each.name, lambda each: each.records_s or 0.0, by_name),
             "no topics",
         ),
-        Table(
+        ScreenTable(
             Section.GROUPS,
             "GROUPS",
             lambda each: each.group_id,
@@ -115,7 +115,7 @@ def _tables(model: Model, choice: Choice) -> list[Table]:
             _ordered(model.groups, lambda each: each.group_id, lambda each: each.lag or 0, by_name),
             "no groups",
         ),
-        Table(
+        ScreenTable(
             Section.APIS,
             "SLOWEST APIS",
             lambda each: each.name,
@@ -123,7 +123,7 @@ def _tables(model: Model, choice: Choice) -> list[Table]:
             _ordered(model.apis or (), lambda each: each.name, lambda each: each.cost_ms, by_name),
             "no node tells: see --metrics" if model.apis is None else "no requests since the last look",
         ),
-        Table(
+        ScreenTable(
             Section.PARTITIONS,
             "UNDER-REPLICATED",
             lambda each: each.name,
@@ -144,46 +144,46 @@ def _brokers(numbers: Sequence[int]) -> str:
     return ",".join(map(str, numbers)) or _UNKNOWN
 
 
-_BROKER_COLUMNS: Final[Sequence[Column]] = (
-    Column("", lambda each: each.state, 1),
-    Column("LEADS", lambda each: f"{each.leaders:,}"),
-    Column("REPLICAS", lambda each: f"{each.replicas:,}", 3),
-    Column("BEHIND", lambda each: f"{each.behind:,}"),
-    Column("DATA", lambda each: _size(each.size_bytes), 4),
-    Column("IN/s", lambda each: _size(each.bytes_in_s), 2),
-    Column("OUT/s", lambda each: _size(each.bytes_out_s), 2),
-    Column("REQ/s", lambda each: _number(each.requests_s), 5),
-    Column("IDLE", lambda each: _UNKNOWN if each.idle is None else f"{each.idle:.0%}", 1),
-    Column("STALL ms", lambda each: _ms(each.longest_stall_ms), 2),
+_BROKER_COLUMNS: Final[Sequence[ScreenColumn]] = (
+    ScreenColumn("", lambda each: each.state, 1),
+    ScreenColumn("LEADS", lambda each: f"{each.leaders:,}"),
+    ScreenColumn("REPLICAS", lambda each: f"{each.replicas:,}", 3),
+    ScreenColumn("BEHIND", lambda each: f"{each.behind:,}"),
+    ScreenColumn("DATA", lambda each: _size(each.size_bytes), 4),
+    ScreenColumn("IN/s", lambda each: _size(each.bytes_in_s), 2),
+    ScreenColumn("OUT/s", lambda each: _size(each.bytes_out_s), 2),
+    ScreenColumn("REQ/s", lambda each: _number(each.requests_s), 5),
+    ScreenColumn("IDLE", lambda each: _UNKNOWN if each.idle is None else f"{each.idle:.0%}", 1),
+    ScreenColumn("STALL ms", lambda each: _ms(each.longest_stall_ms), 2),
 )
-_TOPIC_COLUMNS: Final[Sequence[Column]] = (
-    Column("PARTITIONS", lambda each: f"{each.partitions:,}", 3),
-    Column("RECORDS/s", lambda each: _number(each.records_s)),
-    Column("IN/s", lambda each: _size(each.bytes_in_s), 1),
-    Column("OUT/s", lambda each: _size(each.bytes_out_s), 1),
-    Column("DATA", lambda each: _size(each.size_bytes), 2),
+_TOPIC_COLUMNS: Final[Sequence[ScreenColumn]] = (
+    ScreenColumn("PARTITIONS", lambda each: f"{each.partitions:,}", 3),
+    ScreenColumn("RECORDS/s", lambda each: _number(each.records_s)),
+    ScreenColumn("IN/s", lambda each: _size(each.bytes_in_s), 1),
+    ScreenColumn("OUT/s", lambda each: _size(each.bytes_out_s), 1),
+    ScreenColumn("DATA", lambda each: _size(each.size_bytes), 2),
 )
-_GROUP_COLUMNS: Final[Sequence[Column]] = (
-    Column("STATE", lambda each: each.state, 2),
-    Column("MEMBERS", lambda each: f"{each.members:,}", 1),
-    Column("LAG", lambda each: _UNKNOWN if each.lag is None else f"{each.lag:,}"),
-    Column("LAG TIME", lambda each: lag_text(each)),
+_GROUP_COLUMNS: Final[Sequence[ScreenColumn]] = (
+    ScreenColumn("STATE", lambda each: each.state, 2),
+    ScreenColumn("MEMBERS", lambda each: f"{each.members:,}", 1),
+    ScreenColumn("LAG", lambda each: _UNKNOWN if each.lag is None else f"{each.lag:,}"),
+    ScreenColumn("LAG TIME", lambda each: lag_text(each)),
 )
-_API_COLUMNS: Final[Sequence[Column]] = (
-    Column("REQ/s", lambda each: _number(each.requests_s), 1),
-    Column("P99 ms", lambda each: _ms(each.p99_ms), 1),
-    Column("MEAN ms", lambda each: _ms(each.mean_ms)),
-    Column("= QUEUE", lambda each: _ms(each.queue_ms), 2),
-    Column("LOCAL", lambda each: _ms(each.local_ms), 2),
-    Column("REMOTE", lambda each: _ms(each.remote_ms), 2),
-    Column("ANSWER", lambda each: _ms(each.response_queue_ms), 3),
-    Column("SEND", lambda each: _ms(each.send_ms), 3),
-    Column("THROTTLED", lambda each: _ms(each.throttle_ms), 3),
+_API_COLUMNS: Final[Sequence[ScreenColumn]] = (
+    ScreenColumn("REQ/s", lambda each: _number(each.requests_s), 1),
+    ScreenColumn("P99 ms", lambda each: _ms(each.p99_ms), 1),
+    ScreenColumn("MEAN ms", lambda each: _ms(each.mean_ms)),
+    ScreenColumn("= QUEUE", lambda each: _ms(each.queue_ms), 2),
+    ScreenColumn("LOCAL", lambda each: _ms(each.local_ms), 2),
+    ScreenColumn("REMOTE", lambda each: _ms(each.remote_ms), 2),
+    ScreenColumn("ANSWER", lambda each: _ms(each.response_queue_ms), 3),
+    ScreenColumn("SEND", lambda each: _ms(each.send_ms), 3),
+    ScreenColumn("THROTTLED", lambda each: _ms(each.throttle_ms), 3),
 )
-_PARTITION_COLUMNS: Final[Sequence[Column]] = (
-    Column("LEADER", lambda each: "none" if each.leader is None else str(each.leader)),
-    Column("IN SYNC", lambda each: _brokers(each.isr)),
-    Column("MISSING", lambda each: _brokers(each.missing)),
+_PARTITION_COLUMNS: Final[Sequence[ScreenColumn]] = (
+    ScreenColumn("LEADER", lambda each: "none" if each.leader is None else str(each.leader)),
+    ScreenColumn("IN SYNC", lambda each: _brokers(each.isr)),
+    ScreenColumn("MISSING", lambda each: _brokers(each.missing)),
 )
 #: For readers of this file: what the rows are.
 Row = BrokerRow | TopicRow | GroupRow | ApiRow | PartitionRow
@@ -219,7 +219,7 @@ def _foot(model: Model, choice: Choice) -> list[str]:
 # Places
 
 
-def _one_column(tables: Sequence[Table], width: int, room: int | None) -> tuple[list[str], list[int]]:
+def _one_column(tables: Sequence[ScreenTable], width: int, room: int | None) -> tuple[list[str], list[int]]:
     lines: list[str] = []
     headings = []
     for table, share in zip(tables, shares([len(each.rows) for each in tables], room), strict=True):
@@ -230,7 +230,7 @@ def _one_column(tables: Sequence[Table], width: int, room: int | None) -> tuple[
     return lines, headings
 
 
-def _two_columns(tables: Sequence[Table], width: int, room: int | None) -> tuple[list[str], list[int]]:
+def _two_columns(tables: Sequence[ScreenTable], width: int, room: int | None) -> tuple[list[str], list[int]]:
     """What brokers hold on the left, who reads it and how fast it is on the right."""
     half = (width - len(_GAP)) // 2
     left_ones = (Section.BROKERS, Section.TOPICS)
@@ -266,7 +266,7 @@ def shares(counts: Sequence[int], room: int | None) -> list[int | None]:
     return list(given)
 
 
-def _drawn(table: Table, width: int, share: int | None) -> list[str]:
+def _drawn(table: ScreenTable, width: int, share: int | None) -> list[str]:
     """A table in so many lines, two at least; if rows are left out, the heading tells how many are there."""
     rows = list(table.rows)
     if not rows:
@@ -293,7 +293,7 @@ def _drawn(table: Table, width: int, share: int | None) -> list[str]:
     return lines
 
 
-def _fitting(table: Table, rows: Sequence[Any], width: int) -> list[Column]:
+def _fitting(table: ScreenTable, rows: Sequence[Any], width: int) -> list[ScreenColumn]:
     """The columns that have room beside the name: of the least rank first go those that matter least. A column in which
     nothing is known is not shown."""
     columns = [
@@ -304,7 +304,7 @@ def _fitting(table: Table, rows: Sequence[Any], width: int) -> list[Column]:
     names = max((cell_width(shown(table.name(row))) for row in rows), default=0)
     wanted = min(max(names, _SHORTEST_NAME, len(table.heading)), max(width // 3, _SHORTEST_NAME))
 
-    def taken(kept: Sequence[Column]) -> int:
+    def taken(kept: Sequence[ScreenColumn]) -> int:
         return wanted + sum(
             len(_GAP) + max(cell_width(each.heading), *(cell_width(shown(each.text(row))) for row in rows), 0)
             for each in kept
