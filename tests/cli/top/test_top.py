@@ -135,19 +135,19 @@ class Screen:
 
     def __init__(self, bootstrap: str, width: int, height: int) -> None:
         self._bytes = b""
-        self.descriptor, terminal = pty.openpty()
+        # The program's side stays open here too: with the last who has it goes what was not read.
+        self.descriptor, self._terminal = pty.openpty()
         self.resize(width, height)
         # The terminal tells its size; whoever runs the tests may have told another.
         around = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             command("top", "--bootstrap-server", bootstrap, "--interval", "0.3"),
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
+            stdin=self._terminal,
+            stdout=self._terminal,
+            stderr=self._terminal,
             start_new_session=True,
             env={**around, "TERM": "xterm"},
         )
-        os.close(terminal)
 
     def resize(self, width: int, height: int) -> None:
         fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
@@ -174,11 +174,17 @@ class Screen:
     def end(self) -> bytes:
         """Read what is left and wait."""
         left = self._bytes
-        with contextlib.suppress(OSError):
-            while piece := os.read(self.descriptor, 1 << 16):
-                left += piece
-        self.process.wait(LIMIT_S)
+        deadline = time.monotonic() + LIMIT_S
+        has_ended = False
+        while time.monotonic() < deadline:
+            has_more = bool(select.select([self.descriptor], [], [], 0.1)[0])
+            if has_more:
+                left += os.read(self.descriptor, 1 << 16)
+            elif has_ended:
+                break
+            has_ended = self.process.poll() is not None
         os.close(self.descriptor)
+        os.close(self._terminal)
         return left
 
 
