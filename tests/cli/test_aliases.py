@@ -20,7 +20,15 @@ def test_every_alias_is_installed_with_and_without_its_ending() -> None:
 
 
 def test_every_tool_of_kafkas_has_its_alias() -> None:
-    assert {words[0] for words in ALIASES.values()} >= TOOLS.keys() - {"certs", "demo", "pipeline", "sim", "up", "why"}
+    assert {words[0] for words in ALIASES.values()} >= TOOLS.keys() - {
+        "certs",
+        "demo",
+        "pipeline",
+        "sim",
+        "top",
+        "up",
+        "why",
+    }
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,9 @@ class Tools:
         self._capture.readouterr()
         code = main(arguments)
         printed = self._capture.readouterr()
-        FOUND.look_at(printed.out, f"output of {arguments[0]}")
-        FOUND.look_at(printed.err, f"errors of {arguments[0]}")
+        tool = arguments[0] if arguments else "barnabas"
+        FOUND.look_at(printed.out, f"output of {tool}")
+        FOUND.look_at(printed.err, f"errors of {tool}")
         return Told(code, printed.out, printed.err)
 
     def at(self, bootstrap: str, call: str) -> Told:

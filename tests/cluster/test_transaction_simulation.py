@@ -30,7 +30,7 @@ QUICK = {
     "ends_whatever_epoch_is_named": 4,
     "believes_former_coordinators": 5,
     "commits_what_was_aborted": 1,
-    "sends_markers_once": 12,
+    "sends_markers_once": 16,
     "acknowledges_markers_at_once": 14,
     "skips_verification": 2,
     "followers_forget_what_was_aborted": 24,

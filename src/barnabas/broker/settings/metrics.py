@@ -20,7 +20,8 @@ from barnabas.base.settings import (
 from barnabas.base.settings.allowed import at_least, items, like, one_of
 from barnabas.base.settings.units import MIB
 
-_REPORTERS: Final = {"jmx": "org.apache.kafka.common.metrics.JmxReporter"}
+#: Told as Kafka tells it.
+_JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
 
 
 class BrokerMetricsSettings(Settings, title="Metrics", importance=LOW):
@@ -49,9 +50,9 @@ class BrokerMetricsSettings(Settings, title="Metrics", importance=LOW):
         allowed=one_of("INFO", "DEBUG", "TRACE"),
     )
     metric_reporters: tuple[Plugin, ...] = setting(
-        "Plug-ins that report metrics; jmx stands for Java's own and does nothing here.",
-        default=("jmx",),
-        builtin=_REPORTERS,
+        "Plug-ins that report metrics; Java's own does nothing here.",
+        default=(_JMX,),
+        builtin={_JMX: _JMX},
         allowed=items(),
     )
     kafka_metrics_reporters: Names = setting(
