@@ -62,6 +62,7 @@ def test_seeds_have_what_transactions_can_meet() -> None:
         assert sum(each[what] for each in counts), what
 
 
+@pytest.mark.slow  # that of the scenario "cluster" is looked at every day
 def test_a_seed_gives_one_trace_in_every_process() -> None:
     trace = run(7).trace
     assert trace != run(5).trace
