@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +9,7 @@ from barnabas.testing import EmbeddedBroker
 from tests.cli import story
 from tests.cli.tools import Tools
 from tests.oracles.kafka_server import KafkaServer
+from tests.ports import free_ports
 
 
 @pytest.fixture
@@ -20,10 +20,7 @@ def barnabas(capsys: pytest.CaptureFixture[str]) -> Tools:
 
 @pytest.fixture
 def unused_port() -> int:
-    """A port on which nobody listened a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+    return free_ports(1)[0]
 
 
 @pytest.fixture

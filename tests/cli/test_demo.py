@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import shlex
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from barnabas.spark.demo.picture import Picture, line
 from barnabas.spark.demo.running import DemoResult
 from barnabas.testing import EmbeddedBroker
 from tests.cli.tools import Tools
+from tests.ports import free_ports
 
 
 @pytest.fixture
@@ -76,22 +76,15 @@ def test_clicks_can_be_written_to_any_cluster(tool: Tools, address: str) -> None
         assert {"clicks", "users", "sessions", "clicks.dead"} <= set(admin.list_topics())
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
-
-
 def test_a_cluster_that_is_not_there_is_not_said_to_be_written_to(tool: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing.create_topics, "__defaults__", (0.3,))
-    told = tool("demo", "--clicks-only", f"127.0.0.1:{free_port()}")
+    told = tool("demo", "--clicks-only", f"127.0.0.1:{free_ports(1)[0]}")
     assert (told.code, told.out, told.err.count("\n")) == (1, "", 1)
 
 
 def test_waiting_for_a_cluster_can_be_broken_off(tool: Tools) -> None:
     threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
-    told = tool("demo", "--clicks-only", f"127.0.0.1:{free_port()}")
+    told = tool("demo", "--clicks-only", f"127.0.0.1:{free_ports(1)[0]}")
     assert (told.code, told.out) == (0, "")
 
 

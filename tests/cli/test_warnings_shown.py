@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +11,13 @@ from barnabas.cli import warnings_shown
 from barnabas.client.core import troubles
 from barnabas.testing import EmbeddedBroker
 from tests.cli.tools import Told, Tools
+from tests.ports import free_ports
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
+def nobody() -> str:
     """An address that is taken, and at which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{taken.getsockname()[1]}"
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 class OwnLog:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import random
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final
@@ -22,6 +20,7 @@ from barnabas.base.properties import format_properties
 from barnabas.broker.quorum.formatting import format_directories
 from barnabas.broker.settings import BrokerSettings
 from barnabas.storage.real_files import RealFileSystem
+from tests.ports import free_ports
 
 COMBINED: Final = "broker,controller"
 START_TIMEOUT_S: Final = 90.0
@@ -48,14 +47,6 @@ def three() -> dict[int, str]:
 def end_with_parent() -> None:
     """A node must not outlive tests that were killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def free_ports(count: int) -> Iterator[list[int]]:
-    """Ports that nobody has, all different: none is given back before the last was drawn."""
-    with contextlib.ExitStack() as held:
-        taken = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        yield [each.getsockname()[1] for each in taken]
 
 
 class Node:
@@ -186,11 +177,7 @@ class Cluster:
         roles = roles or three()
         self._settings = {**SETTINGS, **(settings or {})}
         folder.mkdir(parents=True, exist_ok=True)
-        with free_ports(2 * len(roles)) as ports:
-            self.nodes = {
-                each: self.NODE(each, role, folder, ports[2 * index], ports[2 * index + 1])
-                for index, (each, role) in enumerate(roles.items())
-            }
+        self.nodes = {each: self.NODE(each, role, folder, *free_ports(2)) for each, role in roles.items()}
         for each, address in (between or {}).items():
             self.nodes[each].voter_address = address
 

@@ -28,10 +28,11 @@ from typing import Final, NamedTuple
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster.asking import active, all_unfenced, brokers, replicas_in_sync, until
-from tests.cluster.nodes import Cluster, Node, free_ports
+from tests.cluster.nodes import Cluster, Node
 from tests.cluster.records import GroupReader, JavaSender, LibrdkafkaSender, OurSender, Sender, check, read_all
 from tests.cluster.wires import TO_BROKER, Wires
 from tests.oracles import missing
+from tests.ports import free_ports
 
 TOPIC: Final = "replicated"
 PARTITIONS: Final = 6
@@ -67,8 +68,8 @@ class ReplicatedCluster(Cluster):
         controllers = {each: address for each, address in wires.addresses.items() if each < TO_BROKER}
         super().__init__(folder, settings={**_SETTINGS, **(settings or {})}, between=controllers)
         self._wires = wires
-        with free_ports(len(self.nodes)) as ports:
-            self.replication = {each: f"127.0.0.1:{port}" for each, port in zip(self.nodes, ports, strict=True)}
+        ports = free_ports(len(self.nodes))
+        self.replication = {each: f"127.0.0.1:{port}" for each, port in zip(self.nodes, ports, strict=True)}
         wires.carry_to(self.controllers)
         wires.carry_to_brokers(self.replication)
 

@@ -3,8 +3,6 @@ Apache Kafka's. And the way there from nodes without TLS, one node at a time, wh
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +13,7 @@ import barnabas
 from tests.cluster.nodes import Cluster, Node
 from tests.cluster.secured import Certificates, TlsKafkaNode
 from tests.oracles import needs_kafka
+from tests.ports import free_ports
 
 #: The listeners keep their names, which say nothing of what is spoken there.
 PROTOCOLS = {
@@ -105,9 +104,7 @@ def test_two_of_ours_and_one_of_kafkas(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_from_plaintext_to_tls_one_node_at_a_time(tmp_path: Path) -> None:
     """First every node listens with TLS as well; then nodes talk to each other there; then nobody listens without."""
-    with contextlib.ExitStack() as held:
-        taken = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        ports = [each.getsockname()[1] for each in taken]
+    ports = free_ports(3)
     cluster = TlsCluster(tmp_path, settings={"unused": "1"})
     with cluster:
         create(cluster.bootstrap, {}, "moving")

@@ -11,8 +11,9 @@ import pytest
 
 import barnabas
 from barnabas.cli.main import main
-from tests.cluster.nodes import Cluster, Node, free_ports
+from tests.cluster.nodes import Cluster, Node
 from tests.cluster.secured import Certificates, RunningClients, jaas
+from tests.ports import free_ports
 
 TOPIC = "moving"
 USERS = {"node": "node-pw-7Qx", "admin": "admin-pw-7Qx", "ann": "ann-pw-7Qx"}
@@ -38,9 +39,9 @@ class MovingCluster(Cluster):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, settings=REPLICATED)
         self.certificates = Certificates(folder / "certificates")
-        with free_ports(6) as ports:
-            self.secured = {each: f"127.0.0.1:{port}" for each, port in zip(self.nodes, ports[:3], strict=True)}
-            self.others = {each: f"127.0.0.1:{port}" for each, port in zip(self.nodes, ports[3:], strict=True)}
+        self.secured, self.others = (
+            {each: f"127.0.0.1:{port}" for each, port in zip(self.nodes, free_ports(3), strict=True)} for _ in range(2)
+        )
 
     @property
     def secured_bootstrap(self) -> str:

@@ -15,7 +15,7 @@ import pytest
 from barnabas import Admin, Producer
 from barnabas.client.admin import NewTopic
 from barnabas.errors import BarnabasError
-from tests.oracles.kafka_server import free_ports
+from tests.ports import free_ports
 
 NODES = (1, 2, 3)
 CLUSTER_ID = "sasl-cluster-id-000001"

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from tests.oracles.kafka_server import free_ports
+from tests.ports import free_ports
 
 _DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "security.md"
 _FILE: Final = re.compile(r"```properties\n# (\S+)\n(.*?)```", re.DOTALL)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -25,6 +24,7 @@ import pytest
 from tests.compat.brokers import unique
 from tests.compat.confluent_client import Confluent
 from tests.oracles import QUICK_JVM, ROOT, other_process
+from tests.ports import free_ports
 
 JARS: Final = Path(os.environ.get("BARNABAS_ORACLES", ROOT / ".oracles")) / "kafka-connect"
 LIVES: Final = 4
@@ -51,7 +51,7 @@ class Worker:
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self._log_path = folder / "connect.log"
         self._properties = folder / "worker.properties"
-        self._url = f"http://127.0.0.1:{_free_port()}"
+        self._url = f"http://127.0.0.1:{free_ports(1)[0]}"
         self._name = unique("lines")
         group = unique("connect")
         settings = {
@@ -114,12 +114,6 @@ class Worker:
                 return json.load(answer)
         except (urllib.error.URLError, ConnectionError, TimeoutError) as failure:
             return {"failure": str(failure)}
-
-
-def _free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
 
 
 class Reader:

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from tests.compat.kafka_python_suite import INTEGRATION, Outcome, SuiteUnavailableError, run_suite, suite_folder
 from tests.oracles import other_process
+from tests.ports import free_ports
 
 _STARTED = "wants to start a broker by itself: see the test that lets it"
 _TRANSACTIONS = "the node has no transactions yet"
@@ -78,8 +77,6 @@ def test_their_tests_of_tls_sasl_and_acls_pass_on_nodes_that_they_start() -> Non
 
 def test_they_fail_where_nobody_listens() -> None:
     _needs_the_suite()
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        host, port = reserved.getsockname()
     sample = [
         f"{INTEGRATION}/{each}"
         for each in (
@@ -89,6 +86,6 @@ def test_they_fail_where_nobody_listens() -> None:
             "test_producer_integration.py::test_idempotent_producer",
         )
     ]
-    found = run_suite(f"{host}:{port}", tests=sample, impatient=True)
+    found = run_suite(f"127.0.0.1:{free_ports(1)[0]}", tests=sample, impatient=True)
     assert [each.result for each in found.values() if each.result not in ("failed", "error")] == []
     assert len(found) == len(sample)

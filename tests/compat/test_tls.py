@@ -26,7 +26,8 @@ from tests.compat.test_kafkajs import MODULES
 from tests.compat.test_kafkajs import missing as no_kafkajs
 from tests.oracles import missing as no_kafka
 from tests.oracles import other_process
-from tests.oracles.kafka_server import KafkaServer, free_ports
+from tests.oracles.kafka_server import KafkaServer
+from tests.ports import free_ports
 
 COUNT = 50
 VALUES = [b"value %d" % number for number in range(COUNT)]

@@ -27,7 +27,8 @@ from tests.compat.brokers import OVERRIDES, OurServer
 from tests.compat.duel import OWN, Ask, Side, differences_in, served_versions
 from tests.compat.mock_cluster import Connection
 from tests.compat.samples import until
-from tests.oracles.kafka_server import KafkaServer, free_ports
+from tests.oracles.kafka_server import KafkaServer
+from tests.ports import free_ports
 
 _USERS: Final = {"admin": "admin-pw-7Qx", "ann": "ann-pw-7Qx", "person": "person-pw-7Qx"}
 _OWNER, _PERSON = "User:ann", "User:person"

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.oracles import CURRENT, end_process, java, missing
+from tests.ports import free_ports
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _START_TIMEOUT_S = 60
@@ -176,12 +177,3 @@ def answers(address: str) -> bool:
             return len(connection.recv(4)) == 4
     except OSError:
         return False
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different: none is given back before the last was drawn."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports

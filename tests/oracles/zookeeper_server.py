@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.oracles import WITH_ZOOKEEPER, end_process, java
-from tests.oracles.kafka_server import KafkaServer, free_ports
+from tests.oracles.kafka_server import KafkaServer
+from tests.ports import free_ports
 
 _START_TIMEOUT_S = 60
 

@@ -25,7 +25,8 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.storage.real_files import RealFileSystem
 from tests.cli.processes import command
 from tests.oracles.kafka_controller import java_command, run_kafka
-from tests.oracles.kafka_server import answers, free_ports
+from tests.oracles.kafka_server import answers
+from tests.ports import free_ports
 
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 HOST: Final = "127.0.0.1"

@@ -29,7 +29,7 @@ from barnabas.storage.meta_properties import MetaProperties, write_meta_properti
 from barnabas.storage.real_files import RealFileSystem
 from barnabas.wire.stored.cluster_metadata import NoOpRecord
 from tests.oracles.kafka_controller import KafkaController
-from tests.oracles.kafka_server import free_ports
+from tests.ports import free_ports
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 HOST = "127.0.0.1"

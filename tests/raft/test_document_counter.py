@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import queue
 import re
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.ports import free_ports
 from tests.raft.test_stories import DOCUMENT
 
 PATIENCE_S = 60
@@ -60,14 +59,6 @@ class Counters:
             line = self._lines.get(timeout=PATIENCE_S)
             if match := re.fullmatch(r"I lead, and the counter is (\d+)", line.text):
                 return line.node_id, int(match[1])
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("localhost", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 @pytest.fixture

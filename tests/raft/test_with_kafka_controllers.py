@@ -15,7 +15,7 @@ from barnabas.raft.types import Address, SnapshotId
 from barnabas.raft.voters import DEFAULT_LISTENER
 from barnabas.storage.log import FlushJob
 from tests.oracles import needs_kafka
-from tests.oracles.kafka_server import free_ports
+from tests.ports import free_ports
 from tests.raft.mixed import BUSY, FIRST_RECORDS, HOST, NO_OP, MixedQuorum, OurReplica, log_bytes
 
 pytestmark = needs_kafka()

@@ -31,7 +31,8 @@ from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.wire.schema import default_of
 from tests.compat.brokers import OVERRIDES, OurServer
-from tests.oracles.kafka_server import FORMAT, KafkaServer, free_ports
+from tests.oracles.kafka_server import FORMAT, KafkaServer
+from tests.ports import free_ports
 
 USERS: Final = {"node": "node-pw-7Qx", "ann": "ann-pw-7Qx"}
 #: By name, what is spoken there; each asks for a password or for a certificate. The last two are the controllers'.

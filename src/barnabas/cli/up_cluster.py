@@ -10,11 +10,10 @@ import contextlib
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,6 +26,7 @@ from barnabas.broker.quorum.formatting import format_directories
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.single_node import replication_for
 from barnabas.cli.output import say
+from barnabas.net.sockets import reserved_ports
 from barnabas.storage.meta_properties import read_meta_properties
 from barnabas.storage.real_files import RealFileSystem
 
@@ -64,6 +64,7 @@ class LocalCluster:
             _Node(each, role, directory / f"node-{each}.properties", directory / f"node-{each}.log")
             for each, role in roles.items()
         ]
+        self._ports = contextlib.ExitStack()
 
     # Files
 
@@ -84,21 +85,18 @@ class LocalCluster:
         self._format(settings)
 
     def _write_files(self) -> None:
-        with contextlib.ExitStack() as taken:
-            ports = {each.node_id: taken.enter_context(_free_port(self._host)) for each in self.nodes}
-            voters = ",".join(
-                f"{each.node_id}@{self._host}:{ports[each.node_id]}"
-                for each in self.nodes
-                if "controller" in each.roles
-            )
-            brokers = 0
-            for each in self.nodes:
-                listeners = [f"CONTROLLER://{self._host}:{ports[each.node_id]}"] if "controller" in each.roles else []
-                if "broker" in each.roles:
-                    port = self._port + brokers if self._port else taken.enter_context(_free_port(self._host))
-                    listeners.insert(0, f"PLAINTEXT://{self._host}:{port}")
-                    brokers += 1
-                each.file.write_text(format_properties(self._properties(each, voters, listeners)), encoding="utf-8")
+        free = iter(self._ports.enter_context(reserved_ports(self._host, 2 * len(self.nodes))))
+        places = {each.node_id: f"{self._host}:{next(free)}" for each in self.nodes if "controller" in each.roles}
+        voters = ",".join(f"{node_id}@{place}" for node_id, place in places.items())
+        brokers = 0
+        for each in self.nodes:
+            listeners = []
+            if "broker" in each.roles:
+                listeners.append(f"PLAINTEXT://{self._host}:{self._port + brokers if self._port else next(free)}")
+                brokers += 1
+            if each.node_id in places:
+                listeners.append(f"CONTROLLER://{places[each.node_id]}")
+            each.file.write_text(format_properties(self._properties(each, voters, listeners)), encoding="utf-8")
 
     def _properties(self, node: _Node, voters: str, listeners: Sequence[str]) -> dict[str, str]:
         return {
@@ -221,6 +219,7 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._ports.close()
 
 
 def run_cluster(cluster: LocalCluster, overrides: Mapping[str, str], *, verbose: bool) -> None:
@@ -259,11 +258,3 @@ def _tell_end(node: _Node) -> None:
 
 def _pid(node: _Node) -> int:
     return -1 if node.process is None else node.process.pid
-
-
-@contextlib.contextmanager
-def _free_port(host: str) -> Iterator[int]:
-    """A port that nobody has; held while others are chosen, so that they differ."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as held:
-        held.bind((host, 0))
-        yield held.getsockname()[1]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import sys
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 Socket = socket.socket
@@ -55,6 +57,26 @@ async def open_socket(
         opened.close()
         raise
     return opened
+
+
+@contextlib.contextmanager
+def reserved_ports(host: str, count: int) -> Iterator[list[int]]:
+    """Ports that nobody has, all different, and that nobody gets by chance as long as this lasts.
+
+    They are bound, but nobody listens there. Linux lets a server listen all the same, and gives such a port neither to
+    whoever asks for any nor to a connection that goes out. Other systems would refuse the server: there the ports are
+    given back as soon as the last is drawn.
+    """
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(count):
+            bound = held.enter_context(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((host, 0))
+            ports.append(bound.getsockname()[1])
+        if sys.platform != "linux":
+            held.close()
+        yield ports
 
 
 def buffers_text(transport: asyncio.BaseTransport) -> str:

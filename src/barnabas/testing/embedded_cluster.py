@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import Final, ParamSpec, Self, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Uuid
@@ -25,6 +24,7 @@ from barnabas.base.system_runtime import new_randomness
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.single_node import TEST_DEFAULTS, replication_for, single_node_settings
 from barnabas.metadata.image import ClusterImage
+from barnabas.net.sockets import reserved_ports
 from barnabas.testing.embedded_node import EmbeddedNode
 from barnabas.testing.node_loop import EmbeddedNetwork
 from barnabas.testing.security import Security
@@ -75,6 +75,7 @@ class EmbeddedCluster:
         self._keywords = settings
         self._nodes: dict[int, EmbeddedNode] = {}
         self._network = EmbeddedNetwork({})
+        self._ports = contextlib.ExitStack()
 
     # What it is
 
@@ -147,6 +148,7 @@ class EmbeddedCluster:
         try:
             self._start()
         except BaseException:
+            self._ports.close()
             self._stop_security()
             raise
 
@@ -165,6 +167,7 @@ class EmbeddedCluster:
         self._all(self._nodes.values(), EmbeddedNode.kill)
         self._network.cut = frozenset()
         self._all(self._nodes.values(), EmbeddedNode.rewire)
+        self._ports.close()
         self._stop_security()
         if failures:
             raise failures[0]
@@ -253,8 +256,8 @@ class EmbeddedCluster:
     def _make_nodes(self) -> None:
         randomness = new_randomness()
         cluster_id = str(Uuid.random(randomness))
-        with _free_ports(2 * self._count) as ports:
-            places = {each: (ports[2 * each - 2], ports[2 * each - 1]) for each in self.nodes}
+        ports = self._ports.enter_context(reserved_ports(_HOST, 2 * self._count))
+        places = {each: (ports[2 * each - 2], ports[2 * each - 1]) for each in self.nodes}
         self._network = EmbeddedNetwork({port: each for each, place in places.items() for port in place})
         voters = ",".join(f"{each}@{_HOST}:{place[1]}" for each, place in places.items())
         users = [] if self._security is None else self._security.records(randomness)
@@ -466,13 +469,3 @@ class AsyncEmbeddedCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
-
-
-@contextlib.contextmanager
-def _free_ports(count: int) -> Iterator[list[int]]:
-    """Ports that nobody has; held while others are chosen, so that they differ."""
-    with contextlib.ExitStack() as held:
-        taken: list[Any] = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in taken:
-            each.bind((_HOST, 0))
-        yield [each.getsockname()[1] for each in taken]

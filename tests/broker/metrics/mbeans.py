@@ -15,7 +15,8 @@ import barnabas
 from barnabas.aio import Admin, Consumer, Producer
 from barnabas.client.admin import NewTopic
 from tests.oracles import java, run_java
-from tests.oracles.kafka_server import KafkaServer, free_ports
+from tests.oracles.kafka_server import KafkaServer
+from tests.ports import free_ports
 
 FACTS: Final = Path(barnabas.__file__).parent / "broker" / "metrics" / "kafka_mbeans.txt"
 #: Properties whose values are of one cluster and one run.

@@ -22,7 +22,7 @@ from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.client.producer.sync_producer import Producer
 from barnabas.testing import EmbeddedBroker
 from tests.oracles import ROOT, other_process
-from tests.oracles.kafka_server import free_ports
+from tests.ports import free_ports
 
 DEPLOY = ROOT / "deploy"
 DASHBOARDS = sorted(DEPLOY.glob("grafana/*.json"))

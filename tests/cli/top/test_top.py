@@ -11,7 +11,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import struct
 import subprocess
 import termios
@@ -32,8 +31,11 @@ from tests.cli.tools import Tools
 from tests.cli.top.test_model import TEXT
 from tests.oracles import missing
 from tests.oracles.kafka_server import KafkaServer
+from tests.ports import free_ports
 
 LIMIT_S = 60
+#: A terminal that is as it was: with a cursor, and with the other page.
+LEFT = b"\x1b[?25h\x1b[?1049l"
 
 
 @pytest.fixture(scope="module")
@@ -172,20 +174,15 @@ class Screen:
         raise AssertionError(self._bytes[-3000:])
 
     def end(self) -> bytes:
-        """Read what is left and wait."""
-        left = self._bytes
+        """Wait until it has left the terminal; what it wrote. The last of that may come after its end."""
         deadline = time.monotonic() + LIMIT_S
-        has_ended = False
-        while time.monotonic() < deadline:
-            has_more = bool(select.select([self.descriptor], [], [], 0.1)[0])
-            if has_more:
-                left += os.read(self.descriptor, 1 << 16)
-            elif has_ended:
-                break
-            has_ended = self.process.poll() is not None
+        while not self._bytes.endswith(LEFT) and time.monotonic() < deadline:
+            if select.select([self.descriptor], [], [], 1)[0]:
+                self._bytes += os.read(self.descriptor, 1 << 16)
+        self.process.wait(LIMIT_S)
         os.close(self.descriptor)
         os.close(self._terminal)
-        return left
+        return self._bytes
 
 
 def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
@@ -204,10 +201,8 @@ def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
         lines = shown.until(r"^BROKERS.*GROUPS")
         assert len(lines) == 50
         shown.press("q")
-        left = shown.end()
+        assert shown.end().endswith(LEFT)
         assert shown.process.returncode == 0
-        # The terminal is as it was: the other page, and a cursor.
-        assert left.endswith(b"\x1b[?25h\x1b[?1049l")
     finally:
         if shown.process.poll() is None:
             shown.process.kill()
@@ -286,15 +281,9 @@ def test_of_kafka_itself(tmp_path: Path, tools: Tools) -> None:
         assert told["problems"] == []
 
 
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
 def test_a_node_of_ours_tells_all(tools: Tools) -> None:
     """By its metrics listener, which is found by its setting: APIs with their times, bytes, who is slowed down."""
-    listener = f"127.0.0.1:{free_port()}"
+    listener = f"127.0.0.1:{free_ports(1)[0]}"
     with EmbeddedBroker(overrides={"offsets.topic.num.partitions": 1, "metrics.listener": listener}) as broker:
         address = broker.bootstrap_servers
         changed = tools.at(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -30,6 +29,7 @@ from barnabas.client.errors import ClientTimeoutError, NoBrokersError
 from barnabas.net.errors import UnsupportedRequestError
 from barnabas.testing import AsyncEmbeddedBroker
 from barnabas.wire import ApiKey
+from tests.ports import free_ports
 
 PLACE = TopicPartition("clicks", 0)
 QUICK: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "reconnect_backoff_ms": 1}
@@ -186,8 +186,7 @@ def test_a_restarted_node_is_found_again() -> None:
 
 
 def test_nobody_at_the_address_is_told_with_the_address() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
 
     async def story() -> None:
         async with Admin(bootstrap_servers=address) as admin:

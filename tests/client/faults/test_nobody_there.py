@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from barnabas import Admin, Consumer, Producer, TopicPartition, aio
 from barnabas.base.errors import SettingsError
 from barnabas.client.errors import NoBrokersError
+from tests.ports import free_ports
 
 PARTITION = TopicPartition("clicks", 0)
 #: Names under .invalid never lead anywhere.
@@ -22,11 +23,9 @@ DEFAULT_S = 60
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
+def nobody() -> str:
     """An address that is taken, and at which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{taken.getsockname()[1]}"
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 PRODUCER_CALLS: dict[str, Callable[[Any], Any]] = {

@@ -28,6 +28,7 @@ from barnabas.spark.pipelines.project import Project
 from barnabas.spark.pipelines.reporting import FlowStatus, Silent, Summary, Table, UpdateResult
 from barnabas.spark.pipelines.running import Selection, run_project
 from barnabas.spark.pipelines.tracking import Tracker
+from tests.ports import free_ports
 
 
 class FakeServer:
@@ -304,16 +305,14 @@ def test_a_project_that_has_nothing_yet_may_move(project: Project, update: FakeU
 
 
 def test_a_project_whose_brokers_were_not_there_may_still_move(project: Project, update: FakeUpdate) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(PipelineError, match="no broker answers"):
         run_project(project, settings={"spark.toy.bootstrap.servers": address})
     assert not (project.working_folder / "place").exists()
 
 
 def test_brokers_that_do_not_answer_are_told_before_spark_starts(project: Project, update: FakeUpdate) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     there = replace(project, configuration={"spark.toy.bootstrap.servers": address})
     with pytest.raises(PipelineError, match=rf"no broker answers at {address} \(spark.toy.bootstrap.servers\)"):
         run_project(there)
@@ -379,8 +378,7 @@ def test_a_proxy_is_not_asked_for_this_machine(project: Project, monkeypatch: py
     for name in ("no_grpc_proxy", "no_proxy", "grpc_proxy"):
         monkeypatch.delenv(name, raising=False)
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    address = f"http://127.0.0.1:{free_ports(1)[0]}"
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, address)
     echo = grpc.unary_unary_rpc_method_handler(lambda request, context: request)
