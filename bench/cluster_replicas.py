@@ -26,7 +26,7 @@ from bench import node_clients as clients
 from bench.cluster_nodes import KafkaCluster, OurCluster
 from bench.measure import Result
 from bench.node_brokers import cpu_seconds
-from bench.node_contest import Figures, cost, paired
+from bench.node_contest import Figures, cost, cpu_ratio, paired
 
 FACTOR: Final = 3
 PRODUCE_TARGET: Final = 1.2
@@ -127,7 +127,8 @@ def _produced(clusters: Sequence[Cluster], size: int, partitions: int, seconds: 
     rates = [statistics.median(each.rates) for each in measured]
     detail = " / ".join(f"{rate:,.0f} per s ({rate * size / 2**20:.0f} MiB/s)" for rate in rates)
     target = PRODUCE_TARGET if len(clusters) > 1 else None
-    yield Result(f"cluster: 3 replicas, acks=all, {size} B, {partitions} partitions", paired(measured), target, detail)
+    name = f"cluster: 3 replicas, acks=all, {size} B, {partitions} partitions"
+    yield Result(name, paired(measured), target, detail, cpu_ratio(measured))
     yield cost("CPU seconds per GB, all nodes", measured, 1e9 / size)
 
 

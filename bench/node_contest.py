@@ -99,7 +99,8 @@ class Contest:
         """The median of the ratios of the pairs; of each broker the median rate, and the best."""
         medians = " / ".join(shown.format(statistics.median(each.rates)) for each in measured)
         best = " / ".join(shown.format(max(each.rates)) for each in measured)
-        return Result(name, paired(measured), target if len(measured) > 1 else None, f"{medians} per s, best {best}")
+        detail = f"{medians} per s, best {best}"
+        return Result(name, paired(measured), target if len(measured) > 1 else None, detail, cpu_ratio(measured))
 
     # librdkafka
 
@@ -244,7 +245,11 @@ def paired_rates(rates: list[list[float]]) -> float:
 def cost(name: str, measured: list[Figures], unit: float) -> Result:
     """What was taken of the processor for so much of it; the other's over ours."""
     found = [each.cpu_s / each.done * unit for each in measured]
-    return Result(f"  {name}", inverse(found), None, " / ".join(f"{each:.2f}" for each in found))
+    return Result(f"  {name}", cpu_ratio(measured), None, " / ".join(f"{each:.2f}" for each in found))
+
+
+def cpu_ratio(measured: list[Figures]) -> float:
+    return inverse([each.cpu_s / each.done for each in measured])
 
 
 def latency(name: str, times_s: list[list[float]]) -> Result:
