@@ -12,7 +12,6 @@ from tests.oracles import other_process
 from tests.ports import free_ports
 
 _STARTED = "wants to start a broker by itself: see the test that lets it"
-_TRANSACTIONS = "the node has no transactions yet"
 _REPLICAS = "the node has no reassignment or election of replicas yet"
 
 #: What does not run, and why. All else must pass.
@@ -21,13 +20,9 @@ NOT_RUN = {
     "test_sasl_integration.py": _STARTED,
     "test_consumer_integration.py::test_kafka_consumer_offsets_for_time_old": "is for Kafka before 0.10.1",
     "test_admin_integration.py::test_create_describe_delete_acls": _STARTED,
-    "test_admin_integration.py::test_elect_leaders": _REPLICAS,
     "test_admin_integration.py::test_alter_partition_reassignments": _REPLICAS,
-    "test_admin_integration.py::test_list_partition_reassignments": _REPLICAS,
     "test_admin_integration.py::test_alter_replica_log_dirs": "the node does not move replicas between directories yet",
     "test_admin_integration.py::test_list_config_resources": "the node has no resources beside topics and brokers yet",
-    "test_producer_integration.py::test_transactional_producer_messages": _TRANSACTIONS,
-    "test_producer_integration.py::test_transactional_producer_offsets": _TRANSACTIONS,
 }
 EXPECTED = 47
 

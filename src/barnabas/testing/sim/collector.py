@@ -6,6 +6,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from barnabas.testing.sim.world import unwarned
+
 __all__ = ["resting_collector"]
 
 
@@ -18,6 +20,7 @@ def resting_collector() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.collect(0)
+        with unwarned():
+            gc.collect(0)
         if was_enabled:
             gc.enable()
