@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.oracles import missing
-from tests.oracles.kafka_server import free_ports
+from tests.ports import free_ports
 
 from barnabas.testing.certificates import CertificateAuthority
 from bench import node_clients as clients

@@ -57,6 +57,8 @@ _SETTINGS: Final = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
 }
+#: A Kafka that finds a partition busy looks again by itself, after 20 ms unless told otherwise. Here work is compared.
+_PATIENCE: Final = {"add.partitions.to.txn.retry.backoff.ms": "1"}
 _LEVELS: Final = ("--release-version", "4.0-IV3", "--feature", "group.version=0", "--feature", "transaction.version=2")
 
 
@@ -68,7 +70,7 @@ def running() -> Iterator[list[Broker]]:
             Barnabas(Path(folder, "barnabas"), *(f"{name}={value}" for name, value in _SETTINGS.items()))
         ]
         if missing() is None:
-            brokers.append(Kafka(Path(folder, "kafka"), _SETTINGS, _LEVELS))
+            brokers.append(Kafka(Path(folder, "kafka"), _SETTINGS | _PATIENCE, _LEVELS))
         else:
             print(f"transactions: alone, without Apache Kafka: {missing()}", file=sys.stderr)
         try:
