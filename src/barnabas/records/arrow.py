@@ -196,6 +196,14 @@ def iter_rows(data: Any, default_timestamp_ms: int) -> Iterator[tuple[RowColumns
         )
 
 
+def fingerprint(data: Any) -> int:
+    """A number of 64 bits that follows from the keys and values of the rows of `data`, in whatever order they come.
+
+    That of rows in several pieces is the sum of those of the pieces, without what overflows.
+    """
+    return sum(_row_columns(chunk, 0).fingerprint() for chunk in _chunks(data)) % (1 << 64)
+
+
 def _number_column(array: Any, name: str) -> LongColumn:
     pa = require_pyarrow()
     array = array if pa.types.is_int64(array.type) else _cast(array, pa.int64(), name, "integers")

@@ -15,7 +15,7 @@ A row is a number; a batch is a range of them, cut into tasks by chance each tim
 6. When the faults end, a new driver comes to the end of the input, and leaves no transaction open. (A loser that
    begins when the last batch is being committed is not seen, and runs out of time; so there are none in the end.)
 
-Rows are told apart by their sizes, so that two batches with other rows never look alike. The full form is
+Rows have one size each, and are told apart by their fingerprints. The full form is
 `python -m tests.spark.exactly_once.simulated_batches --stories 20000`.
 """
 
@@ -367,7 +367,7 @@ class Story:
         except (Fenced, Unreachable):
             stage.failed += 1
             return
-        written = Written(attempt, len(rows), sum(1 << row for row in rows), handle)
+        written = Written(attempt, len(rows), len(rows), handle, fingerprint=sum(1 << row for row in rows))
         stage.taken.setdefault(attempt.task, written)
 
     # What the protocol asks for.

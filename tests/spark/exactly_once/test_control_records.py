@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from barnabas.base.errors import RemoteProtocolError
@@ -52,6 +54,25 @@ def test_no_two_attempts_of_near_batches_share_an_id() -> None:
 def test_a_task_without_rows_is_part_of_no_decision() -> None:
     written = [Written(Attempt(STREAM, "r1", 5, task, 0, 7)) for task in (0, 1)]
     assert decision_of(5, "r1", written) == BatchDecision(5, "r1", 0, 0, ())
+
+
+def test_the_same_rows_are_known_in_whatever_tasks() -> None:
+    def decided(*tasks: tuple[int, int, int]) -> BatchDecision:
+        written = [
+            Written(Attempt(STREAM, "r1", 5, task, 0, 7), rows, size_bytes, fingerprint=fingerprint)
+            for task, (rows, size_bytes, fingerprint) in enumerate(tasks)
+        ]
+        return decision_of(5, "r1", written)
+
+    largest = (1 << 64) - 1
+    assert decided((1, 10, largest), (2, 5, 3)).has_rows_of(decided((3, 15, 2)))
+    assert not decided((1, 10, largest), (2, 5, 3)).has_rows_of(decided((3, 15, 4)))
+    assert not decided((1, 10, 1)).has_rows_of(decided((2, 10, 1)))
+    # Of a decision that is older than fingerprints, number and size have to do.
+    older = Control.decode(Control("r1", (), replace(decided((3, 15, 2)), fingerprint=None)).encode()).decision
+    assert older is not None
+    assert older.has_rows_of(decided((3, 15, 4)))
+    assert not older.has_rows_of(decided((3, 14, 2)))
 
 
 def test_who_takes_over_supersedes_everybody_but_himself() -> None:

@@ -137,6 +137,9 @@ def test_a_past_that_does_not_fit_is_refused(make: Make) -> None:
     batches.restart()
     with pytest.raises(OtherPastError, match="now has 2 rows with 2 bytes in 1 tasks"):
         batches.commit(8, batches.write(8, [["b", "c"]]))
+    # As many of the same size, as of a copied checkpoint that takes others from the partitions.
+    with pytest.raises(OtherPastError, match="now has 1 other row with 1 bytes in 1 tasks"):
+        batches.commit(8, batches.write(8, [["c"]]))
     batches.plan = batches.plan_with(keeps_other_rows=True)
     batches.commit(8, batches.write(8, [["b", "c"]]))
     assert batches.rows() == ["a", "b"]

@@ -54,3 +54,7 @@ class RowColumns:
     ) -> None: ...
     @property
     def row_count(self) -> int: ...
+    def fingerprint(self) -> int:
+        """A number of 64 bits that follows from the keys and values of the rows, in whatever order they come: that of
+        rows in several pieces is the sum of those of the pieces, without what overflows. It is kept in topics, and so
+        stays what it is. It tells rows apart that differ by accident, not those that somebody made to look alike."""

@@ -43,10 +43,16 @@ class SinkColumns:
 
     def pick(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The parts of the records, under the names that the producer knows; nothing is copied."""
+        return self._picked(batch, ("value", "key", "headers", "partition", "timestamp"))
+
+    def keys_and_values(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return self._picked(batch, ("value", "key"))
+
+    def _picked(self, batch: pa.RecordBatch, parts: tuple[str, ...]) -> pa.RecordBatch:
         import pyarrow as pa
 
         names, arrays = [], []
-        for name in ("value", "key", "headers", "partition", "timestamp"):
+        for name in parts:
             index: int | None = getattr(self, name)
             if index is not None:
                 names.append(name)

@@ -67,14 +67,16 @@ def write_in_transaction(
     if first is None:
         return TransactionWritten(written=Written(attempt))
     with _transaction(plan, attempt) as producer:
-        begin_s, begun_ms, size_bytes = now_s(), int(time.time() * 1000), 0
+        begin_s, begun_ms, size_bytes, fingerprint = now_s(), int(time.time() * 1000), 0, 0
         task = RowsUnderWay(plan, producer)
         for batch in _with_first(first, filled):
             task.send(batch)
             size_bytes += _size_bytes(plan, batch)
+            fingerprint += _fingerprint(plan, batch)
             _check_time(plan, attempt, int((now_s() - begin_s) * 1000))
         rows = task.finish()
-        written = _hand_over(plan, producer, attempt, Written(attempt, rows.row_count, size_bytes, None, begun_ms))
+        written = Written(attempt, rows.row_count, size_bytes, None, begun_ms, fingerprint)
+        written = _hand_over(plan, producer, attempt, written)
         _check_time(plan, attempt, int((now_s() - begin_s) * 1000))
     return TransactionWritten(rows.partitions, written)
 
@@ -145,3 +147,10 @@ def _size_bytes(plan: WritePlan, batch: pa.RecordBatch) -> int:
     places = (plan.columns.key, plan.columns.value)
     sizes = (pc.sum(pc.binary_length(batch.column(place))).as_py() for place in places if place is not None)
     return sum(size or 0 for size in sizes)
+
+
+def _fingerprint(plan: WritePlan, batch: pa.RecordBatch) -> int:
+    """That of keys and values, however the rows lie in tasks and batches."""
+    from barnabas.records.arrow import fingerprint
+
+    return fingerprint(plan.columns.keys_and_values(batch))

@@ -20,7 +20,8 @@ What holds, after each step and whoever dies, pauses or comes back:
 5. **A superseded run decides nothing more.** Its name stands in the control record, before its transactions are
    aborted.
 6. **Decisions are a chain.** That of batch N follows that of N - 1; one that is gone, or newer than the batch, means
-   that checkpoint and topics tell of different pasts, and is refused. So is a repeated batch that has other rows.
+   that checkpoint and topics tell of different pasts, and is refused. So is a repeated batch that has other rows, by
+   their number, size and fingerprint.
 7. **A batch is done when every transaction of its decision is committed**: as EndTxn says or, where that cannot tell,
    as the receipt says, an offset that the task committed in the transaction itself. What is neither is a torn batch,
    and refused by name.

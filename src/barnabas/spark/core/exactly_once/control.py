@@ -11,6 +11,9 @@ from barnabas.base.errors import RemoteProtocolError
 from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.spark.core.exactly_once.names import Attempt
 
+#: Fingerprints are added up without what overflows.
+_FINGERPRINTS: Final = 1 << 64
+
 #: Of runs that are superseded, the newest are remembered. One that is older finds its transactions aborted.
 MOST_SUPERSEDED: Final = 50
 
@@ -25,6 +28,8 @@ class Written:
     handle: TransactionHandle | None = None
     #: When its transaction began, by the clock of its machine. For clusters that do not tell; 0 if nobody knows.
     begun_ms: int = 0
+    #: Of the keys and values of its rows, in whatever order. Those of several attempts are added.
+    fingerprint: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,14 @@ class BatchDecision:
     rows: int
     size_bytes: int
     parts: tuple[TaskPart, ...]
+    #: None where it was decided by a version that did not know of it.
+    fingerprint: int | None = 0
+
+    def has_rows_of(self, other: BatchDecision) -> bool:
+        """Whether both have the same rows, in whatever tasks, as far as that is told."""
+        return (self.rows, self.size_bytes) == (other.rows, other.size_bytes) and (
+            self.fingerprint is None or other.fingerprint is None or self.fingerprint == other.fingerprint
+        )
 
     @property
     def transactional_ids(self) -> frozenset[str]:
@@ -64,6 +77,7 @@ def decision_of(batch: int, run: str, written: Iterable[Written]) -> BatchDecisi
             for each in written
             if each.handle is not None
         ),
+        sum(each.fingerprint for each in written) % _FINGERPRINTS,
     )
 
 
@@ -94,7 +108,9 @@ def _decision(found: dict[str, Any]) -> BatchDecision:
         TaskPart(each["task"], each["rows"], TransactionHandle(**each["handle"]), each.get("begun_ms", 0))
         for each in found["parts"]
     )
-    return BatchDecision(found["batch"], found["run"], found["rows"], found["size_bytes"], tuple(parts))
+    return BatchDecision(
+        found["batch"], found["run"], found["rows"], found["size_bytes"], tuple(parts), found.get("fingerprint")
+    )
 
 
 def taken_over(control: Control | None, run: str, others: Iterable[str]) -> Control:

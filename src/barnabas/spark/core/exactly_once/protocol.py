@@ -111,7 +111,7 @@ def check_past(
     stream: Stream,
     batch: int,
     control: Control | None,
-    written: Iterable[Written],
+    written: Sequence[Written],
     first_batch: int,
     keeps_other_rows: bool,
 ) -> None:
@@ -126,8 +126,8 @@ def check_past(
         raise refusals.gone(stream, batch, newest)
     elif newest.batch == batch and not keeps_other_rows:
         now = decision_of(batch, newest.run, written)
-        if (now.rows, now.size_bytes) != (newest.rows, newest.size_bytes):
-            raise refusals.other_rows(stream, newest, written)
+        if not newest.has_rows_of(now):
+            raise refusals.other_rows(stream, newest, now, len(written))
 
 
 # The decision, and what follows from it.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from barnabas.spark.core.errors import SparkConnectorError
-from barnabas.spark.core.exactly_once.control import BatchDecision, Control, TaskPart, Written
+from barnabas.spark.core.exactly_once.control import BatchDecision, Control, TaskPart
 from barnabas.spark.core.exactly_once.names import Stream
 
 _MOST_SHOWN: Final = 20
@@ -32,8 +31,8 @@ class NotAliveError(DeliveryError):
     """Transactions were gone, or would have been soon, before the batch was decided. It is only to be repeated."""
 
 
-def rows_text(rows: int) -> str:
-    return "1 row" if rows == 1 else f"{rows:,} rows"
+def rows_text(rows: int, kind: str = "") -> str:
+    return f"1{kind} row" if rows == 1 else f"{rows:,}{kind} rows"
 
 
 def torn(stream: Stream, decision: BatchDecision, missing: list[TaskPart]) -> TornBatchError:
@@ -72,14 +71,14 @@ def rewound(stream: Stream, batch: int, newest: BatchDecision) -> OtherPastError
     )
 
 
-def other_rows(stream: Stream, newest: BatchDecision, written: Iterable[Written]) -> OtherPastError:
-    written = list(written)
-    rows, size_bytes = sum(each.rows for each in written), sum(each.size_bytes for each in written)
+def other_rows(stream: Stream, newest: BatchDecision, now: BatchDecision, tasks: int) -> OtherPastError:
+    kind = " other" if (now.rows, now.size_bytes) == (newest.rows, newest.size_bytes) else ""
     return OtherPastError(
         f"Batch {newest.batch} of query {stream.query} was decided by run {newest.run} with {_whole(newest)}, and now"
-        f" has {rows_text(rows)} with {size_bytes:,} bytes in {len(written)} tasks. It stays as it was decided. Either"
-        " the checkpoint was rewound or copied, so that the batch covers other offsets now: then go on with the newest"
-        " checkpoint. Or the query does not give the same rows twice: then set the option repeatedBatches to keep."
+        f" has {rows_text(now.rows, kind)} with {now.size_bytes:,} bytes in {tasks} tasks. It stays as it was decided."
+        " Either the checkpoint was rewound or copied, so that the batch covers other offsets now: then go on with the"
+        " newest checkpoint. Or the query does not give the same rows twice: then set the option repeatedBatches to"
+        " keep."
     )
 
 
