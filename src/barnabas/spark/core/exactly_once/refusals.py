@@ -66,8 +66,9 @@ def gone(stream: Stream, batch: int, newest: BatchDecision | None) -> OtherPastE
 def rewound(stream: Stream, batch: int, newest: BatchDecision) -> OtherPastError:
     return OtherPastError(
         f"Batch {batch} of query {stream.query} was written before: the newest decision is that of batch"
-        f" {newest.batch}, by run {newest.run}, with {_whole(newest)}. The checkpoint was rewound, or is a copy whose"
-        " original went on. To write these rows again begin with a new checkpoint; otherwise go on with the newest one."
+        f" {newest.batch}, by run {newest.run}, with {_whole(newest)}. The checkpoint was rewound, is a copy whose"
+        " original went on, or another driver uses it. To write these rows again begin with a new checkpoint; otherwise"
+        " go on with the newest one, with one driver."
     )
 
 
