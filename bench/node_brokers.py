@@ -121,6 +121,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+def cpu_ns(pid: int) -> int:
+    """The same to the nanosecond, without threads that have ended."""
+    return sum(int(each.read_text().split()[0]) for each in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
 def resident_bytes(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -32,6 +32,7 @@ from bench import load
 
 R = TypeVar("R", bound=Response)
 
+CLIENT_ID = "bench"
 PRODUCE_VERSION = 9
 FETCH_VERSION = 11
 COMMIT_VERSION = 7
@@ -161,7 +162,7 @@ def connected(bootstrap: str) -> Iterator[Peer]:
 
 
 def framed(request: Request, version: int) -> bytes:
-    return b"".join(bytes(part) for part in frame_parts(encode_request(request, version, 1, "bench")))
+    return b"".join(bytes(part) for part in frame_parts(encode_request(request, version, 1, CLIENT_ID)))
 
 
 def create_topic(peer: Peer, topic: str, partitions: int) -> None:

@@ -140,6 +140,7 @@ def test_an_address_that_comes_too_fast_is_closed_after_a_while() -> None:
         door.leave(each)
     door.loop.pass_time(9.9)
     assert states(door.come(11)) == 10 * "a" + "w", "those that were closed did not count"
+    assert (door.admission.over_quota_count, door.admission.over_limit_count) == (3, 0)
     door.admission.set_connection_rates(None, {})
     assert states(door.come(2)) == "aa"
     assert (door.admission.waiting_count, door.admission.admitted_count) == (0, 45)

@@ -1,7 +1,10 @@
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -10,73 +13,133 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** A client that does as much as it may, and tells how much that was in bytes in each second, and errors. */
+/**
+ * `QuotaClient BOOTSTRAP MODE CLIENT_ID SECONDS DEMAND`: a client that does as much as it may, or wants `DEMAND` a second
+ * if that is not 0, and tells how much that was in each second (bytes, requests, partitions or connections), and errors.
+ */
 public class QuotaClient {
-    public static void main(String[] arguments) throws Exception {
-        String bootstrap = arguments[0];
-        String mode = arguments[1];
-        String clientId = arguments[2];
-        int seconds = Integer.parseInt(arguments[3]);
-        long beganMs = System.currentTimeMillis();
-        AtomicLong[] done = new AtomicLong[seconds];
+    private static final byte[] VALUE = new byte[5000];
+    private static final int PIECE_BYTES = 5120;
+    private static final int FETCH_BYTES = 5100;
+    private static final int PARTITIONS = 2;
+
+    private final long beganMs = System.currentTimeMillis();
+    private final AtomicLong[] done;
+    private final AtomicLong errors = new AtomicLong();
+    private final Map<String, Object> common;
+    private final String clientId;
+    private final double demand;
+
+    private QuotaClient(String bootstrap, String clientId, int seconds, double demand) {
+        this.common = Map.of("bootstrap.servers", bootstrap, "client.id", clientId);
+        this.clientId = clientId;
+        this.demand = demand;
+        this.done = new AtomicLong[seconds];
         for (int i = 0; i < seconds; i++) {
             done[i] = new AtomicLong();
         }
-        AtomicLong errors = new AtomicLong();
-        Map<String, Object> common = Map.of("bootstrap.servers", bootstrap, "client.id", clientId);
-        if (mode.equals("produce")) {
-            produce(common, beganMs, done, errors);
-        } else {
-            fetch(common, beganMs, done);
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        QuotaClient client = new QuotaClient(
+            arguments[0], arguments[2], Integer.parseInt(arguments[3]), Double.parseDouble(arguments[4]));
+        switch (arguments[1]) {
+            case "produce" -> client.produce();
+            case "fetch" -> client.fetch();
+            case "request" -> client.request();
+            case "mutations" -> client.mutations();
+            default -> client.connections();
         }
         StringBuilder told = new StringBuilder();
-        for (AtomicLong each : done) {
+        for (AtomicLong each : client.done) {
             told.append(each.get()).append(' ');
         }
-        System.out.println(told + "errors " + errors.get());
+        System.out.println(told + "errors " + client.errors.get());
         Runtime.getRuntime().halt(0);
     }
 
-    private static void add(long beganMs, AtomicLong[] done, long value) {
+    private void add(long value) {
         int second = (int) ((System.currentTimeMillis() - beganMs) / 1000);
         if (second < done.length) {
             done[second].addAndGet(value);
         }
     }
 
-    private static boolean goesOn(long beganMs, AtomicLong[] done) {
+    private boolean goesOn() {
         return System.currentTimeMillis() - beganMs < done.length * 1000L;
     }
 
-    private static void produce(Map<String, Object> common, long beganMs, AtomicLong[] done, AtomicLong errors) {
-        Map<String, Object> settings = new java.util.HashMap<>(common);
-        settings.put("buffer.memory", 262144);
+    private void pace(long asked) throws InterruptedException {
+        if (demand > 0) {
+            Thread.sleep(Math.max(0, beganMs + (long) (asked / demand * 1000) - System.currentTimeMillis()));
+        }
+    }
+
+    private KafkaProducer<byte[], byte[]> producer(Map<String, Object> more) {
+        Map<String, Object> settings = new HashMap<>(common);
         settings.put("max.block.ms", 60000);
-        byte[] value = new byte[10000];
-        KafkaProducer<byte[], byte[]> producer =
-            new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
-        while (goesOn(beganMs, done)) {
-            producer.send(new ProducerRecord<>("quotas", value), (metadata, failure) -> {
+        settings.put("linger.ms", 0);
+        settings.putAll(more);
+        return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    private void produce() throws InterruptedException {
+        KafkaProducer<byte[], byte[]> producer = producer(Map.of("buffer.memory", 65536, "batch.size", 0));
+        for (long asked = 0; goesOn(); asked += PIECE_BYTES) {
+            pace(asked);
+            producer.send(new ProducerRecord<>("quotas", VALUE), (metadata, failure) -> {
                 if (failure != null) {
                     errors.incrementAndGet();
                 } else {
-                    add(beganMs, done, value.length);
+                    add(PIECE_BYTES);
                 }
             });
         }
     }
 
-    private static void fetch(Map<String, Object> common, long beganMs, AtomicLong[] done) {
-        Map<String, Object> settings = new java.util.HashMap<>(common);
-        settings.put("max.partition.fetch.bytes", 30000);
+    private void fetch() throws InterruptedException {
+        Map<String, Object> settings = new HashMap<>(common);
+        settings.put("max.partition.fetch.bytes", FETCH_BYTES);
         KafkaConsumer<byte[], byte[]> consumer =
             new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.assign(List.of(new TopicPartition("filled", 0)));
         consumer.seekToBeginning(consumer.assignment());
-        while (goesOn(beganMs, done)) {
+        long asked = 0;
+        while (goesOn()) {
             for (ConsumerRecord<byte[], byte[]> each : consumer.poll(Duration.ofMillis(200))) {
-                add(beganMs, done, each.value().length);
+                add(PIECE_BYTES);
+                asked += PIECE_BYTES;
             }
+            pace(asked);
+        }
+    }
+
+    private void request() throws Exception {
+        KafkaProducer<byte[], byte[]> producer = producer(Map.of());
+        while (goesOn()) {
+            producer.send(new ProducerRecord<>("quotas", new byte[1])).get();
+            add(1);
+        }
+    }
+
+    private void mutations() throws Exception {
+        try (Admin admin = Admin.create(common)) {
+            for (int number = 0; goesOn(); number++) {
+                String name = clientId + "-" + number;
+                admin.createTopics(List.of(new NewTopic(name, PARTITIONS, (short) 1))).all().get();
+                add(PARTITIONS);
+                admin.deleteTopics(List.of(name)).all().get();
+                add(PARTITIONS);
+            }
+        }
+    }
+
+    private void connections() throws Exception {
+        while (goesOn()) {
+            try (Admin admin = Admin.create(common)) {
+                admin.describeCluster().nodes().get();
+            }
+            add(1);
         }
     }
 }

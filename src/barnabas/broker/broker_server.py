@@ -113,7 +113,7 @@ class BrokerServer:
         #: What the active controller understands, where that is another node.
         self.controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
         window = QuotaWindow(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
-        self._quotas = BrokerQuotas(window, runtime.clock)
+        self.quotas = BrokerQuotas(window, runtime.clock)
         self._assignments: AssignmentsManager | None = None
         self._alter_partition: AlterPartitionManager | None = None
         self._publisher = BrokerMetadataPublisher(loader, self._apply, on_failure)
@@ -273,7 +273,7 @@ class BrokerServer:
             cluster_id=self._identity.cluster_id,
             metadata=metadata,
             authorizer=self._authorizer,
-            quotas=self._quotas,
+            quotas=self.quotas,
             controller=controller,
             turns=self._router.turns,
             endpoints=endpoints,
@@ -340,7 +340,7 @@ class BrokerServer:
             self._assignments.apply(image, delta.partitions_changed)
         services.metadata.image = image
         if image.client_quotas is not before.client_quotas:
-            self._quotas.set_quotas(image.client_quotas)
+            self.quotas.set_quotas(image.client_quotas)
             self._on_quotas(image.client_quotas)
         if delta.brokers_changed:
             services.brokers.apply(image, delta.brokers_changed)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas._version import package_version
+from barnabas._version import package_build
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.configs.config_resources import is_secret
 from barnabas.broker.quorum.formatting import RELEASES
@@ -43,7 +43,7 @@ def load_tree(files: list[Path]) -> Tree:
     image, time_ms = load_image(files)
     return {
         "image": image_tree(image, time_ms),
-        "local": {"commitId": "unknown", "version": package_version()},
+        "local": {"commitId": package_build().commit, "version": package_build().version},
     }
 
 

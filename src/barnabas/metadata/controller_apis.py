@@ -85,7 +85,7 @@ class ControllerApis:
         self._broker_rules = broker_rules
         self._own_listeners = own_listeners
         self._is_known_host = is_known_host
-        self._mutation_quotas = ControllerMutationQuotas()
+        self.mutation_quotas = ControllerMutationQuotas()
 
     def handle(
         self, request: Request, version: int, caller: AuthorizableRequestContext, now_ms: int, wall_ms: int = 0
@@ -122,7 +122,7 @@ class ControllerApis:
     ) -> ControllerMutationQuota | None:
         controller = self._controller
         quotas, window = controller.committed_image.client_quotas, controller.options.quota_window
-        return self._mutation_quotas.of(quotas, window, request, version, caller, now_ms)
+        return self.mutation_quotas.of(quotas, window, request, version, caller, now_ms)
 
     # Topics
 

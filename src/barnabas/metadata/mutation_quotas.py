@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -92,6 +92,13 @@ class ControllerMutationQuotas:
             bucket = self._buckets[limit.owner] = TokenBucket(window)
         is_strict = version >= _FIRST_STRICT[type(request)]
         return ControllerMutationQuota(bucket, limit.bound, now_ms, is_strict=is_strict)
+
+    def tokens(self, now_ms: int) -> Iterator[tuple[Owner, float]]:
+        """How much is left to those who have such a quota, and have used it lately; negative if they must wait."""
+        for owner, bucket in list(self._buckets.items()):
+            limit = self._limits.of(*owner)
+            if limit is not None and limit.owner == owner:
+                yield owner, bucket.tokens(limit.bound, now_ms)
 
     def _forget_full(self, now_ms: int) -> None:
         if len(self._buckets) >= self._look_at:

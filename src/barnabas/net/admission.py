@@ -72,6 +72,8 @@ class Admission:
         self._address_rates: dict[str, SampledRate] = {}
         self._look_at = _FEW_RATES
         self._timer: asyncio.TimerHandle | None = None
+        #: How many were refused: those over a limit of numbers, and those whose address came too fast.
+        self.over_limit_count = self.over_quota_count = 0
         self._refused_count = 0
         self._logged_at_s = -math.inf
         self._is_closed = False
@@ -198,6 +200,7 @@ class Admission:
         if throttle_ms:
             self._record(connection, now_ms, -1)
             self._turned_away.add(connection)
+            self.over_quota_count += 1
             why = f"{connection.peer_host} opens connections faster than its quota allows"
             self._loop.call_later(throttle_ms / 1000, lambda: connection.abort(why))
             return
@@ -231,6 +234,7 @@ class Admission:
             self._look_at = max(_FEW_RATES, 2 * len(self._address_rates))
 
     def _refuse(self, reason: str) -> str:
+        self.over_limit_count += 1
         self._refused_count += 1
         now_s = self._loop.time()
         if now_s - self._logged_at_s >= _LOG_INTERVAL_S:

@@ -92,6 +92,14 @@ class Server:
         return ({}, {}) if self._around is None else (dict(self._around.created), dict(self._around.closed))
 
     @property
+    def refused_counts(self) -> dict[str, int]:
+        """How many of those that came were refused: over a limit, or by the quota of their address."""
+        if self._around is None:
+            return {}
+        admission = self._around.admission
+        return {"limit": admission.over_limit_count, "quota": admission.over_quota_count}
+
+    @property
     def expired_count(self) -> int:
         """Connections that were closed because nothing happened on them."""
         return 0 if self._around is None else self._around.idle.expired_count

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
 import barnabas
 from barnabas.aio import Admin, Consumer, Producer
-from barnabas.client.admin import NewTopic
+from barnabas.client.admin import NewTopic, QuotaEntity, QuotaName
 from tests.oracles import java, run_java
 from tests.oracles.kafka_server import KafkaServer
 from tests.ports import free_ports
@@ -28,6 +29,7 @@ _PARTICULAR: Final = {
     "clientSoftwareName",
     "clientSoftwareVersion",
     "error",
+    "ip",
     "listener",
     "logDirectory",
     "networkProcessor",
@@ -41,11 +43,14 @@ _PARTICULAR: Final = {
     "user",
 }
 _SOME_TOPIC: Final = "mbeans"
+_QUOTAS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 
 
 class KafkaWithJmx(KafkaServer):
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    """Apache Kafka whose MBeans can be read over loopback."""
+
+    def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, overrides)
         (self.jmx_port,) = free_ports(1)
 
     def __enter__(self) -> Self:
@@ -67,8 +72,15 @@ class KafkaWithJmx(KafkaServer):
 
 
 async def _work(bootstrap: str) -> None:
-    """A producer, a consumer in a group, a transaction, and requests that fail."""
+    """A producer, a consumer in a group, a transaction, and requests that fail; everybody has quotas."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
+        await admin.alter_client_quotas(
+            {
+                QuotaEntity(client_id=QuotaName.DEFAULT): dict.fromkeys(_QUOTAS, 1e9),
+                QuotaEntity(ip=QuotaName.DEFAULT): {"connection_creation_rate": 1000},
+            }
+        )
+        await asyncio.sleep(1)
         await admin.create_topics([NewTopic(_SOME_TOPIC, 3, 1)])
     async with Producer(bootstrap_servers=bootstrap) as producer:
         for number in range(30):

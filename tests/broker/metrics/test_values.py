@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from barnabas.aio import Admin as AsyncAdmin
+from barnabas.aio import Producer as AsyncProducer
 from barnabas.base.errors import BrokerError
 from barnabas.client.admin import NewTopic
 from barnabas.client.admin.sync_admin import Admin
 from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.client.producer.sync_producer import Producer
-from barnabas.testing import EmbeddedBroker
+from barnabas.testing import AsyncEmbeddedBroker, EmbeddedBroker
 from tests.broker.metrics.scraping import Scrape, scrape
+from tests.virtual_time import on_virtual_time
 
 TOPIC = "counted"
 RECORDS = 200
+LISTENER = {"metrics.listener": "127.0.0.1:0"}
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(overrides={"metrics.listener": "127.0.0.1:0"}) as broker:
+    with EmbeddedBroker(overrides=LISTENER) as broker:
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(TOPIC, 2, 1)])
         yield broker
@@ -83,23 +87,43 @@ def test_requests_are_counted_with_their_times(after: Scrape) -> None:
     assert everything == after.value("kafka_network_requestmetrics_requests_total", request="FetchConsumer")
 
 
-def test_errors_are_counted_by_name(broker: EmbeddedBroker) -> None:
-    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin, pytest.raises(BrokerError):
-        admin.create_topics([NewTopic(TOPIC, 2, 1)])
-    time.sleep(0.06)  # who asks right after another is told the same
-    found = scrape(broker.metrics_url)
+async def scraped(broker: AsyncEmbeddedBroker) -> Scrape:
+    return Scrape(b"".join(await broker.node.metrics.node_metrics.text()).decode())
+
+
+@on_virtual_time
+async def test_who_asks_right_after_another_is_told_the_same() -> None:
+    async with AsyncEmbeddedBroker(overrides=LISTENER) as broker:
+        found = [await scraped(broker), await scraped(broker)]
+        await asyncio.sleep(0.049)
+        found.append(await scraped(broker))
+        await asyncio.sleep(0.002)
+        found.append(await scraped(broker))
+    assert [each["barnabas_scrapes_total"] for each in found] == [1, 1, 1, 2]
+
+
+@on_virtual_time
+async def test_errors_are_counted_by_name() -> None:
+    async with AsyncEmbeddedBroker(overrides=LISTENER) as broker:
+        await broker.create_topic(TOPIC, 2)
+        async with AsyncAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            with pytest.raises(BrokerError):
+                await admin.create_topics([NewTopic(TOPIC, 2, 1)])
+        found = await scraped(broker)
     refused = {"request": "CreateTopics", "error": "TOPIC_ALREADY_EXISTS"}
     assert found.value("kafka_network_requestmetrics_errors_total", **refused) == 1
 
 
-def test_what_was_refused_is_counted(broker: EmbeddedBroker) -> None:
-    where = broker.bootstrap_servers
-    with Admin(bootstrap_servers=where) as admin:
-        admin.create_topics([NewTopic("narrow", 1, 1, configs={"max.message.bytes": "100"})])
-    with Producer(bootstrap_servers=where) as producer, pytest.raises(BrokerError):
-        producer.send("narrow", b"x" * 200).result(10)
-    time.sleep(0.06)  # who asks right after another is told the same
-    found = scrape(broker.metrics_url)
+@on_virtual_time
+async def test_what_was_refused_is_counted() -> None:
+    async with AsyncEmbeddedBroker(overrides=LISTENER) as broker:
+        where = broker.bootstrap_servers
+        async with AsyncAdmin(bootstrap_servers=where) as admin:
+            await admin.create_topics([NewTopic("narrow", 1, 1, configs={"max.message.bytes": "100"})])
+        async with AsyncProducer(bootstrap_servers=where) as producer:
+            with pytest.raises(BrokerError):
+                await (await producer.send("narrow", b"x" * 200))
+        found = await scraped(broker)
     assert found.value("kafka_server_brokertopicmetrics_failedproducerequests_total", topic="narrow") == 1
     assert found.value("kafka_server_brokertopicmetrics_bytesrejected_total", topic="narrow") > 200
     assert found.value("kafka_server_brokertopicmetrics_messagesin_total", topic="narrow") == 0

@@ -26,6 +26,7 @@ from barnabas.metadata.elections import MAX_ELECTIONS_AT_A_TIME
 from barnabas.metadata.features import METADATA_VERSION_BUILT
 from barnabas.metadata.image import NO_LEADER
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
+from barnabas.metadata.mutation_quotas import ControllerMutationQuotas
 from barnabas.metadata.options import ControllerOptions
 from barnabas.metadata.quorum import Quorum
 from barnabas.net.host_names import HostNames
@@ -104,6 +105,10 @@ class QuorumController:
 
     def set_options(self, options: ControllerOptions) -> None:
         self._controller.options = options
+
+    @property
+    def mutation_quotas(self) -> ControllerMutationQuotas:
+        return self._apis.mutation_quotas
 
     def local_broker_lives(self) -> None:
         """The broker in this process has registered: from now on it has a life that counts."""

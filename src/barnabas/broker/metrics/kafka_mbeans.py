@@ -23,6 +23,7 @@ _CHANNELS: Final = (
 _WINDOWS: Final = "a rate over Kafka's window: take rate() of the counter beside it"
 _LOOP: Final = "how a Java thread divides its time around select(): see barnabas_loop_idle_ratio"
 _COORDINATOR: Final = "there is no queue before a coordinator: what it does counts in the times of requests"
+_THROTTLED: Final = "a mean over Kafka's window: take rate() of barnabas_throttled_ms_total"
 _ZERO_COPY: Final = "message formats 0 and 1 are converted nowhere: Kafka 4 does not take them either"
 
 #: Patterns of MBeans, and of attributes behind a `#`, for which there is no family, each with the reason. The first
@@ -49,6 +50,8 @@ REASONS: Final[tuple[tuple[str, str], ...]] = (
         "commits are counted as requests (OffsetCommit); barnabas_group_committed_offset tells what was committed",
     ),
     (r".*socket-server-metrics.*#(io-|select-|network-io).*", _LOOP),
+    (r".*socket-server-metrics,ip=.*", "addresses are not told apart: see barnabas_connections_refused_total"),
+    (r".*socket-server-metrics.*#ip-connection-accept-throttle-time", "see barnabas_connections_refused_total"),
     (r".*socket-server-metrics.*#.*-rate", _WINDOWS),
     (r".*socket-server-metrics.*#(request-size-.*)", "see kafka_network_requestmetrics_requestbytes"),
     (r".*socket-server-metrics.*#response-total", "each request that is counted has its answer: request-total"),
@@ -81,13 +84,15 @@ REASONS: Final[tuple[tuple[str, str], ...]] = (
     (r".*ReplicaAlterLogDirsManager.*", "replicas are not moved between directories"),
     (r".*ReplicaFetcherManager,name=(DeadThreadCount|MinFetchRate).*", "fetchers are tasks of the loop"),
     (
-        r".*(ControllerMutation|:type=Fetch|:type=Produce|:type=Request)#.*",
+        r".*(ControllerMutation|:type=Fetch|:type=Produce|:type=Request).*#queue-size",
         "connections are muted, none waits",
     ),
+    (r".*(ControllerMutation|:type=Fetch|:type=Produce|:type=Request).*#throttle-time", _THROTTLED),
+    (r".*ControllerMutation.*#mutation-rate", "see tokens, which are what is left of the quota"),
+    (r".*:type=Request#exempt-request-time", "what nodes ask of each other is in the times of its requests"),
     (r".*yammer-metrics-count|.*kafka-metrics-count#count", "see barnabas_scrape_samples"),
     (r".*ControllerServer,name=.*", "one process, one sample: see the same of KafkaServer"),
     (r".*app-info,(client-id|id)=.*", "the same as without: clients inside a node are no others"),
-    (r".*app-info#commit-id", "the version says which build it is"),
     (r".*client-metrics#.*", "clients push no telemetry here"),
     (r".*ForwardingManager#.*", "told as the remote time of the requests that are forwarded"),
     (

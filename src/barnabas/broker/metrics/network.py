@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from barnabas._version import package_version
+from barnabas._version import package_build
 from barnabas.base.metrics.exposition import Exposition, labels
 from barnabas.broker.lifecycle import BrokerState
 from barnabas.broker.metrics.naming import of_mbean, own
@@ -24,6 +24,11 @@ _SIZE_BYTES: Final = 4
 CONNECTIONS: Final = of_mbean(f"{_SOCKETS}connection-count", "gauge", "Open connections.")
 CREATED: Final = of_mbean(f"{_SOCKETS}connection-creation-total", "counter", "Connections that came.")
 CLOSED: Final = of_mbean(f"{_SOCKETS}connection-close-total", "counter", "Connections that have ended.")
+REFUSED_CONNECTIONS: Final = own(
+    "connections_refused_total",
+    "counter",
+    "Those that were not let in: over a limit (max.connections…), or by the quota of their address.",
+)
 EXPIRED: Final = of_mbean(
     f"{_SOCKETS}expired-connections-killed-count", "counter", "Those closed because nothing happened on them."
 )
@@ -48,9 +53,26 @@ OUTGOING_HELD: Final = own("answers_bytes", "gauge", "Memory of answers that wer
 STATE: Final = of_mbean("kafka.server:type=KafkaServer,name=BrokerState", "gauge", "3 is running, as Kafka counts.")
 CLUSTER: Final = of_mbean("kafka.server:type=KafkaServer,name=ClusterId", "gauge", "1, with the id as a label.")
 INFO: Final = of_mbean("kafka.server:type=app-info#version", "gauge", "1, with the version as a label.")
+COMMIT: Final = of_mbean(
+    "kafka.server:type=app-info#commit-id",
+    "gauge",
+    "1, with the commit of the build as a label; unknown unless it was installed from a repository.",
+)
 FAMILIES: Final = (
-    *(CONNECTIONS, CREATED, CLOSED, EXPIRED, INCOMING, OUTGOING, REQUESTS, AUTHENTICATED, REFUSED, SOFTWARE),
-    *(QUEUE, MEMORY, MEMORY_LEFT, OUTGOING_HELD, THROTTLED, STATE, CLUSTER, INFO),
+    *(
+        CONNECTIONS,
+        CREATED,
+        CLOSED,
+        REFUSED_CONNECTIONS,
+        EXPIRED,
+        INCOMING,
+        OUTGOING,
+        REQUESTS,
+        AUTHENTICATED,
+        REFUSED,
+        SOFTWARE,
+    ),
+    *(QUEUE, MEMORY, MEMORY_LEFT, OUTGOING_HELD, THROTTLED, STATE, CLUSTER, INFO, COMMIT),
 )
 
 
@@ -63,6 +85,8 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
         out.add(CONNECTIONS, count - ended, label)
         out.add(CREATED, count, label)
         out.add(CLOSED, ended, label)
+    for reason, count in server.refused_counts.items():
+        out.add(REFUSED_CONNECTIONS, count, labels(reason=reason))
     out.add(EXPIRED, server.expired_count)
     out.add(AUTHENTICATED, server.authentications.succeeded_count)
     out.add(REFUSED, server.authentications.failed_count)
@@ -80,7 +104,9 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
         out.add(THROTTLED, waited_ms, labels(principal=principal, client_id=client_id))
     out.add(STATE, state)
     out.add(CLUSTER, 1, labels(cluster_id=parts.cluster_id))
-    out.add(INFO, 1, labels(version=package_version(), node_id=parts.node_id))
+    build = package_build()
+    out.add(INFO, 1, labels(version=build.version, node_id=parts.node_id))
+    out.add(COMMIT, 1, labels(commit_id=build.commit))
     yield
 
 

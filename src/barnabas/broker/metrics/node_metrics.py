@@ -19,6 +19,7 @@ from barnabas.broker.metrics import (
     partitions,
     process,
     quorum,
+    quotas,
     replication,
     requests,
     topics,
@@ -42,6 +43,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *replication.FAMILIES,
     *logs.FAMILIES,
     *network.FAMILIES,
+    *quotas.FAMILIES,
     *process.FAMILIES,
     *controller.FAMILIES,
     *quorum.FAMILIES,
@@ -69,6 +71,7 @@ class NodeMetrics:
     def collectors(self) -> tuple[Collector, ...]:
         return (
             network.collect,
+            quotas.collect,
             self._watch.collect,
             requests.collect,
             topics.collect,

@@ -7,6 +7,7 @@ quota to the rules; while nobody has one, that is one look at a flag.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from barnabas.base.quotas import QuotaWindow
@@ -15,6 +16,7 @@ from barnabas.broker.context import RequestContext
 from barnabas.broker.quotas.client_quota_manager import ClientQuotaManager
 from barnabas.metadata.access_images import ClientQuotasImage
 from barnabas.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from barnabas.metadata.quota_limits import Owner
 from barnabas.net import Connection
 from barnabas.replication.fetch_sessions import replica_of
 from barnabas.wire.apis import ApiKey
@@ -49,6 +51,12 @@ class BrokerQuotas:
             manager.set_quotas(quotas)
         self._limited.clear()
         self.limits_frames = not all(manager.is_empty for manager in managers)
+
+    def rates(self, key: str) -> Iterator[tuple[Owner, float]]:
+        """How much those who have the quota of this name use of it, per second."""
+        for each in (self._produce, self._fetch, self._request):
+            if each.key == key:
+                yield from each.rates(self._clock.monotonic_ms())
 
     def limits(self, connection: Connection) -> bool:
         client = (connection.principal, connection.client_id)

@@ -6,6 +6,7 @@ one look.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from barnabas.base.quotas import MAX_THROTTLE_MS, QuotaWindow, SampledRate
@@ -20,7 +21,7 @@ class ClientQuotaManager:
     """`key` names the quota. Nobody is made to wait longer than `max_throttle_ms` at a time."""
 
     def __init__(self, key: str, window: QuotaWindow, max_throttle_ms: int = MAX_THROTTLE_MS) -> None:
-        self._key = key
+        self.key = key
         self._window = window
         self._max_throttle_ms = max_throttle_ms
         self._limits = QuotaLimits(ClientQuotasImage(), key)
@@ -29,7 +30,7 @@ class ClientQuotaManager:
 
     def set_quotas(self, quotas: ClientQuotasImage) -> None:
         """Other bounds hold from now on. What was used stays used."""
-        self._limits = QuotaLimits(quotas, self._key)
+        self._limits = QuotaLimits(quotas, self.key)
         if self._limits.is_empty:
             self._rates.clear()
 
@@ -69,6 +70,11 @@ class ClientQuotaManager:
         limit = self._limits.of(user, client_id)
         rate = None if limit is None else self._rates.get(limit.owner)
         return rate is None or rate.is_forgotten(now_ms)
+
+    def rates(self, now_ms: int) -> Iterator[tuple[Owner, float]]:
+        """How much of it each of those who are measured uses per second."""
+        for owner, rate in list(self._rates.items()):
+            yield owner, rate.measure(now_ms)
 
     def _rate_of(self, owner: Owner, now_ms: int) -> SampledRate:
         rate = self._rates.get(owner)

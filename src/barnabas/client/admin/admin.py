@@ -8,6 +8,7 @@ from random import Random
 from types import TracebackType
 from typing import Self, Unpack
 
+from barnabas._version import package_build
 from barnabas.base.runtime import Clock, SystemClock
 from barnabas.base.system_runtime import new_randomness
 from barnabas.client.admin.acls import AclCalls
@@ -33,6 +34,7 @@ from barnabas.client.core.metrics import (
     RecordingLevel,
     Windows,
     prometheus_text,
+    tell_app_info,
 )
 from barnabas.client.network_client import NetworkClient
 from barnabas.client.other_methods import ADMIN_METHODS, ExplainsOtherMethods
@@ -102,6 +104,7 @@ class Admin(
                 reporters=reporters,
                 level=RecordingLevel[self.settings.metrics_recording_level],
             )
+            tell_app_info(self._registry, package_build(), clock.now_ms())
             network = NetworkClient(
                 self.settings,
                 Metadata.of(self.settings, randomness=randomness),

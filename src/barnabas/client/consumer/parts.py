@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
+from barnabas._version import package_build
 from barnabas.base.ids import TopicPartition
 from barnabas.base.log_context import speaking
 from barnabas.base.runtime import Clock
@@ -28,6 +29,7 @@ from barnabas.client.core.metrics import (
     NetworkMetrics,
     RecordingLevel,
     Windows,
+    tell_app_info,
 )
 from barnabas.client.network_client import NetworkClient
 from barnabas.client.plugins import (
@@ -100,6 +102,7 @@ class ConsumerParts:
             reporters=reporters,
             level=RecordingLevel[settings.metrics_recording_level],
         )
+        tell_app_info(self.registry, package_build(), clock.now_ms())
         self.metrics = ConsumerMetrics(self.registry)
         network_metrics = NetworkMetrics(self.registry, CONSUMER)
         self.metadata = Metadata.of(settings, randomness=randomness)

@@ -11,6 +11,7 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas._version import package_build
 from barnabas.base.ids import TopicPartition
 from barnabas.base.log_context import speaking
 from barnabas.base.runtime import Clock, SystemClock
@@ -24,6 +25,7 @@ from barnabas.client.core.metrics import (
     ProducerMetrics,
     RecordingLevel,
     Windows,
+    tell_app_info,
 )
 from barnabas.client.core.producing.accumulator import Accumulator
 from barnabas.client.core.producing.batch_sizes import LARGEST_BYTES, LARGEST_COMPRESSED_BYTES
@@ -134,6 +136,7 @@ class ProducerParts:
             reporters=reporters,
             level=RecordingLevel[settings.metrics_recording_level],
         )
+        tell_app_info(self.registry, package_build(), clock.now_ms())
         network_metrics = NetworkMetrics(self.registry, PRODUCER)
         self.metrics = ProducerMetrics(self.registry, network_metrics)
         self.metadata = Metadata.of(settings, randomness=randomness)
