@@ -1,8 +1,8 @@
 """What metrics and quotas cost: requests with and without them by processor time, and a scrape of 10,000 partitions.
 
 The ratio of requests is the processor time of a node that counts nothing and offers nothing to that of one that does,
-for the same requests; that of two that do not tells how much is noise. A scrape's ratio is its bound, 200 ms, to its time; that of a stall 20 ms to the longest time for
-which a scrape kept the event loop.
+for the same requests; that of two that do not tells how much is noise. A scrape's ratio is its bound, 200 ms, to its
+time; that of a stall 20 ms to the longest time for which a scrape kept the event loop.
 """
 
 from __future__ import annotations

@@ -50,10 +50,11 @@ class Deeds:
     def goes_on(self) -> bool:
         return time.monotonic() - self.began_s < self.seconds
 
-    def pace(self, asked: float) -> None:
-        """Wait until it is time to want more than was asked for so far."""
+    def pace(self, wanted: float) -> None:
+        """Wait after so much was wanted. Who was made to wait longer by others does not make up for it: that would be a
+        burst."""
         if self.demand is not None:
-            time.sleep(max(0.0, self.began_s + asked / self.demand - time.monotonic()))
+            time.sleep(wanted / self.demand)
 
     def add(self, value: int) -> None:
         second = int(time.monotonic() - self.began_s)
@@ -78,23 +79,19 @@ Player = Callable[[str, str, Deeds], None]
 def _ours_produce(bootstrap: str, client_id: str, deeds: Deeds) -> None:
     settings: _ADDRESS = {"bootstrap_servers": bootstrap, "client_id": client_id, "buffer_memory": 65_536}
     with barnabas.Producer(**settings, batch_size=1, linger_ms=0) as producer:
-        for asked in itertools.count(0, PIECE_BYTES):
-            if not deeds.goes_on:
-                break
-            deeds.pace(asked)
+        while deeds.goes_on:
             producer.send("quotas", VALUE).add_done_callback(lambda outcome: deeds.told(outcome.exception()))
+            deeds.pace(PIECE_BYTES)
 
 
 def _ours_fetch(bootstrap: str, client_id: str, deeds: Deeds) -> None:
     settings: _ADDRESS = {"bootstrap_servers": bootstrap, "client_id": client_id, "auto_offset_reset": "earliest"}
-    asked = 0
     with barnabas.Consumer(**settings, max_partition_fetch_bytes=FETCH_BYTES) as consumer:
         consumer.assign([barnabas.TopicPartition("filled", 0)])
         while deeds.goes_on:
             for _ in consumer.poll(0.2):
                 deeds.add(PIECE_BYTES)
-                asked += PIECE_BYTES
-            deeds.pace(asked)
+                deeds.pace(PIECE_BYTES)
 
 
 def _ours_request(bootstrap: str, client_id: str, deeds: Deeds) -> None:
@@ -131,13 +128,11 @@ def _confluent(bootstrap: str, client_id: str) -> _ADDRESS:
 def _confluent_produce(bootstrap: str, client_id: str, deeds: Deeds) -> None:
     settings = {"queue.buffering.max.kbytes": 64, "batch.num.messages": 1, "linger.ms": 0}
     producer = confluent_kafka.Producer(_confluent(bootstrap, client_id) | settings)
-    asked = 0
     while deeds.goes_on:
         try:
             producer.produce("quotas", VALUE, on_delivery=lambda failure, _: deeds.told(failure))
-            asked += PIECE_BYTES
             producer.poll(0)
-            deeds.pace(asked)
+            deeds.pace(PIECE_BYTES)
         except BufferError:
             producer.poll(0.02)
     producer.purge()
@@ -149,15 +144,13 @@ def _confluent_fetch(bootstrap: str, client_id: str, deeds: Deeds) -> None:
     settings |= {"max.partition.fetch.bytes": FETCH_BYTES}
     consumer = confluent_kafka.Consumer(_confluent(bootstrap, client_id) | settings)
     consumer.assign([confluent_kafka.TopicPartition("filled", 0, 0)])
-    asked = 0
     while deeds.goes_on:
         message = consumer.poll(0.2)
         if message is not None and message.error() is not None:
             deeds.errors.append(str(message.error()))
         elif message is not None:
             deeds.add(PIECE_BYTES)
-            asked += PIECE_BYTES
-            deeds.pace(asked)
+            deeds.pace(PIECE_BYTES)
     consumer.close()
 
 

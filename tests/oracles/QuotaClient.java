@@ -3,6 +3,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -69,9 +70,10 @@ public class QuotaClient {
         return System.currentTimeMillis() - beganMs < done.length * 1000L;
     }
 
-    private void pace(long asked) throws InterruptedException {
+    /** Who was made to wait longer by others does not make up for it: that would be a burst. */
+    private void pace(long wanted) {
         if (demand > 0) {
-            Thread.sleep(Math.max(0, beganMs + (long) (asked / demand * 1000) - System.currentTimeMillis()));
+            LockSupport.parkNanos((long) (wanted / demand * 1e9));
         }
     }
 
@@ -83,10 +85,9 @@ public class QuotaClient {
         return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
-    private void produce() throws InterruptedException {
+    private void produce() {
         KafkaProducer<byte[], byte[]> producer = producer(Map.of("buffer.memory", 65536, "batch.size", 0));
-        for (long asked = 0; goesOn(); asked += PIECE_BYTES) {
-            pace(asked);
+        while (goesOn()) {
             producer.send(new ProducerRecord<>("quotas", VALUE), (metadata, failure) -> {
                 if (failure != null) {
                     errors.incrementAndGet();
@@ -94,23 +95,22 @@ public class QuotaClient {
                     add(PIECE_BYTES);
                 }
             });
+            pace(PIECE_BYTES);
         }
     }
 
-    private void fetch() throws InterruptedException {
+    private void fetch() {
         Map<String, Object> settings = new HashMap<>(common);
         settings.put("max.partition.fetch.bytes", FETCH_BYTES);
         KafkaConsumer<byte[], byte[]> consumer =
             new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.assign(List.of(new TopicPartition("filled", 0)));
         consumer.seekToBeginning(consumer.assignment());
-        long asked = 0;
         while (goesOn()) {
             for (ConsumerRecord<byte[], byte[]> each : consumer.poll(Duration.ofMillis(200))) {
                 add(PIECE_BYTES);
-                asked += PIECE_BYTES;
+                pace(PIECE_BYTES);
             }
-            pace(asked);
         }
     }
 

@@ -77,6 +77,17 @@ class SampledRate:
             return 0
         return _rounded((rate - bound) / bound * self.window_ms(now_ms)) if bound > 0 else MAX_THROTTLE_MS
 
+    def credit(self, bound: float, now_ms: int) -> tuple[float, int]:
+        """How much may be recorded from now until when with no look at the samples: it does not exceed the bound for
+        certain, since the time that counts is never shorter than all samples but one. It ends when a sample does, by
+        its length or because it is forgotten: that has to be seen then, as it is by those who look each time."""
+        window = self._window
+        left = bound * (window.samples - 1) * window.sample_ms / 1000 - self._total(now_ms)
+        if not self._samples:
+            return left, now_ms
+        forgotten_ms = min(each.last_event_ms for each in self._samples) + window.samples * window.sample_ms
+        return left, min(self._samples[self._current].start_ms + window.sample_ms, forgotten_ms)
+
     def is_forgotten(self, now_ms: int) -> bool:
         """Whether one that has just begun would measure the same."""
         return not self._total(now_ms)

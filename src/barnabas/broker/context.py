@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
+from barnabas.broker._kernel.credits import Allowance
 from barnabas.net import Connection
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
@@ -58,11 +59,16 @@ class Quotas(Protocol):
 
     @property
     def limits_frames(self) -> bool:
-        """Whether anybody has a quota. Requests that are answered in their frames slow nobody down."""
+        """Whether anybody has a quota: else nobody need be asked about requests that are answered in their frames."""
         ...
 
-    def limits(self, connection: Connection) -> bool:
-        """Whether the sender of the request in process has a quota, so that the rules must deal with it."""
+    def allowance(self, connection: Connection) -> Allowance:
+        """What the sender of the request in process may use before the rules must be asked; remembered in the
+        connection until it is stale."""
+        ...
+
+    def frame_throttle_ms(self, connection: Connection, answer_bytes: int) -> int:
+        """The same as `throttle_ms` for a request that was answered in its frame, and not covered by the allowance."""
         ...
 
     def throttle_ms(
@@ -91,8 +97,11 @@ class NoQuotas:
 
     limits_frames = False
 
-    def limits(self, connection: Connection) -> bool:
-        return False
+    def allowance(self, connection: Connection) -> Allowance:
+        return Allowance(None, None, None)
+
+    def frame_throttle_ms(self, connection: Connection, answer_bytes: int) -> int:
+        return 0
 
     def throttle_ms(
         self, context: RequestContext, request: Request, response: Response | None, connection: Connection

@@ -49,7 +49,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.state_lines import ControllerChanges
 from barnabas.broker.turns import Turns
-from barnabas.metadata.access_images import ScramCredentialData, ScramUser
+from barnabas.metadata.access_images import ClientQuotasImage, ScramCredentialData, ScramUser
 from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.loader import MetadataLoader, MetadataUpdate
 from barnabas.net import RequestMeter, Server
@@ -351,6 +351,11 @@ class Node:
                     port,
                 )
 
+    def _follow_quotas(self, quotas: ClientQuotasImage) -> None:
+        self._connection_limits.set_quotas(quotas)
+        # Quotas go by what is counted of requests.
+        self._server.meter.is_recording = self._static_settings.metrics_requests_enable or bool(quotas)
+
     def _make_broker(self, identity: NodeIdentity, loader: MetadataLoader) -> BrokerServer:
         return BrokerServer(
             self._static_settings,
@@ -361,7 +366,7 @@ class Node:
             router=self._broker_router,
             response_room=self._server.room_for_responses,
             on_settings=self._follow_settings,
-            on_quotas=self._connection_limits.set_quotas,
+            on_quotas=self._follow_quotas,
             on_failure=self._fail,
             kraft_version=lambda: self.quorum.kraft_version,
             authorizer=self._authorizer,

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, cast
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError, RemoteProtocolError, known
 from barnabas.base.log_context import logger
+from barnabas.broker._kernel.credits import Allowance
 from barnabas.broker.context import NoQuotas, Quotas, RequestContext
 from barnabas.broker.error_responses import error_response
 from barnabas.broker.services import CommonServices
@@ -31,6 +32,7 @@ from barnabas.net import Connection
 from barnabas.wire.apis import Api, ApiKey, api
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.decoder_source import MAX_ELEMENTS
+from barnabas.wire.frames import SIZE_BYTES, frame_parts
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -49,6 +51,8 @@ FrameHandler = Callable[[Any, Connection, int, bytearray], bytes | Awaitable[byt
 #: Sees each request before its handler; what it returns, unless that is None, takes the handler's place.
 Interceptor = Callable[[RequestContext, Request], Answer | Awaitable[Answer]]
 
+_CORRELATION_ID_BYTES: Final = 4
+_FETCH: Final = int(ApiKey.FETCH)
 #: Served before others when the loop is busy: a late answer makes others take their sender, or us, for dead.
 URGENT_KEYS: Final = frozenset(
     {
@@ -182,7 +186,8 @@ class Router:
         if form is None:
             self._refuse_version(connection, route, version, frame)
             return
-        if route.handle_frame is not None and self._is_answered(route.handle_frame, connection, version, frame):
+        handle_frame = route.handle_frame
+        if handle_frame is not None and self._is_answered(handle_frame, key, connection, version, frame):
             return
         is_counted = len(frame) > _FEW_ELEMENTS_BYTES
         if is_counted and (len(frame) > _AT_ONCE_BYTES or not self.turns.has_place(CROWDS[0])):
@@ -198,12 +203,17 @@ class Router:
         context = _context(route, version, header, connection)
         self._handle(route, context, request, connection, is_long=False, is_counted=is_counted)
 
-    def _is_answered(self, handle: FrameHandler, connection: Connection, version: int, frame: bytearray) -> bool:
+    def _is_answered(
+        self, handle: FrameHandler, key: int, connection: Connection, version: int, frame: bytearray
+    ) -> bool:
         """Whether a request was answered, or will be, without being decoded."""
         if len(frame) > _WHOLE_BYTES or self.interceptor is not None:
             return False
-        if self._quotas.limits_frames and self._quotas.limits(connection):
-            return False
+        if key == _FETCH:  # what it brings must be allowed before it is read
+            allowance: Allowance | None = connection.allowance
+            is_in_doubt = self._quotas.limits_frames if allowance is None else not allowance.has_room(connection)
+            if is_in_doubt and not self._quotas.allowance(connection).has_room(connection):
+                return False
         answer = handle(self._services, connection, version, frame)
         if answer is None:
             return False
@@ -225,10 +235,32 @@ class Router:
             self._respond_with_frame(connection, done.result())
 
     def _respond_with_frame(self, connection: Connection, answer: bytes) -> None:
+        allowance: Allowance | None = connection.allowance
+        if self._quotas.limits_frames if allowance is None else not allowance.covers(connection, answer):
+            answer = self._throttled_frame(connection, answer)
         if answer:
             connection.respond_with_frame(answer)
         else:
             connection.finish_without_response()
+
+    def _throttled_frame(self, connection: Connection, answer: bytes) -> bytes:
+        """By the rules: the answer, which tells how long its connection stays muted."""
+        is_known = connection.allowance is not None and not connection.allowance.is_stale
+        if not is_known and self._quotas.allowance(connection).covers(connection, answer):
+            return answer
+        throttle_ms = self._quotas.frame_throttle_ms(connection, len(answer))
+        if not throttle_ms:
+            return answer
+        connection.throttle_time_ms = throttle_ms
+        connection.mute_for(throttle_ms)
+        if not answer:
+            return answer
+        route, version = self._routes[connection.api_key], connection.api_version
+        start = SIZE_BYTES + _CORRELATION_ID_BYTES + len(route.forms[version].response_header_end)
+        response: Any = route.api.response.decode(answer[start:], version)
+        response.throttle_time_ms = throttle_ms
+        parts: list[Buffer] = [answer[SIZE_BYTES:start], *response.encode_parts(version)]
+        return b"".join(frame_parts(parts))
 
     async def call(self, context: RequestContext, request: Request) -> Response:
         """The answer to a request of this node itself, as it would come over the wire."""

@@ -391,6 +391,7 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
             return
         self.phase = self.phase.after(ConnectionEvent.AUTHENTICATED)
         self.principal = principal
+        self.allowance = None
         self.limits_changed()
 
     # ---- for the TLS layer

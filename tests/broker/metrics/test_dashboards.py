@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.base.errors import known
 from barnabas.broker.metrics.node_metrics import FAMILIES
 from barnabas.client.admin import NewTopic
 from barnabas.client.admin.sync_admin import Admin
@@ -25,9 +26,12 @@ from tests.oracles import ROOT, other_process
 from tests.ports import free_ports
 
 DEPLOY = ROOT / "deploy"
+DOCS = ROOT / "docs" / "metrics.md"
 DASHBOARDS = sorted(DEPLOY.glob("grafana/*.json"))
 ALERTS = DEPLOY / "prometheus" / "barnabas-alerts.yml"
 _COMPARISON = re.compile(r" (?:>|<|!=|==) [0-9.]+$")
+#: What the docs say of the lag of partitions elsewhere.
+_LAG = re.compile(r"clamp_min\(.*?, 0\)", re.DOTALL)
 _NAME = re.compile(r"\b(?:kafka|barnabas)_[a-z0-9_]+")
 
 
@@ -42,6 +46,7 @@ def queries() -> dict[str, str]:
     for number, line in enumerate(ALERTS.read_text().splitlines(), 1):
         if line.strip().startswith("expr:"):
             found[f"{ALERTS.name}:{number}"] = _COMPARISON.sub("", line.partition("expr: ")[2])
+    found["docs/metrics.md: lag"] = known(_LAG.search(DOCS.read_text()), "the docs tell of it")[0]
     return found
 
 

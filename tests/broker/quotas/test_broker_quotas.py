@@ -11,6 +11,7 @@ from barnabas.base.runtime import ManualClock
 from barnabas.broker.context import RequestContext
 from barnabas.broker.quotas.broker_quotas import BrokerQuotas
 from barnabas.metadata.access_images import ClientQuotaEntity, ClientQuotasImage
+from barnabas.net._kernel.metering import RequestFields
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request, Response
 from barnabas.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -122,7 +123,8 @@ def test_who_has_a_quota_is_known_until_quotas_change() -> None:
     def are_limited(client_id: str | None, key: str) -> tuple[bool, bool]:
         """Anybody, and the sender."""
         desk.quotas.set_quotas(ClientQuotasImage({ClientQuotaEntity((("client-id", client_id),)): {key: 1.0}}))
-        return desk.quotas.limits_frames, desk.quotas.limits(cast(Any, sender))
+        is_free = desk.quotas.allowance(cast(Any, sender)).covers(RequestFields(), bytes(10))
+        return desk.quotas.limits_frames, not is_free
 
     assert not desk.quotas.limits_frames
     assert are_limited("till", "producer_byte_rate") == (True, False)

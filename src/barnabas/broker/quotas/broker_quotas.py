@@ -1,8 +1,9 @@
 """The quotas of a broker's clients: what they produce and fetch, and how much of the loop's time they take.
 
 Who has used too much is answered at once and told for how long its connection stays muted (KIP-219), whatever version
-it speaks. All rules are here. Those that answer requests in their frames ask `limits` before, and leave whoever has a
-quota to the rules; while nobody has one, that is one look at a flag.
+it speaks. All rules are here. Those that answer requests in their frames ask for an allowance, which covers what those
+use who are far from their bounds; what it does not cover they leave to the rules. While nobody has a quota, that is one
+look at a flag.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 from barnabas.base.quotas import QuotaWindow
 from barnabas.base.runtime import Clock
+from barnabas.broker._kernel.credits import Allowance
 from barnabas.broker.context import RequestContext
 from barnabas.broker.quotas.client_quota_manager import ClientQuotaManager
 from barnabas.metadata.access_images import ClientQuotasImage
@@ -42,14 +44,14 @@ class BrokerQuotas:
         self._request = ClientQuotaManager(REQUEST_PERCENTAGE, window, window.sample_ms)
         self.limits_frames = False
         #: By principal and client id.
-        self._limited: dict[tuple[str, str | None], bool] = {}
+        self._allowances: dict[tuple[str, str | None], Allowance] = {}
 
     def set_quotas(self, quotas: ClientQuotasImage) -> None:
         """Other quotas hold from now on."""
         managers = (self._produce, self._fetch, self._request)
         for manager in managers:
             manager.set_quotas(quotas)
-        self._limited.clear()
+        self._forget_allowances()
         self.limits_frames = not all(manager.is_empty for manager in managers)
 
     def rates(self, key: str) -> Iterator[tuple[Owner, float]]:
@@ -58,18 +60,32 @@ class BrokerQuotas:
             if each.key == key:
                 yield from each.rates(self._clock.monotonic_ms())
 
-    def limits(self, connection: Connection) -> bool:
+    def allowance(self, connection: Connection) -> Allowance:
         client = (connection.principal, connection.client_id)
-        try:
-            return self._limited[client]
-        except KeyError:
-            if len(self._limited) >= _MOST_REMEMBERED:
-                self._limited.clear()
-            user, client_id = _user(client[0]), client[1] or ""
-            limited = self._limited[client] = any(
-                manager.limit_of(user, client_id) is not None for manager in (self._produce, self._fetch, self._request)
-            )
-            return limited
+        found = self._allowances.get(client)
+        if found is None or found.is_stale:
+            if len(self._allowances) >= _MOST_REMEMBERED:
+                self._forget_allowances()
+            user, client_id, now_ms = _user(client[0]), client[1] or "", self._clock.monotonic_ms()
+            credits_ = (each.credit_of(user, client_id, now_ms) for each in (self._produce, self._fetch, self._request))
+            found = self._allowances[client] = Allowance(*credits_)
+        connection.allowance = found
+        return found
+
+    def _forget_allowances(self) -> None:
+        for each in self._allowances.values():
+            each.forget()
+        self._allowances.clear()
+
+    def frame_throttle_ms(self, connection: Connection, answer_bytes: int) -> int:
+        user, client_id, now_ms = _user(connection.principal), connection.client_id or "", self._clock.monotonic_ms()
+        if connection.api_key == ApiKey.FETCH:
+            bandwidth_ms = self._fetch.record(user, client_id, answer_bytes, now_ms)
+        else:
+            bandwidth_ms = self._produce.record(user, client_id, connection.request_bytes, now_ms)
+            if not answer_bytes:
+                return bandwidth_ms
+        return max(bandwidth_ms, self._request_ms(user, client_id, connection, now_ms))
 
     def throttle_ms(
         self, context: RequestContext, request: Request, response: Response | None, connection: Connection

@@ -1,20 +1,45 @@
 """Quotas of one kind: who has one, how much of it was used, and who must wait how long.
 
 Without I/O or a clock: `now_ms` is handed in. Only those who have a quota are measured, so that for all others it costs
-one look.
+one look. Those who are far from their bound have a credit, which is spent where requests are answered in their frames;
+what was spent of it is recorded before anything else is, and before anybody asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from barnabas.base.quotas import MAX_THROTTLE_MS, QuotaWindow, SampledRate
+from barnabas.broker._kernel.credits import Credit
 from barnabas.metadata.access_images import ClientQuotasImage
 from barnabas.metadata.quota_limits import Owner, QuotaLimit, QuotaLimits
 
 #: Rates of those who have been silent are looked for when there are twice as many as were left the last time.
 _FEW_RATES: Final = 64
+
+
+class _Usage:
+    """How fast an owner of a quota was, and the credit that it has."""
+
+    __slots__ = ("_rate", "credit")
+
+    def __init__(self, window: QuotaWindow) -> None:
+        self._rate = SampledRate(window)
+        self.credit = Credit()
+
+    def rate(self) -> SampledRate:
+        """With all that was spent; there is no credit any more."""
+        spent = self.credit.take()
+        if spent is not None:
+            # Credits end with the sample in which they were granted, so it counts there.
+            self._rate.record(*spent)
+        return self._rate
+
+    def grant(self, bound: float, now_ms: int) -> None:
+        left, until_ms = self._rate.credit(bound, now_ms)
+        if left > 0:
+            self.credit.grant(left, until_ms)
 
 
 class ClientQuotaManager:
@@ -25,14 +50,16 @@ class ClientQuotaManager:
         self._window = window
         self._max_throttle_ms = max_throttle_ms
         self._limits = QuotaLimits(ClientQuotasImage(), key)
-        self._rates: dict[Owner, SampledRate] = {}
+        self._usages: dict[Owner, _Usage] = {}
         self._look_at = _FEW_RATES
 
     def set_quotas(self, quotas: ClientQuotasImage) -> None:
         """Other bounds hold from now on. What was used stays used."""
         self._limits = QuotaLimits(quotas, self.key)
+        for usage in self._usages.values():
+            usage.rate()  # credits were for other bounds
         if self._limits.is_empty:
-            self._rates.clear()
+            self._forget(self._usages)
 
     @property
     def is_empty(self) -> bool:
@@ -42,20 +69,29 @@ class ClientQuotaManager:
     def limit_of(self, user: str, client_id: str) -> QuotaLimit | None:
         return self._limits.of(user, client_id)
 
+    def credit_of(self, user: str, client_id: str, now_ms: int) -> Credit | None:
+        """What may be used before `record` has to be called, by the client and those who share its quota. None if there
+        is no bound."""
+        limit = self._limits.of(user, client_id)
+        return None if limit is None else self._usage_of(limit.owner, now_ms).credit
+
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Somebody used so much: how long they must wait until they are within their quota."""
         limit = self._limits.of(user, client_id)
         if limit is None:
             return 0
-        rate = self._rate_of(limit.owner, now_ms)
+        usage = self._usage_of(limit.owner, now_ms)
+        rate = usage.rate()
         rate.record(value, now_ms)
-        return min(rate.throttle_ms(limit.bound, now_ms), self._max_throttle_ms)
+        throttle_ms = rate.throttle_ms(limit.bound, now_ms)
+        usage.grant(limit.bound, now_ms)
+        return min(throttle_ms, self._max_throttle_ms)
 
     def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """What was recorded was not used after all."""
         limit = self._limits.of(user, client_id)
         if limit is not None:
-            self._rate_of(limit.owner, now_ms).record(-value, now_ms)
+            self._usage_of(limit.owner, now_ms).rate().record(-value, now_ms)
 
     def most_at_once(self, user: str, client_id: str) -> float | None:
         """What may be used at once by somebody who has used nothing; more would have to wait whenever it is asked for.
@@ -68,22 +104,27 @@ class ClientQuotaManager:
     def is_unused(self, user: str, client_id: str, now_ms: int) -> bool:
         """Whether nothing was used in the whole window."""
         limit = self._limits.of(user, client_id)
-        rate = None if limit is None else self._rates.get(limit.owner)
-        return rate is None or rate.is_forgotten(now_ms)
+        usage = None if limit is None else self._usages.get(limit.owner)
+        return usage is None or usage.rate().is_forgotten(now_ms)
 
     def rates(self, now_ms: int) -> Iterator[tuple[Owner, float]]:
         """How much of it each of those who are measured uses per second."""
-        for owner, rate in list(self._rates.items()):
-            yield owner, rate.measure(now_ms)
+        for owner, usage in list(self._usages.items()):
+            yield owner, usage.rate().measure(now_ms)
 
-    def _rate_of(self, owner: Owner, now_ms: int) -> SampledRate:
-        rate = self._rates.get(owner)
-        if rate is None:
+    def _usage_of(self, owner: Owner, now_ms: int) -> _Usage:
+        usage = self._usages.get(owner)
+        if usage is None:
             self._forget_silent(now_ms)
-            rate = self._rates[owner] = SampledRate(self._window)
-        return rate
+            usage = self._usages[owner] = _Usage(self._window)
+        return usage
 
     def _forget_silent(self, now_ms: int) -> None:
-        if len(self._rates) >= self._look_at:
-            self._rates = {owner: rate for owner, rate in self._rates.items() if not rate.is_forgotten(now_ms)}
-            self._look_at = max(_FEW_RATES, 2 * len(self._rates))
+        if len(self._usages) >= self._look_at:
+            self._forget([owner for owner, usage in self._usages.items() if usage.rate().is_forgotten(now_ms)])
+            self._look_at = max(_FEW_RATES, 2 * len(self._usages))
+
+    def _forget(self, owners: Iterable[Owner]) -> None:
+        """Whoever holds one of their credits will ask for another."""
+        for owner in list(owners):
+            self._usages.pop(owner).credit.end()

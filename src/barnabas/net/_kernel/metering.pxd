@@ -57,5 +57,8 @@ cdef class RequestFields:
     cdef bytes _client_id
     cdef object _client_id_text
     cdef int _also
+    cdef public object allowance
     cdef bint _is_underway
     cdef bint _is_ready
+
+    cdef int64_t elapsed(self) except? -1

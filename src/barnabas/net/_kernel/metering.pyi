@@ -68,6 +68,8 @@ class RequestFields:
     def response_bytes(self) -> int:
         """With the size in front; 0 if there is no answer."""
     throttle_time_ms: int
+    allowance: Any
+    """What those who look at quotas remember of its sender; forgotten when the client's id changes."""
     @property
     def queue_time_ns(self) -> int:
         """From the arrival of its last byte until it was dispatched."""

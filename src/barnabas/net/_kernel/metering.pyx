@@ -141,6 +141,8 @@ cdef class RequestMeter:
         if size_bytes >= CLIENT_ID_START:
             id_bytes = load_short(data + SHORTEST_BYTES)
         if id_bytes < 0 or id_bytes > size_bytes - CLIENT_ID_START:
+            if request._client_id is not None:
+                request.allowance = None
             request._client_id = None
             request._client_id_text = None
         elif (
@@ -149,7 +151,7 @@ cdef class RequestMeter:
             or memcmp(PyBytes_AS_STRING(request._client_id), data + CLIENT_ID_START, id_bytes)
         ):
             request._client_id = data[CLIENT_ID_START : CLIENT_ID_START + id_bytes]
-            request._client_id_text = None
+            request._client_id_text = request.allowance = None
 
     cdef int note(self, int slot, RequestFields request, const int64_t* parts) except -1:
         cdef ApiCounts* counts = self.apis[slot]
@@ -274,7 +276,11 @@ cdef class RequestFields:
                     _log.exception("who was told of a request failed")
 
     def elapsed_ns(self):
+        return self.elapsed()
+
+    cdef int64_t elapsed(self) except? -1:
         """What the request in process has taken until now, without its time in the queue or waiting for others."""
+        cdef int64_t now_ns, remote_ns
         if not self._is_underway:
             return 0
         now_ns = self._ready_ns if self._is_ready else self._meter.read_clock()
