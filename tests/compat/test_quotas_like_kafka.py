@@ -33,7 +33,7 @@ from tests.compat.quota_meters import (
     Watch,
 )
 from tests.oracles import needs_kafka
-from tests.oracles.kafka_server import free_ports
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.slow, needs_kafka()]
 
