@@ -51,6 +51,8 @@ _PARTITIONS: Final = 2
 _LONGEST_S: Final = 540
 #: Where what is dead ends with its time-out only, all wait for that.
 _OLD_TIMEOUT_MS: Final = 90_000
+#: Where a decision waits until the driver after the next ends it, that one must not come too late.
+_OLD_LONG_TIMEOUT_MS: Final = 240_000
 #: So many executors are killed in one Spark.
 _EXECUTORS: Final = 6
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
@@ -104,7 +106,10 @@ class Story:
         self.servers, self.folder = servers, folder
         self._deaths = {f"{name}-out-{index}": DEATHS[each] for index, each in enumerate(deaths)}
         self._source = f"{name}-in"
-        self._timeout_ms = _OLD_TIMEOUT_MS if is_old else 600_000
+        self._timeout_ms = 600_000
+        if is_old:
+            is_left = any(death.before is not None for death in self._deaths.values())
+            self._timeout_ms = _OLD_LONG_TIMEOUT_MS if is_left else _OLD_TIMEOUT_MS
         topics = [NewTopic(self._source, _PARTITIONS), *(NewTopic(each, 1) for each in self._deaths)]
         with Admin(bootstrap_servers=servers) as admin:
             admin.create_topics(topics)
