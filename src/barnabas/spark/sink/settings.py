@@ -28,6 +28,9 @@ _NOTICED_LATE_MS: Final = 10_000
 #: Rather long: a batch must fit in. What drivers and tasks leave behind is aborted by the next driver, not by this.
 _EXACTLY_ONCE: Final = {"transaction.timeout.ms": str(10 * MINUTE_MS)}
 
+#: Rows come by the thousand: larger batches spare both sides work, and never wait longer than small ones would.
+_DEFAULTS: Final = {"batch.size": str(256 * 1024)}
+
 
 def transaction_timeout_ms(client: Mapping[str, str]) -> int:
     return int(client["transaction.timeout.ms"])
@@ -52,4 +55,4 @@ def producer_settings(client: Mapping[str, str], *, is_exactly_once: bool = Fals
             client["acks"],
         )
     warn_of_unknown(client, PRODUCER_SETTINGS)
-    return settings_for(client, PRODUCER_SETTINGS, _EXACTLY_ONCE if is_exactly_once else None)
+    return settings_for(client, PRODUCER_SETTINGS, _DEFAULTS | _EXACTLY_ONCE if is_exactly_once else _DEFAULTS)
