@@ -39,8 +39,10 @@ pytestmark = [pytest.mark.slow, needs_kafka()]
 
 WARM_UP_S, MINUTE_S = 25, 60
 BYTES_PER_S = 250_000
-#: Of one loop, or one thread: little, so that all clients want more, however busy the machine is.
-PERCENT = 0.5
+#: Of one thread, and of one loop: so little that all clients want more, however busy the machine is. A percent of ours
+#: is worth six of Kafka's requests; less than that of Kafka's, and its slow ones alone are too much, since nobody waits
+#: longer than a second for one.
+PERCENT = {"kafka": 2.0, "ours": 0.5}
 CONNECTIONS_PER_S = 20
 ADDRESS = "127.0.0.1"
 FILLED = 2 * BYTES_PER_S * (WARM_UP_S + MINUTE_S)
@@ -156,16 +158,19 @@ def test_each_gets_what_its_quota_says_for_a_minute(brokers: Brokers, what: str)
 @pytest.mark.timeout(300)
 def test_requests_take_the_share_of_time_that_their_quota_says(brokers: Brokers) -> None:
     cast = _cast(brokers, "request", "request-{library}-{number}")
-    _set(brokers, {QuotaEntity(client_id=part.client_id): {"request_percentage": PERCENT} for part in cast})
+    for name, broker in brokers.items():
+        quota: dict[str, float | None] = {"request_percentage": PERCENT[name]}
+        _set({name: broker}, {QuotaEntity(client_id=part.client_id): quota for part in cast if part.broker == name})
     watches = {name: Watch(each.meter, REQUEST_TIME, MINUTE_S, WARM_UP_S) for name, each in brokers.items()}
     told = _play(brokers, "request", cast)
     shares = {name: watch.wait() for name, watch in watches.items()}
     for part, deeds in zip(cast, told, strict=True):
-        share = fmean(shares[part.broker][part.client_id])
-        _tell(part, share, PERCENT)
+        _tell(part, fmean(shares[part.broker][part.client_id]), PERCENT[part.broker])
         sys.stdout.write(f"    with {deeds.per_second(MINUTE_S):.0f} requests a second\n")
-        assert len(shares[part.broker][part.client_id]) >= MINUTE_S - 5
-        assert share == pytest.approx(PERCENT, rel=0.1), part
+    for part, deeds in zip(cast, told, strict=True):
+        share = shares[part.broker][part.client_id]
+        assert len(share) >= MINUTE_S - 5
+        assert fmean(share) == pytest.approx(PERCENT[part.broker], rel=0.1), part
         assert deeds.per_second(MINUTE_S) > 10, "it goes on"
 
 
