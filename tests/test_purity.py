@@ -69,7 +69,7 @@ ALLOWED = {
     "testing/certificates.py": {"datetime"},
     # The tools for tests are not run by nodes; `sim` stands in for the world, and must not reach for the real one.
     "testing/embedded.py": {"asyncio", "os", "threading"},
-    "testing/embedded_cluster.py": {"asyncio", "concurrent", "socket", "time"},
+    "testing/embedded_cluster.py": {"asyncio", "concurrent", "time"},
     "testing/embedded_node.py": {"asyncio", "concurrent", "socket", "threading"},
     "testing/node_loop.py": {"asyncio", "socket"},
     "testing/faults.py": {"asyncio", "threading"},
