@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas import Admin, NewTopic, Producer, UnsupportedRequestError
-from barnabas.base.errors import BarnabasError
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.client.admin.acls import Acl, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
 from barnabas.spark.sink.writing import WriteError
@@ -35,6 +36,23 @@ def test_a_cluster_without_transactions(
     batches = RealBatches(broker.bootstrap_servers, new_topic())
     with pytest.raises(WriteError, match=r"no InitProducerId\. Brokers of Apache Kafka have what is needed from"):
         batches.write(0, [["a"]])
+
+
+def test_a_transaction_of_a_task_that_is_gone_and_still_open(
+    broker: EmbeddedBroker, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = RealBatches(broker.bootstrap_servers, new_topic())
+    written = batches.write(0, [["a"]])
+
+    def hidden(*arguments: object, **more: object) -> None:
+        raise BrokerError(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Admin, "list_group_offsets", hidden)
+        with pytest.raises(
+            DeliveryError, match=r"which hides the receipt\. It ends with its kafka\.transaction\.timeout"
+        ):
+            batches.commit(0, written)
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,11 @@ def advice_for(error: BaseException, stream: Stream, control_topic: str) -> str 
                 return f"Allow Read, Write and Describe on the control topic '{control_topic}'."
             case ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 return "Make kafka.transaction.timeout.ms no longer than transaction.max.timeout.ms of the brokers."
+            case ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                return (
+                    "A task that is gone has left a transaction open, which hides the receipt. It ends with its "
+                    "kafka.transaction.timeout.ms; start the query again then. Nothing is lost, and nothing is twice."
+                )
     return None
 
 
