@@ -107,6 +107,22 @@ async def test_two_producers_get_what_their_quotas_say_and_a_third_is_not_touche
         assert free.throttled_ms == []
 
 
+def test_quotas_hold_where_requests_are_not_counted() -> None:
+    """On a clock as nodes have it: where time is virtual, requests are always counted."""
+
+    async def story() -> None:
+        async with AsyncEmbeddedBroker(overrides={"metrics.requests.enable": "false"}) as broker:
+            await broker.create_topic("t", 1)
+            admin, one = (Client(broker, name) for name in ("admin", "one"))
+            await set_quota(admin, by_id("one"), producer_byte_rate=1000)
+            answer = await one.ask(produce_request({("t", 0): batch([b"x" * 50_000])}), 11)
+            assert answer.throttle_time_ms > 1000
+            for each in (admin, one):
+                await each.channel.close()
+
+    asyncio.run(story())
+
+
 @on_virtual_time
 async def test_two_clients_of_a_user_share_the_users_quota() -> None:
     async with AsyncEmbeddedBroker() as broker:
