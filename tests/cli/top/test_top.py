@@ -24,7 +24,9 @@ import pytest
 
 from barnabas import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer
 from barnabas.base.ids import TopicPartition
+from barnabas.cli import output
 from barnabas.cli.top.scraping import ScrapeError, _figures, parse_addresses
+from barnabas.cli.top.terminal import Terminal
 from barnabas.testing import EmbeddedBroker
 from tests.cli.processes import command
 from tests.cli.tools import Tools
@@ -207,6 +209,23 @@ def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
         if shown.process.poll() is None:
             shown.process.kill()
             shown.process.wait()
+
+
+def test_nothing_is_drawn_on_a_terminal_that_was_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "is_watched", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+
+    async def story() -> None:
+        with Terminal(lambda key: None, lambda: None) as terminal:
+            terminal.draw(["in time"], frozenset())
+        terminal.draw(["too late"], frozenset())
+
+    asyncio.run(story())
+    told = capsys.readouterr().out
+    assert "in time" in told
+    assert told.endswith(LEFT.decode())
 
 
 def served(answer: bytes) -> Any:

@@ -40,6 +40,7 @@ class Terminal:
         self._on_key = on_key
         self._on_resize = on_resize
         self._before: list[Any] | None = None
+        self._was_left = False
 
     @property
     def width(self) -> int:
@@ -70,6 +71,7 @@ class Terminal:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         loop = asyncio.get_running_loop()
+        self._was_left = True
         if self._before is not None:
             import termios
 
@@ -89,6 +91,8 @@ class Terminal:
 
     def draw(self, lines: Sequence[str], headings: frozenset[int]) -> None:
         """Show a screen. Lines hold nothing that a terminal would obey."""
+        if self._was_left:
+            return  # a size that changed in the last moment is told after that
         if not self.is_watched:
             for line in lines:
                 output.say(line)
