@@ -19,6 +19,7 @@ _MEANING: Final = {
     "decided": "is decided and not committed yet: --finish commits it, and so does the query when it starts again",
     "undecided": "is open and not decided: --finish aborts it, and so does the query when it starts again",
     "lost": "was decided, and there is no proof that it was committed: its time was over before anybody ended it",
+    "unknown": "was decided so long ago, or on a cluster so old, that nobody tells whether it was committed",
 }
 
 
@@ -27,17 +28,15 @@ def show_checkpoint(settings: Mapping[str, Any], folder: str, control_topic: str
     if importlib.util.find_spec("pyspark") is None:
         raise BarnabasError(f"--from-checkpoint needs PySpark: {how_to_install('spark')}")
     show_warnings()
-    from barnabas.spark.core.exactly_once.refusals import TornBatchError
+    from barnabas.spark.core.exactly_once.refusals import FINISHING
     from barnabas.spark.core.options import ExactlyOnceOptions
     from barnabas.spark.sink.undecided import CheckpointTransactions
 
     client = {name: str(value) for name, value in settings.items()}
     with CheckpointTransactions(folder, client, control_topic or ExactlyOnceOptions().control_topic) as found:
         if is_finishing:
-            try:
-                found.finish(f"finish-{uuid.uuid4()}")
-            except TornBatchError as torn:
-                say(str(torn))
+            for problem in found.finish(f"{FINISHING}{uuid.uuid4()}"):
+                say(str(problem))
         rows = found.left()
     if not rows:
         say(f"query {found.query} has no transactions in the control topic, and none that are open")

@@ -52,6 +52,7 @@ from barnabas.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.wire.messages.list_transactions import ListTransactionsRequest
 from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -554,3 +555,13 @@ def test_brokers_that_have_no_pages_tell_all_at_once() -> None:
     assert described.partitions[0].elr is None
     with pytest.raises(BrokerError, match="there is no topic b"):
         run(nodes, lambda admin: admin.describe_topics(["b"]))
+
+
+def test_what_no_broker_knows_is_told_once() -> None:
+    """However many there are: who asks may have another way."""
+    nodes = FakeNodes({}, versions={ListTransactionsRequest: None})
+    with pytest.raises(UnsupportedRequestError, match="does not offer ListTransactions"):
+        run(nodes, lambda admin: admin.list_transactions())
+    nodes = FakeNodes({}, versions={ListTransactionsRequest: 0})
+    with pytest.raises(UnsupportedRequestError):
+        run(nodes, lambda admin: admin.list_transactions(pattern="a.*"))

@@ -63,6 +63,8 @@ def test_the_options_of_exactly_once() -> None:
         ({"kafka.transactional.id": "x"}, ["kafka.transactional.id is not supported", "delivery"]),
         ({"topic": "  "}, ["topic", "empty"]),
         ({"includeTimestamp": "1"}, ["includeTimestamp", "true and false"]),
+        ({**ONCE, "kafka.retries": " 0"}, ["kafka.retries", "tries again"]),
+        ({**ONCE, "topic": "t", "controlTopic": "t"}, ["topic and controlTopic", "'t'"]),
         ({"delivery": "twice"}, ["delivery", "'twice'", "at-least-once", "exactly-once"]),
         (ONCE | {"kafka.acks": "1"}, ["kafka.acks is '1'", "exactly-once", "Leave kafka.acks out"]),
         (ONCE | {"kafka.enable.idempotence": "False"}, ["kafka.enable.idempotence is 'False'", "writes records twice"]),

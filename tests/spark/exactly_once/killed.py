@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -42,8 +43,10 @@ DRIVER_STEPS: Final = (
 )
 #: And in `abort`, after a `commit` that was broken off when the batch was decided.
 ABORT_STEPS: Final = ("PeekControl", "FenceDriver", "ReadControl", "CommitTask", "CommitTask", "ListOpen")
-#: In `abort`, after one that was broken off before.
-UNDECIDED_ABORT_STEPS: Final = ("PeekControl", "FenceDriver", "ReadControl", "ListOpen", "AbortTasks")
+#: In `abort`, after one that was broken off before. What is ended is the batch before.
+UNDECIDED_ABORT_STEPS: Final = (
+    *("PeekControl", "FenceDriver", "ReadControl", "CommitTask", "CommitTask", "ListOpen", "AbortTasks"),
+)
 #: In `commit` of a query's first batch, up to where it becomes as any other.
 FIRST_STEPS: Final = ("PeekControl", "FenceDriver", "ReadControl", "HasCommitted")
 #: In one that is refused, a transaction of a task being gone.
@@ -53,8 +56,8 @@ REPEAT_STEPS: Final = (
     *("PeekControl", "FenceDriver", "ReadControl", "ListOpen", "CommitTask", "CommitTask", "WriteControl"),
     *("CommitControl", "AbortTasks", "ReadReceipt", "ReadReceipt"),
 )
-#: In `commit` of a batch that another run has written and not decided.
-TAKING_OVER_STEPS: Final = (*DRIVER_STEPS, "AbortTasks")
+#: In `commit` of a batch that another run has written and not decided: nobody knows here that the batch before is done.
+TAKING_OVER_STEPS: Final = (*DRIVER_STEPS[:3], "CommitTask", "CommitTask", *DRIVER_STEPS[3:], "AbortTasks")
 #: In `finish`, after a decision, with a transaction beside it that is not in it.
 FINISH_STEPS: Final = (
     *("FenceDriver", "ReadControl", "ListOpen", "CommitTask", "CommitTask", "WriteControl", "CommitControl"),
@@ -67,7 +70,7 @@ TASK_STEPS: Final = (
 )
 _DECIDED: Final = DRIVER_STEPS.index("CommitControl") + 1
 TASKS: Final = (("a",), ("b", "c"), ())
-ROWS: Final = ["0", "2", "a", "b", "c"]
+ROWS: Final = ["0", "1", "2", "a", "b", "c"]
 
 
 # In the process that is killed.
@@ -98,10 +101,13 @@ def _driver_dies(step: int, plan: Any, what: str, batch: int, written: Sequence[
             return answer
 
     asked: Any
-    if what == "commit":
-        asked = commit(batch, written, needed_ms=needed_ms(plan.client))
+    if what.startswith("commit"):
+        # A driver that has begun anew knows nothing of the batch before.
+        newest_done = batch - 1 if what == "commit" else -1
+        now_ms = int(time.time() * 1000)
+        asked = commit(batch, written, needed_ms=needed_ms(plan.client), now_ms=now_ms, newest_done=newest_done)
     elif what == "abort":
-        asked = abort(batch, written)
+        asked = abort(written)
     else:
         asked = finish(written[0].attempt.stream, f"finish{os.getpid()}")
     with Mortal(plan.client, plan.exactly_once.control_topic) as cluster:
@@ -188,7 +194,7 @@ def killed_taking_over(batches: RealBatches, step: int) -> None:
     """A driver is killed before the batch is decided, and the next one in its own."""
     _kill_driver(batches, _DECIDED - 1, "commit", batches.write(1, TASKS))
     batches.restart()
-    _kill_driver(batches, step, "commit", batches.write(1, TASKS))
+    _kill_driver(batches, step, "commit anew", batches.write(1, TASKS))
 
 
 def killed_finishing(batches: RealBatches, step: int) -> None:
@@ -218,7 +224,7 @@ def killed_task(batches: RealBatches, step: str) -> None:
 
 def play(batches: RealBatches, killed: Any, step: int | str, *, is_old: bool = False) -> None:
     """`is_old`: the cluster does not list transactions, so that what dead tasks leave open ends with its time-out."""
-    batches.commit(0, batches.write(0, [["0"]]))
+    batches.commit(0, batches.write(0, [["0"], ["1"]]))
     killed(batches, step)
     seen = batches.rows()
     assert ("b" in seen) == ("c" in seen), f"part of a task is seen: {seen}"

@@ -55,14 +55,14 @@ def attempts_share_an_id() -> AbstractContextManager[Any]:
     return patch.object(Attempt, "transactional_id", property(transactional_id))
 
 
-@planted("a zombie of batch N wakes in N + 1, and begins in the id that is in use there", (24, "rewound"))
+@planted("a zombie of batch N wakes in N + 1, and begins in the id that is in use there", (5, "control topic gone"))
 def batches_share_an_id() -> AbstractContextManager[Any]:
     return patch.multiple(names, SLOTS=1, REMAINDERS=1)
 
 
-@planted("commit fails half way, abort follows, and does not look for a decision", (5, "old cluster"))
+@planted("commit fails half way, abort follows, and does not look for a decision", (2, "goes on"))
 def abort_does_not_settle() -> AbstractContextManager[Any]:
-    def abort(batch: int, written: Sequence[Written]) -> Steps[None]:
+    def abort(written: Sequence[Written]) -> Steps[None]:
         if written:
             yield from take(steps.AbortTasks(written[0].attempt.stream, tuple(_ids(written))))
 
@@ -73,9 +73,9 @@ def abort_does_not_settle() -> AbstractContextManager[Any]:
 def abort_after_a_failed_commit() -> AbstractContextManager[Any]:
     real = protocol.abort
 
-    def abort(batch: int, written: Sequence[Written]) -> Steps[None]:
+    def abort(written: Sequence[Written]) -> Steps[None]:
         try:
-            yield from real(batch, written)
+            yield from real(written)
         except Exception:
             yield from take(steps.AbortTasks(written[0].attempt.stream, tuple(_ids(written))))
             raise
@@ -94,9 +94,9 @@ def decides_too_late() -> AbstractContextManager[Any]:
     return patch.object(protocol, "refusal_of", refusal_of)
 
 
-@planted("the old driver comes back: what was read before the fence is believed after it", (0, "two drivers"))
+@planted("the old driver comes back: what was read before the fence is believed after it", (0, "copied"))
 def fences_after_reading() -> AbstractContextManager[Any]:
-    def fence_and_read(stream: Stream, run: str, batch: int) -> Steps[Control | None]:
+    def fence_and_read(stream: Stream, run: str) -> Steps[Control | None]:
         control = yield from take(steps.ReadControl(stream))
         protocol.check_owner(stream, run, control)
         yield from take(steps.FenceDriver(stream))
@@ -105,7 +105,7 @@ def fences_after_reading() -> AbstractContextManager[Any]:
     return patch.object(protocol, "fence_and_read", fence_and_read)
 
 
-@planted("the old driver comes back, and nobody asks whether it is superseded", (2, "two drivers"))
+@planted("the old driver comes back, and nobody asks whether it is superseded", (0, "two drivers"))
 def nobody_is_superseded() -> AbstractContextManager[Any]:
     return patch.object(protocol, "check_owner", lambda stream, run, control: None)
 
@@ -130,7 +130,7 @@ def other_rows_pass() -> AbstractContextManager[Any]:
     return _past_without(lambda newest, batch: newest is not None and newest.batch == batch)
 
 
-@planted("the control topic is lost, and the chain begins anew in the middle", (169, "control topic gone"))
+@planted("the control topic is lost, and the chain begins anew in the middle", (162, "control topic gone"))
 def chain_may_begin_anywhere() -> AbstractContextManager[Any]:
     return _past_without(lambda newest, batch: newest is None)
 
@@ -160,14 +160,14 @@ def fences_before_reading() -> AbstractContextManager[Any]:
     return patch.object(protocol, "commit", commit)
 
 
-@planted("a batch is decided with a handle that is dead", (5, "crashes"))
+@planted("a batch is decided with a handle that is dead", (3, "goes on"))
 def decides_with_dead_handles() -> AbstractContextManager[Any]:
     return patch.object(protocol, "refusal_of", lambda stream, decision, left_ms, needed_ms: None)
 
 
 @planted(
     "the handles are probed before the driver's transaction begins, long before",
-    (11, "rewound"),
+    (12, "copied"),
 )
 def probes_before_writing() -> AbstractContextManager[Any]:
     def decide(stream: Stream, control: Control, needed_ms: int) -> Steps[None]:
@@ -221,7 +221,15 @@ def receipts_are_not_read() -> AbstractContextManager[Any]:
     return patch.object(protocol, "check_unclear", check_unclear)
 
 
-@planted("losers and vanished tasks are left open", (1, "crashes"))
+@planted("somebody goes on after a commit that failed, and nobody looks at the batch before", (2, "goes on"))
+def the_batch_before_is_believed() -> AbstractContextManager[Any]:
+    def settle_before(stream: Stream, before: BatchDecision, now_ms: int) -> Steps[None]:
+        yield from ()
+
+    return patch.object(protocol, "settle_before", settle_before)
+
+
+@planted("losers and vanished tasks are left open", (3, "copied"))
 def losers_stay_open() -> AbstractContextManager[Any]:
     def abort_losers(stream: Stream, decided: BatchDecision | None, runs: set[str], ids: Iterable[str]) -> Steps[None]:
         yield from ()
@@ -229,7 +237,7 @@ def losers_stay_open() -> AbstractContextManager[Any]:
     return patch.object(protocol, "abort_losers", abort_losers)
 
 
-@planted("what others have open is aborted, though they may decide", (144, "two drivers"))
+@planted("what others have open is aborted, though they may decide", (235, "two drivers"))
 def aborts_those_who_may_decide() -> AbstractContextManager[Any]:
     real = protocol.abort_losers
 
@@ -240,7 +248,9 @@ def aborts_those_who_may_decide() -> AbstractContextManager[Any]:
     return patch.object(protocol, "abort_losers", abort_losers)
 
 
-@planted("who takes over aborts what others have open, before it is written that they are superseded", (38, "copied"))
+@planted(
+    "who takes over aborts what others have open, before it is written that they are superseded", (40, "two drivers")
+)
 def takes_over_in_silence() -> AbstractContextManager[Any]:
     def write(stream: Stream, control: Control) -> Steps[None]:
         yield from ()

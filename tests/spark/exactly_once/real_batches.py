@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -55,14 +56,13 @@ class RealBatches:
         who = Attempt(self.stream, self.run, batch, task, attempt, next(self.attempt_ids))
         data = [pa.record_batch({"value": [row.encode() for row in rows]})] if rows else []
         message = write_in_transaction(self.plan, data, who)
-        assert message.written is not None
         return message.written
 
     def commit(self, batch: int, written: Sequence[Written]) -> None:
         batches.commit_batch(self.plan, batch, written)
 
-    def abort(self, batch: int, written: Sequence[Written]) -> None:
-        batches.abort_batch(self.plan, batch, written)
+    def abort(self, written: Sequence[Written]) -> None:
+        batches.abort_batch(self.plan, written)
 
     def dies_after(self, step_count: int, batch: int, written: Sequence[Written], *, is_abort: bool = False) -> str:
         """Commit or abort with a driver that dies after so many steps; the name of the last, "" if it did not."""
@@ -84,8 +84,11 @@ class RealBatches:
         from barnabas.spark.core.exactly_once import abort, commit
         from barnabas.spark.sink.settings import needed_ms
 
+        needed, now_ms = needed_ms(self.plan.client), int(time.time() * 1000)
         asked: steps.Steps[Any] = (
-            abort(batch, written) if is_abort else commit(batch, written, needed_ms=needed_ms(self.plan.client))
+            abort(written)
+            if is_abort
+            else commit(batch, written, needed_ms=needed, now_ms=now_ms, newest_done=batch - 1)
         )
         try:
             dying.perform(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from click.testing import CliRunner, Result
 from barnabas import Admin
 from barnabas.cli.transactions import transactions
 from barnabas.spark.core.errors import OptionError
+from barnabas.spark.core.exactly_once import TaskPart
+from barnabas.spark.sink.deciding import DecidingCluster
 from barnabas.testing import EmbeddedBroker
 from tests.spark.exactly_once.real_batches import RealBatches
 
@@ -67,6 +70,44 @@ def test_rows_that_are_lost_are_told(batches: RealBatches, tmp_path: Path) -> No
         assert told.return_value == 1
         assert "lost: was decided, and there is no proof" in told.output
         assert ("those of task 1 (2 rows)" in told.output) == bool(options)
+
+
+def test_what_nobody_tells_any_more_is_not_called_lost(
+    batches: RealBatches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Receipts and transactions are forgotten in time; of what is not open, coordinators tell how it ended."""
+    batches.commit(0, batches.write(0, [["a"]]))
+    told_by = DecidingCluster.described
+    monkeypatch.setattr(DecidingCluster, "_receipt", lambda *arguments, **more: None)
+    with monkeypatch.context() as patched:
+        assert "committed" in _asked(batches, tmp_path).output
+        patched.setattr(DecidingCluster, "described", lambda *arguments: None)
+        told = _asked(batches, tmp_path)
+        assert told.return_value == 0
+        assert "unknown: was decided so long ago" in told.output
+        patched.setattr(DecidingCluster, "described", lambda *arguments: {})
+        told = _asked(batches, tmp_path)
+        assert told.return_value == 1, "it is of today, and would be known"
+        assert "lost: was decided" in told.output
+        patched.setattr(TaskPart, "may_be_forgotten", lambda *arguments: True)
+        assert _asked(batches, tmp_path).return_value == 0
+    assert DecidingCluster.described is told_by
+
+
+def test_one_sink_that_is_torn_does_not_keep_others_from_their_end(batches: RealBatches, tmp_path: Path) -> None:
+    other = RealBatches(batches.servers, batches.topic)
+    other.stream = replace(batches.stream, sink="zinc")
+    written = batches.write(0, [["a"], ["b"]])
+    assert batches.dies_after(9, 0, written) == "CommitTask"
+    assert other.dies_after(8, 0, other.write(0, [["z"]])) == "CommitControl"
+    assert written[1].handle is not None
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        admin.force_terminate_transaction(written[1].handle.transactional_id)
+    told = _asked(batches, tmp_path, "--finish")
+    assert told.return_value == 1
+    assert "There is no proof that 1 row" in told.output
+    assert sorted(batches.rows()) == ["a", "z"]
+    other.left.close()
 
 
 def test_what_is_no_checkpoint_and_what_has_nothing_is_said(batches: RealBatches, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -10,14 +11,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
-from barnabas import Admin, UnsupportedRequestError
-from barnabas.spark.core.exactly_once import Attempt, finish
+from barnabas import Admin, NewTopic, UnsupportedRequestError
+from barnabas.spark.core.exactly_once import Attempt, Control, finish, steps
+from barnabas.spark.core.exactly_once.control import decision_of
+from barnabas.spark.core.exactly_once.protocol import settle_before
 from barnabas.spark.core.exactly_once.refusals import (
     NotAliveError,
     OtherPastError,
     SupersededError,
     TornBatchError,
 )
+from barnabas.spark.sink.columns import SinkColumns
 from barnabas.spark.sink.deciding import DecidingCluster
 from barnabas.spark.sink.messages import TransactionWritten
 from barnabas.spark.sink.transactional import write_in_transaction
@@ -84,7 +88,7 @@ def test_commit_fails_half_way_and_abort_follows(make: Make) -> None:
     batches = make()
     written = batches.write(0, [["a"], ["b"]])
     assert batches.dies_after(9, 0, written) == "CommitTask"
-    batches.abort(0, written)
+    batches.abort(written)
     assert sorted(batches.rows()) == ["a", "b"]
     batches.restart()
     batches.commit(0, batches.write(0, [["a", "b"]]))
@@ -95,7 +99,7 @@ def test_an_abort_without_a_decision_leaves_nothing(make: Make) -> None:
     batches = make()
     written = batches.write(0, [["a"], ["b"]])
     assert len(open_ids(batches)) == 2
-    batches.abort(0, written[:1])
+    batches.abort(written[:1])
     assert open_ids(batches) == []
     with pytest.raises(NotAliveError, match=r"task 0 \(1 row\), task 1 \(1 row\)"):
         batches.commit(0, written)
@@ -193,9 +197,104 @@ def test_a_control_topic_without_the_newest_decision_is_noticed(make: Make) -> N
         admin.delete_topics(["control-that-is-deleted"])
         admin.create_topics(["control-that-is-deleted"])
     batches.restart()
-    with pytest.raises(OtherPastError, match="has no decision of this query"):
+    with pytest.raises(OtherPastError, match="whose tasks have committed before"):
         batches.commit(0, batches.write(0, [["a"]]))
     assert batches.rows() == ["a"]
+
+
+def test_somebody_goes_on_after_a_commit_that_failed(make: Make) -> None:
+    """In `foreachBatch` an exception may be swallowed; then Spark counts the batch as done."""
+    batches = make()
+    batches.commit(0, batches.write(0, [["0"]]))
+    assert batches.dies_after(8, 1, batches.write(1, [["a"], ["b"]])) == "CommitTask"
+    batches.commit(2, batches.write(2, [["2"]]))
+    assert sorted(batches.rows()) == ["0", "2", "a", "b"]
+    assert open_ids(batches) == []
+
+
+def test_somebody_goes_on_when_it_is_too_late(make: Make) -> None:
+    batches = make()
+    batches.commit(0, batches.write(0, [["0"]]))
+    written = batches.write(1, [["a"], ["b"]])
+    assert batches.dies_after(8, 1, written) == "CommitTask"
+    assert written[1].handle is not None
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        admin.fence_producers([written[1].handle.transactional_id])
+    with pytest.raises(TornBatchError, match=r"Batch 1 .* task 1 \(1 row\)"):
+        batches.commit(2, batches.write(2, [["2"]]))
+    # So long ago that coordinators forget, Spark's word counts.
+    old = replace(written[1], begun_ms=1)
+    decided = decision_of(1, batches.run, [written[0], old])
+    with DecidingCluster(batches.plan.client, "barnabas-spark-control") as cluster:
+        now_ms = int(time.time() * 1000)
+        cluster.perform(settle_before(batches.stream, decided, now_ms))
+        with pytest.raises(TornBatchError):
+            cluster.perform(settle_before(batches.stream, decided, old.begun_ms))
+
+
+def test_two_writers_that_share_a_name_are_told(make: Make) -> None:
+    """The second seems to repeat what the first has done, with other topics."""
+    batches = make()
+    batches.commit(0, batches.write(0, [["a"]]))
+    batches.plan = replace(batches.plan, topic="another")
+    again = batches.write(0, [["a"]])
+    with pytest.raises(OtherPastError, match=r"to be written to topic 'another'.* give each a sinkName of its own"):
+        batches.commit(0, again)
+    by_rows = replace(batches.plan, columns=SinkColumns(value=0, topic=1), topic=None)
+    written = []
+    for attempt_id, topic in enumerate(("one", "other"), start=100):
+        attempt = Attempt(batches.stream, batches.run, 1, 0, 0, attempt_id)
+        rows = pa.record_batch({"value": [b"b"], "topic": [topic]})
+        written.append(write_in_transaction(by_rows, [rows], attempt).written)
+    batches.commit(1, written[:1])
+    with pytest.raises(OtherPastError, match=r"has 1 other row .* give each a sinkName of its own"):
+        batches.commit(1, written[1:])
+
+
+def test_batches_that_were_left_out_are_told_and_what_helps_does(make: Make) -> None:
+    batches = make()
+    batches.commit(0, batches.write(0, [["0"]]))
+    with pytest.raises(OtherPastError, match=r"left batches out.* set the option exactlyOnceFrom to 2"):
+        batches.commit(2, batches.write(2, [["2"]]))
+    batches.restart()
+    batches.plan = batches.plan_with(first_batch=2)
+    batches.commit(2, batches.write(2, [["2"]]))
+    batches.commit(3, batches.write(3, [["3"]]))
+    assert batches.rows() == ["0", "2", "3"]
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_control_topic_that_forgets_is_refused(make: Make, policy: str, caplog: pytest.LogCaptureFixture) -> None:
+    topic = f"control-with-{policy}"
+    batches = make(control_topic=topic)
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, configs={"cleanup.policy": policy})])
+    written = batches.write(0, [["a"]])
+    if policy == "delete":
+        with pytest.raises(WriteError, match=r"has cleanup\.policy=delete: it would forget decisions"):
+            batches.commit(0, written)
+        return
+    batches.commit(0, written)
+    assert "message.timestamp.type=CreateTime" in caplog.text
+    assert batches.rows() == ["a"]
+
+
+def test_a_decision_of_very_many_tasks(make: Make) -> None:
+    batches = make()
+    (written,) = batches.write(0, [["a"]])
+    assert written.handle is not None
+    parts = []
+    for task in range(10_000):
+        attempt = replace(written.attempt, task=task)
+        handle = replace(written.handle, transactional_id=attempt.transactional_id, producer_id=task)
+        parts.append(replace(written, attempt=attempt, handle=handle))
+    control = Control(batches.run, decision=decision_of(0, batches.run, parts))
+    assert len(control.encode()) > 1 << 20, "more than a broker takes as it is"
+    with DecidingCluster(batches.plan.client, "barnabas-spark-control") as cluster:
+        for step in (steps.FenceDriver, steps.WriteControl, steps.CommitControl):
+            more = {"control": control} if step is steps.WriteControl else {}
+            cluster.take(step(batches.stream, **more))
+        assert cluster.take(steps.ReadControl(batches.stream)) == control
 
 
 def test_where_the_cluster_tells_of_no_transactions_their_producers_are_asked(
@@ -235,7 +334,9 @@ def test_an_abort_that_fails_leaves_the_word_to_the_commit(make: Make, caplog: p
     """Spark calls both, and of an abort that raises tells nothing but that the job failed."""
     batches = make()
     batches.commit(0, batches.write(0, [["0"]]))
-    messages: list[WriterCommitMessage | None] = [TransactionWritten((), each) for each in batches.write(1, [["a"]])]
+    messages: list[WriterCommitMessage | None] = [
+        TransactionWritten((), written=each) for each in batches.write(1, [["a"]])
+    ]
     with DecidingCluster(batches.plan.client, "barnabas-spark-control") as cluster:
         cluster.perform(finish(batches.stream, "another"))
     writer = TopicStreamWriter(batches.plan)
@@ -267,7 +368,19 @@ def test_a_task_that_comes_near_the_time_out(make: Make) -> None:
     data = [pa.record_batch({"value": [b"x"]}) for _ in range(3)]
     attempt = Attempt(batches.stream, batches.run, 0, 0, 0, 0)
     with pytest.raises(
-        NotAliveError, match=r"written for 40 s.*aborts its transaction after 60 s.*Make kafka\.transac"
+        NotAliveError, match=r"written for 40 s.*aborts its transactions after 60 s.*Make kafka\.transac"
     ):
         write_in_transaction(batches.plan, data, attempt, lambda: float(next(seconds)))
     assert open_ids(batches) == []
+
+
+def test_a_batch_is_as_old_as_its_first_task(make: Make) -> None:
+    """Many tasks on few cores: the transactions of the first wave run out of time, not that of the last."""
+    batches = make(timeout_ms=60_000)
+    data = [pa.record_batch({"value": [b"x"]})]
+    first, second = (Attempt(batches.stream, batches.run, 0, task, 0, task) for task in range(2))
+    write_in_transaction(batches.plan, data, first, lambda: 0.0)
+    with pytest.raises(NotAliveError, match=r"Batch 0 .*written for 35 s at task 1"):
+        write_in_transaction(batches.plan, data, second, lambda: 35.0)
+    # The next one is not as old.
+    write_in_transaction(batches.plan, data, replace(second, batch=1), lambda: 35.0)

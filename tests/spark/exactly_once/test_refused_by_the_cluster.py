@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from barnabas import Admin, NewTopic, Producer, UnsupportedRequestError
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.client.admin.acls import Acl, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
+from barnabas.client.errors import KeyedError
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
 from barnabas.spark.sink.writing import WriteError
 from barnabas.testing import EmbeddedBroker
@@ -50,7 +52,8 @@ def test_a_transaction_of_a_task_that_is_gone_and_still_open(
     with monkeypatch.context() as patched:
         patched.setattr(Admin, "list_group_offsets", hidden)
         with pytest.raises(
-            DeliveryError, match=r"which hides the receipt\. It ends with its kafka\.transaction\.timeout"
+            DeliveryError,
+            match=r"which hides what was committed\. It ends with its time-out, kafka",
         ):
             batches.commit(0, written)
 
@@ -139,3 +142,32 @@ def test_what_is_forbidden(
     batches.restart()
     batches.commit(1, batches.write(1, [["1"]]))
     batches.left.close()
+
+
+def test_a_cluster_of_which_some_brokers_are_old_tells_what_the_others_know(
+    broker: EmbeddedBroker, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a rolling upgrade: none of the old ones knows of lists, nor all of the newer ones of patterns."""
+    batches = RealBatches(broker.bootstrap_servers, new_topic())
+    batches.commit(0, batches.write(0, [["a"]]))
+    left = batches.write_task(1, 5, ["gone"], attempt=7)
+    assert left.handle is not None
+    batches.restart()
+    listed = Admin.list_transactions
+    old = UnsupportedRequestError("old:9092", "it knows no such request")
+
+    def partly(self: Admin, *, pattern: str | None = None, **filters: Any) -> None:
+        told = {} if pattern is not None else {1: listed(self, **filters)}
+        raise KeyedError({2: old}, told)
+
+    monkeypatch.setattr(Admin, "list_transactions", partly)
+    batches.commit(1, batches.write(1, [["b"]]))
+    assert batches.rows() == ["a", "b"], "what the dead driver left is found, and aborted"
+    other = BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def refused(*arguments: object, **filters: object) -> None:
+        raise KeyedError({1: other, 2: old}, {})
+
+    monkeypatch.setattr(Admin, "list_transactions", refused)
+    with pytest.raises(BarnabasError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        batches.commit(2, batches.write(2, [["c"]]))

@@ -151,9 +151,26 @@ def test_a_plain_batch_is_not_written_exactly_once() -> None:
     once = {**_OPTIONS, "delivery": "exactly-once"}
     with pytest.raises(OptionError, match="which is for streams"):
         batch_writer(once, _VALUE, overwrite=False)
+    with pytest.raises(OptionError, match="exactlyOnceBatch is for foreachBatch"):
+        stream_writer({**once, "exactlyOnceBatch": "1"}, _VALUE, overwrite=False)
     plan = stream_writer(once, _VALUE, overwrite=False).plan
     assert plan.client["transaction.timeout.ms"] == "600000"
     assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "said"),
+    [("0", "a batch must fit in"), ("30000", "a driver that pauses while it decides"), ("60000", "")],
+)
+def test_a_transaction_that_ends_too_soon(timeout_ms: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    options = {**_OPTIONS, "delivery": "exactly-once", "kafka.transaction.timeout.ms": timeout_ms}
+    if timeout_ms == "0":
+        with pytest.raises(OptionError, match=said):
+            topic_writer(options)
+        return
+    topic_writer(options)
+    assert said in caplog.text
+    assert bool(caplog.text) == bool(said)
 
 
 def test_wrong_options_of_a_topic_writer_are_refused_where_it_is_made() -> None:

@@ -477,12 +477,16 @@ class Part:
 def settled(asked: Sequence[K], results: dict[K, V], errors: dict[K, Exception]) -> dict[K, V]:
     """The results if all went well; else `KeyedError` with results and errors.
 
-    Where one key was asked for, or all failed together as when nobody can be reached, the error itself is raised.
+    Where one key was asked for, or all failed together as when nobody can be reached, the error itself is raised; so is
+    that of the first node if what is asked for is unknown to all of them.
     """
     if not errors:
         return {key: results[key] for key in asked}
     first = next(iter(errors.values()))
-    if not results and all(each is first for each in errors.values()):
+    if not results and (
+        all(each is first for each in errors.values())
+        or all(isinstance(each, UnsupportedRequestError) for each in errors.values())
+    ):
         raise first
     ordered = {key: errors[key] for key in asked if key in errors}
     raise KeyedError(ordered, {key: results[key] for key in asked if key in results})

@@ -203,11 +203,17 @@ class SinkOptions:
         client = given.client(_REFUSED_BY_SINK)
         is_exactly_once = given.read("delivery", _is_exactly_once, False)
         passed = [name for name in _OF_EXACTLY_ONCE if name in given and not is_exactly_once]
+        topic = given.read("topic", _name, None)
+        exactly_once = _exactly_once(given, client) if is_exactly_once else None
+        if exactly_once is not None and exactly_once.control_topic == topic:
+            raise OptionError(
+                f"Options topic and controlTopic are both {topic!r}: decisions need a topic of their own."
+            )
         return cls(
             client=client,
-            topic=given.read("topic", _name, None),
+            topic=topic,
             include_timestamp=given.read("includeTimestamp", boolean, False),
-            exactly_once=_exactly_once(given, client) if is_exactly_once else None,
+            exactly_once=exactly_once,
             warnings=(*slips, *(f"Option {name} is passed over: it is for delivery=exactly-once." for name in passed)),
         )
 
@@ -302,6 +308,11 @@ def _exactly_once(given: SparkOptions, client: Mapping[str, str]) -> ExactlyOnce
             raise OptionError(
                 f"Option kafka.{name} is {client[name]!r}, and delivery is exactly-once: {why}. Leave kafka.{name} out."
             )
+    if trimmed(client.get("retries", "")) == "0":
+        raise OptionError(
+            "Option kafka.retries is '0', and delivery is exactly-once: a transaction needs a producer that tries"
+            " again. Leave kafka.retries out."
+        )
     return ExactlyOnceOptions(
         sink=given.read("sinkName", _sink_name, _SINK),
         control_topic=given.read("controlTopic", _name, _CONTROL_TOPIC),

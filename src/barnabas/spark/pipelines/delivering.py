@@ -121,11 +121,12 @@ class ControlFollower:
 
     def _count_open(self, prefix: str) -> int | None:
         """None where the cluster does not tell."""
+        from barnabas.client.errors import KeyedError
         from barnabas.net.errors import UnsupportedRequestError
 
         try:
             listed = self._admin.list_transactions(states=["Ongoing"], timeout=_TIMEOUT_S)
-        except UnsupportedRequestError:
+        except (UnsupportedRequestError, KeyedError):
             return None
         return sum(each.transactional_id.startswith(prefix) for each in listed)
 

@@ -31,8 +31,9 @@ def advice_for(error: BaseException, stream: Stream, control_topic: str) -> str 
                 return "Make kafka.transaction.timeout.ms no longer than transaction.max.timeout.ms of the brokers."
             case ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 return (
-                    "A task that is gone has left a transaction open, which hides the receipt. It ends with its "
-                    "kafka.transaction.timeout.ms; start the query again then. Nothing is lost, and nothing is twice."
+                    "A task or driver that is gone has left a transaction open, which hides what was committed. It "
+                    "ends with its time-out, kafka.transaction.timeout.ms of a task; start the query again then. "
+                    "Nothing is lost, and nothing is twice."
                 )
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from barnabas.spark.core.exactly_once import BatchDecision, Written, abort, commit
@@ -10,25 +11,31 @@ from barnabas.spark.sink.settings import needed_ms
 from barnabas.spark.sink.writing import WritePlan
 
 
-def commit_batch(plan: WritePlan, batch: int, written: Sequence[Written | None]) -> BatchDecision:
+def commit_batch(plan: WritePlan, batch: int, written: Sequence[Written]) -> BatchDecision:
     """Decide, and end what is decided. Spark has a message of every task."""
     options = plan.exactly_once
     assert options is not None
-    asked = commit(
-        batch,
-        [each for each in written if each is not None],
-        needed_ms=needed_ms(plan.client),
-        first_batch=options.first_batch,
-        keeps_other_rows=options.keeps_other_rows,
-    )
+    stream = written[0].attempt.stream.name
     with DecidingCluster(plan.client, options.control_topic) as cluster:
-        return cluster.perform(asked)
+        decided = cluster.perform(
+            commit(
+                batch,
+                written,
+                needed_ms=needed_ms(plan.client),
+                now_ms=int(time.time() * 1000),
+                first_batch=options.first_batch,
+                keeps_other_rows=options.keeps_other_rows,
+                newest_done=cluster.newest_done.get(stream, -1),
+            )
+        )
+        cluster.newest_done[stream] = batch
+        return decided
 
 
-def abort_batch(plan: WritePlan, batch: int, written: Sequence[Written | None]) -> None:
+def abort_batch(plan: WritePlan, written: Sequence[Written]) -> None:
+    """Of the tasks that ended well: without any nobody knows what to abort."""
     options = plan.exactly_once
     assert options is not None
-    known = [each for each in written if each is not None]
-    if known:
+    if written:
         with DecidingCluster(plan.client, options.control_topic) as cluster:
-            cluster.perform(abort(batch, known))
+            cluster.perform(abort(written))

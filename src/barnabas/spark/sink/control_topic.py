@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 #: Times are the brokers' own, by which the age of transactions is told.
 _CONFIGS: Final = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "segment.bytes": 16 << 20}
 
+#: As other topics have that Kafka itself cannot do without.
+_MOST_REPLICAS: Final = 3
+_log: Final = logging.getLogger("barnabas.spark")
+
 #: What this process knows to exist. Workers of Spark live on from task to task.
 _known: Final[set[tuple[str, str]]] = set()
 
@@ -28,7 +33,7 @@ def new_admin(client: Mapping[str, str]) -> Admin:
 
 
 def ensure_control_topic(client: Mapping[str, str], topic: str) -> None:
-    """Create it if it is not there, with as many replicas as the cluster gives a topic."""
+    """Create it if it is not there."""
     place = (client.get("bootstrap.servers", ""), topic)
     if place in _known:
         return
@@ -52,10 +57,37 @@ def create_control_topic(admin: Admin, topic: str) -> None:
 
     try:
         if not has_topic(admin, topic):
-            admin.create_topics([NewTopic(topic, 1, configs=_CONFIGS)])
+            replicas = min(_MOST_REPLICAS, len(admin.describe_cluster().nodes))
+            admin.create_topics([NewTopic(topic, 1, replicas, configs=_CONFIGS)])
     except BarnabasError as error:
         if not (isinstance(error, BrokerError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
             raise _refused(topic, error) from error
+
+
+def check_control_topic(admin: Admin, topic: str) -> None:
+    """Raises if it would forget decisions. Who may not see its settings is believed to have made it well."""
+    from barnabas.client.admin import ConfigResource, ConfigResourceType
+
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    try:
+        told = admin.describe_configs([resource], names=["cleanup.policy", "message.timestamp.type"])[resource]
+    except BarnabasError as error:
+        _log.debug("the settings of the control topic '%s' cannot be seen: %s", topic, error)
+        return
+    found = {name: entry.value for name, entry in told.items()}
+    if found.get("cleanup.policy") != "compact":
+        raise WriteError(
+            f"delivery is exactly-once, and the control topic '{topic}' has cleanup.policy="
+            f"{found.get('cleanup.policy')}: it would forget decisions. Set cleanup.policy=compact and"
+            " message.timestamp.type=LogAppendTime on it, or name another with the option controlTopic"
+        )
+    if found.get("message.timestamp.type") != "LogAppendTime":
+        _log.warning(
+            "The control topic '%s' has message.timestamp.type=%s: how old a transaction is, is told by the clock of "
+            "the driver, which may be off. Set it to LogAppendTime.",
+            topic,
+            found.get("message.timestamp.type"),
+        )
 
 
 def has_topic(admin: Admin, topic: str) -> bool:
@@ -71,6 +103,7 @@ def has_topic(admin: Admin, topic: str) -> bool:
 def _refused(topic: str, error: BarnabasError) -> WriteError:
     return WriteError(
         f"delivery is exactly-once, which needs the control topic '{topic}', and it cannot be"
-        f" found or created: {str(error).rstrip('.')}. Create it with one partition and cleanup.policy=compact, allow"
-        " Read, Write and Describe on it, or name another with the option controlTopic"
+        f" found or created: {str(error).rstrip('.')}. Create it with one partition, cleanup.policy=compact and"
+        " message.timestamp.type=LogAppendTime, allow Read, Write and Describe on it, or name another with the option"
+        " controlTopic"
     )

@@ -28,12 +28,14 @@ from barnabas.spark.sink.settings import DRIVER_TIMEOUT_MS, transaction_timeout_
 
 if TYPE_CHECKING:
     from barnabas import ConsumerRecord, Producer
-    from barnabas.client.admin.transactions import TransactionDescription, TransactionState
+    from barnabas.client.admin.transactions import TransactionDescription, TransactionListing, TransactionState
 
 T = TypeVar("T")
 
 #: Answers to EndTxn that say that the transaction was ended before, and not how.
 _ENDED: Final = (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+#: A decision has some 260 bytes for each task, a twelfth of that when it is packed; brokers take a megabyte.
+_FOR_MANY_TASKS: Final = {"compression.type": "gzip", "max.request.size": str(32 << 20)}
 #: Longer than the transactions of other drivers, which hold back what can be read of the control topic.
 _READ_S: Final = 60.0
 
@@ -58,6 +60,7 @@ class DecidingCluster:
         try:
             if self._creates:
                 create_control_topic(self._admin, self._place.topic)
+                self._clients.check_control_topic(self._place.topic)
             else:
                 self._has_topic = has_topic(self._admin, self._place.topic)
         except BaseException:
@@ -92,6 +95,11 @@ class DecidingCluster:
                 f"the driver of query {step.stream.query} is refused what delivery=exactly-once needs:"
                 f" {with_advice(error, step.stream, topic)}"
             ) from error
+
+    @property
+    def newest_done(self) -> dict[str, int]:
+        """The newest batch of each stream that was seen to come to its end in this process."""
+        return self._clients.newest_done
 
     # The control topic.
 
@@ -155,6 +163,7 @@ class DecidingCluster:
             **self._client,
             "transactional.id": step.stream.driver_id,
             "transaction.timeout.ms": str(DRIVER_TIMEOUT_MS),
+            **_FOR_MANY_TASKS,
         }
         self._producer = Producer(settings)
         self._open.callback(self._producer.close)
@@ -195,14 +204,15 @@ class DecidingCluster:
         return bool(self._listed(step.stream.task_prefix, "PrepareCommit", "CompleteCommit"))
 
     def _listed(self, prefix: str, *states: str) -> tuple[str, ...]:
-        """What the cluster tells; nothing, if it is older than 3.0."""
+        """What the cluster tells; brokers older than 3.0 tell nothing."""
         try:
             listed = self._admin.list_transactions(states=states, pattern=prefix.replace(".", "[.]") + ".*")
-        except UnsupportedRequestError:
+        except (UnsupportedRequestError, KeyedError) as error:
+            _told_by_newer_brokers(error)  # raises what is wrong beside that
             try:
                 listed = self._admin.list_transactions(states=states)
-            except UnsupportedRequestError:
-                return ()
+            except (UnsupportedRequestError, KeyedError) as older:
+                listed = _told_by_newer_brokers(older)
         return tuple(each.transactional_id for each in listed if each.transactional_id.startswith(prefix))
 
     def _probe(self, step: steps.Probe) -> dict[str, int]:
@@ -210,7 +220,7 @@ class DecidingCluster:
             return {}
         now_ms = self._written_ms or int(time.time() * 1000)
         handles = [each.handle for each in step.parts]
-        found = self._described([each.transactional_id for each in handles])
+        found = self.described([each.transactional_id for each in handles])
         if found is None:
             return self._probed_one_by_one(step)
         return {
@@ -231,11 +241,13 @@ class DecidingCluster:
             if self._admin.is_transaction_open(part.handle, step.stream.group_of(part.task))
         }
 
-    def _described(self, transactional_ids: list[str]) -> Mapping[str, TransactionDescription] | None:
-        """By id; None if the cluster does not tell, being older than 3.0."""
+    def described(self, transactional_ids: list[str]) -> Mapping[str, TransactionDescription] | None:
+        """By id, as far as they are known; None if the cluster, or part of it, does not tell, being older than 3.0."""
         try:
             return self._admin.describe_transactions(transactional_ids)
         except KeyedError as error:
+            if any(isinstance(each, UnsupportedRequestError) for each in error.errors.values()):
+                return None
             if any(not _is_unknown(each) for each in error.errors.values()):
                 raise
             return error.results
@@ -263,15 +275,23 @@ class DecidingCluster:
     def _read_receipt(self, step: steps.ReadReceipt) -> Receipt | None:
         return self._receipt(step.stream, step.task, is_stable=True)
 
-    def peek_receipt(self, stream: Stream, task: int) -> Receipt | None:
-        """As it is now, whatever is open."""
-        return self._receipt(stream, task, is_stable=False)
+    def _peek_receipt(self, step: steps.PeekReceipt) -> Receipt | None:
+        return self._receipt(step.stream, step.task, is_stable=False)
 
     def _receipt(self, stream: Stream, task: int, *, is_stable: bool) -> Receipt | None:
         group = stream.group_of(task)
         committed = self._admin.list_group_offsets({group: [self._place]}, require_stable=is_stable)[group]
         found = committed.get(self._place)
         return None if found is None else Receipt(found.offset, found.metadata)
+
+
+def _told_by_newer_brokers(error: UnsupportedRequestError | KeyedError) -> list[TransactionListing]:
+    """What those brokers tell that know the question. Raises what else went wrong."""
+    if isinstance(error, UnsupportedRequestError):
+        return []
+    if not all(isinstance(each, UnsupportedRequestError) for each in error.errors.values()):
+        raise error
+    return [each for listed in error.results.values() for each in listed]
 
 
 def _is_unknown(error: Exception) -> bool:
@@ -295,4 +315,5 @@ _TAKEN: Final[Mapping[type, Callable[[DecidingCluster, Any], Any]]] = {
     steps.CommitTask: DecidingCluster._commit_task,
     steps.AbortTasks: DecidingCluster._abort_tasks,
     steps.ReadReceipt: DecidingCluster._read_receipt,
+    steps.PeekReceipt: DecidingCluster._peek_receipt,
 }

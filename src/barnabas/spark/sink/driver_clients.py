@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.spark.client_settings import settings_for
 from barnabas.spark.pool import ClientPool
-from barnabas.spark.sink.control_topic import new_admin
+from barnabas.spark.sink.control_topic import check_control_topic, new_admin
 
 if TYPE_CHECKING:
     from barnabas import Consumer, TopicPartition
@@ -21,7 +21,16 @@ class DriverClients:
     def __init__(self, client: Mapping[str, str]) -> None:
         self._client = client
         self.admin = new_admin(client)
+        #: The newest batch of each stream that was seen to come to its end here.
+        self.newest_done: dict[str, int] = {}
         self._consumers: dict[str, Consumer] = {}
+        self._checked: set[str] = set()
+
+    def check_control_topic(self, topic: str) -> None:
+        """Once. Raises if it does not keep decisions."""
+        if topic not in self._checked:
+            check_control_topic(self.admin, topic)
+            self._checked.add(topic)
 
     @contextmanager
     def reading(self, place: TopicPartition, isolation_level: str) -> Iterator[Consumer]:

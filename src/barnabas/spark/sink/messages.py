@@ -52,11 +52,11 @@ class RowsWritten(WriterCommitMessage):
         return f"{_counted(self.row_count)} ({', '.join(shown)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TransactionWritten(RowsWritten):
     """The same in a transaction, which is open until the driver ends it."""
 
-    written: Written | None = None
+    written: Written
 
 
 class Tally:

@@ -21,10 +21,15 @@ _REFUSED: Final = {
     "interceptor.classes": "rows are written as tables, an interceptor sees single records; change the rows instead",
 }
 
+_ID: Final = "transactional.id"
 #: How long the driver has for a decision, from before it looks at the transactions of the tasks.
 DRIVER_TIMEOUT_MS: Final = 10_000
 #: How late coordinators may notice that a transaction's time is over, unless they are set otherwise.
 _NOTICED_LATE_MS: Final = 10_000
+#: So long that half of it is enough for a decision and what follows from it.
+_SAFE_TIMEOUT_MS: Final = 2 * (DRIVER_TIMEOUT_MS + 2 * _NOTICED_LATE_MS)
+#: No coordinator looks for those whose time is over more often than that.
+_SHORTEST_TIMEOUT_MS: Final = 1000
 #: Rather long: a batch must fit in. What drivers and tasks leave behind is aborted by the next driver, not by this.
 _EXACTLY_ONCE: Final = {"transaction.timeout.ms": str(10 * MINUTE_MS)}
 
@@ -42,6 +47,23 @@ def needed_ms(client: Mapping[str, str]) -> int:
     return min(2 * (DRIVER_TIMEOUT_MS + _NOTICED_LATE_MS), transaction_timeout_ms(client) // 2)
 
 
+def _check_timeout(client: Mapping[str, str]) -> None:
+    """A short time-out leaves no time to decide safely: a driver that pauses then may tell of a torn batch."""
+    timeout_ms = transaction_timeout_ms(client)
+    if timeout_ms < _SHORTEST_TIMEOUT_MS:
+        raise OptionError(
+            f"Option kafka.transaction.timeout.ms is {timeout_ms}, and delivery is exactly-once: a batch must fit in, "
+            f"with time to commit it. Make it {_SAFE_TIMEOUT_MS} or longer, or leave it out for ten minutes"
+        )
+    if timeout_ms < _SAFE_TIMEOUT_MS:
+        _log.warning(
+            "kafka.transaction.timeout.ms is %d: a driver that pauses while it decides may find part of a batch "
+            "aborted. From %d on it cannot.",
+            timeout_ms,
+            _SAFE_TIMEOUT_MS,
+        )
+
+
 def producer_settings(client: Mapping[str, str], *, is_exactly_once: bool = False) -> dict[str, str]:
     """Settings for a producer of the sink, checked. Raises `OptionError`; what no producer knows is warned about."""
     from barnabas.client.settings import PRODUCER_SETTINGS
@@ -55,4 +77,9 @@ def producer_settings(client: Mapping[str, str], *, is_exactly_once: bool = Fals
             client["acks"],
         )
     warn_of_unknown(client, PRODUCER_SETTINGS)
-    return settings_for(client, PRODUCER_SETTINGS, _DEFAULTS | _EXACTLY_ONCE if is_exactly_once else _DEFAULTS)
+    if not is_exactly_once:
+        return settings_for(client, PRODUCER_SETTINGS, _DEFAULTS)
+    # With an id, as tasks have one: so what contradicts transactions is refused here.
+    settings = settings_for({**client, _ID: "any"}, PRODUCER_SETTINGS, _DEFAULTS | _EXACTLY_ONCE)
+    _check_timeout(settings)
+    return {name: value for name, value in settings.items() if name != _ID}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +20,7 @@ from barnabas.spark.sink.advice import with_advice
 from barnabas.spark.sink.control_topic import ensure_control_topic, is_deleted
 from barnabas.spark.sink.messages import TransactionWritten
 from barnabas.spark.sink.settings import needed_ms, transaction_timeout_ms
-from barnabas.spark.sink.writing import RowsUnderWay, WriteError, WritePlan
+from barnabas.spark.sink.writing import RowsUnderWay, WriteError, WritePlan, by_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +47,7 @@ def attempt_of_this_task(plan: WritePlan) -> Attempt:
             " foreachBatch of a session that is not one of Spark Connect."
         )
     query, run, batch = (each or "" for each in told)
+    _check_run(run)
     return Attempt(
         Stream(query, plan.exactly_once.sink),
         run,
@@ -55,6 +58,25 @@ def attempt_of_this_task(plan: WritePlan) -> Attempt:
     )
 
 
+def _check_run(run: str) -> None:
+    """No two runs have one name: by it a driver that was superseded is known, and transactions of the dead."""
+    try:
+        is_own = str(uuid.UUID(run)) == run.lower()
+    except ValueError:
+        is_own = False
+    if not is_own:
+        raise DeliveryError(
+            f"delivery is exactly-once, and the run of this query cannot be told: its jobs are in the group {run!r},"
+            " where Spark has put the id of the run. Leave setJobGroup out of foreachBatch; setJobDescription and"
+            " addTag do no harm."
+        )
+
+
+#: When the first transaction began that a task of this process wrote in the newest batch of each stream: with it the
+#: batch is as old as that, at least, for the tasks which come after.
+_begun_s: Final[dict[str, tuple[str, int, float]]] = {}
+
+
 def write_in_transaction(
     plan: WritePlan,
     batches: Iterable[pa.RecordBatch],
@@ -63,11 +85,12 @@ def write_in_transaction(
 ) -> TransactionWritten:
     """Write all batches, and return once every row is acknowledged; without rows there is no transaction."""
     filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
+    first, topic = next(filled, None), plan.topic or ""
     if first is None:
-        return TransactionWritten(written=Written(attempt))
+        return TransactionWritten(written=Written(attempt, topic=topic))
     with _transaction(plan, attempt) as producer:
-        begin_s, begun_ms, size_bytes, fingerprint = now_s(), int(time.time() * 1000), 0, 0
+        begun_ms, size_bytes, fingerprint = int(time.time() * 1000), 0, 0
+        begin_s = _batch_begin_s(attempt, now_s())
         task = RowsUnderWay(plan, producer)
         for batch in _with_first(first, filled):
             task.send(batch)
@@ -75,10 +98,16 @@ def write_in_transaction(
             fingerprint += _fingerprint(plan, batch)
             _check_time(plan, attempt, int((now_s() - begin_s) * 1000))
         rows = task.finish()
-        written = Written(attempt, rows.row_count, size_bytes, None, begun_ms, fingerprint)
-        written = _hand_over(plan, producer, attempt, written)
         _check_time(plan, attempt, int((now_s() - begin_s) * 1000))
-    return TransactionWritten(rows.partitions, written)
+        written = Written(attempt, rows.row_count, size_bytes, None, begun_ms, fingerprint, topic)
+        written = _hand_over(plan, producer, attempt, written)
+        _begun_s[attempt.stream.name] = (attempt.run, attempt.batch, begin_s)
+    return TransactionWritten(rows.partitions, written=written)
+
+
+def _batch_begin_s(attempt: Attempt, now_s: float) -> float:
+    run, batch, begin_s = _begun_s.get(attempt.stream.name, ("", -1, 0.0))
+    return min(begin_s, now_s) if (run, batch) == (attempt.run, attempt.batch) else now_s
 
 
 def _with_first(first: pa.RecordBatch, others: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -150,7 +179,14 @@ def _size_bytes(plan: WritePlan, batch: pa.RecordBatch) -> int:
 
 
 def _fingerprint(plan: WritePlan, batch: pa.RecordBatch) -> int:
-    """That of keys and values, however the rows lie in tasks and batches."""
+    """That of keys and values, and of the topics that rows name, however the rows lie in tasks and batches."""
     from barnabas.records.arrow import fingerprint
 
-    return fingerprint(plan.columns.keys_and_values(batch))
+    if plan.topic is not None:
+        return fingerprint(plan.columns.keys_and_values(batch))
+    return sum(_number_of(topic) * fingerprint(rows) for topic, rows in by_topic(plan, batch))
+
+
+def _number_of(topic: str) -> int:
+    """An odd one: by it no two fingerprints become the same."""
+    return int.from_bytes(hashlib.blake2b(topic.encode(), digest_size=8).digest(), "big") | 1

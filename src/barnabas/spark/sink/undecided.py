@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from barnabas.spark.checkpoint_files import CheckpointFiles
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.exactly_once import BatchDecision, Control, Stream, TaskPart, finish, steps
+from barnabas.spark.core.exactly_once import Control, Stream, TaskPart, finish, steps
 from barnabas.spark.core.exactly_once.names import run_of, task_of
+from barnabas.spark.core.exactly_once.refusals import DeliveryError
 from barnabas.spark.sink.deciding import DecidingCluster
 from barnabas.spark.sink.settings import producer_settings
+
+if TYPE_CHECKING:
+    from barnabas.client.admin.transactions import TransactionDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ class LeftTransaction:
     task: int
     rows: int | None
     transactional_id: str
-    #: "committed", "decided" (to be committed), "undecided" (to be aborted) or "lost".
+    #: "committed", "decided" (to be committed), "undecided" (to be aborted), "lost" or "unknown".
     state: str
 
 
@@ -48,22 +54,27 @@ class CheckpointTransactions:
         """By sink: those of the newest decision, and those that are open and in none."""
         return [each for stream in self._cluster.streams_of(self.query) for each in self._left(stream)]
 
-    def finish(self, run: str) -> dict[str, BatchDecision | None]:
-        """Commit what is decided, abort the rest; the newest decision of each sink. Raises of a torn batch."""
-        streams = self._cluster.streams_of(self.query)
-        return {each.sink: self._cluster.perform(finish(each, run)) for each in streams}
+    def finish(self, run: str) -> list[DeliveryError]:
+        """Commit what is decided, abort the rest, of every sink; what could not be done."""
+        problems = []
+        for stream in self._cluster.streams_of(self.query):
+            try:
+                self._cluster.perform(finish(stream, run))
+            except DeliveryError as problem:
+                problems.append(problem)
+        return problems
 
     def _left(self, stream: Stream) -> Iterator[LeftTransaction]:
         control: Control | None = self._cluster.take(steps.PeekControl(stream))
         decided = control.decision if control is not None else None
         parts = decided.parts if decided is not None else ()
-        done = {part for part in parts if decided is not None and self._is_committed(stream, decided, part)}
-        # Only what may be open: where the cluster tells of no transactions, the question is one to its producer.
-        alive = self._cluster.take(steps.Probe(stream, tuple(part for part in parts if part not in done)))
+        described = self._cluster.described([part.handle.transactional_id for part in parts]) if parts else {}
         for part in parts:
             assert decided is not None
             name = part.handle.transactional_id
-            state = "committed" if part in done else "decided" if name in alive else "lost"
+            receipt = self._cluster.take(steps.PeekReceipt(stream, part.task))
+            is_proven = receipt is not None and receipt.proves(part, decided.batch)
+            state = "committed" if is_proven else _state_of(part, described)
             yield LeftTransaction(stream.sink, decided.batch, decided.run, part.task, part.rows, name, state)
         kept = {part.handle.transactional_id for part in parts}
         for name in self._cluster.take(steps.ListOpen(stream)):
@@ -71,9 +82,21 @@ class CheckpointTransactions:
                 run, task = run_of(name, stream), task_of(name, stream)
                 yield LeftTransaction(stream.sink, None, run, task, None, name, "undecided")
 
-    def _is_committed(self, stream: Stream, decided: BatchDecision, part: TaskPart) -> bool:
-        receipt = self._cluster.peek_receipt(stream, part.task)
-        return receipt is not None and receipt.proves(part, decided.batch)
+
+def _state_of(part: TaskPart, described: Mapping[str, TransactionDescription] | None) -> str:
+    """What became of a part of which there is no receipt, as its coordinator tells: one of a cluster before 3.0 could
+    only be asked in a way that may begin a transaction."""
+    if described is None:
+        return "unknown"
+    found = described.get(part.handle.transactional_id)
+    if found is not None and found.producer_id == part.handle.producer_id:
+        # The epoch grows when it ends, or when somebody takes the id over.
+        epochs = found.producer_epoch - part.handle.producer_epoch
+        if epochs == 0 and found.state == "Ongoing":
+            return "decided"
+        if epochs in (0, 1) and found.state in ("PrepareCommit", "CompleteCommit"):
+            return "committed"
+    return "unknown" if part.may_be_forgotten(int(time.time() * 1000)) else "lost"
 
 
 def _query_of(folder: str) -> str:

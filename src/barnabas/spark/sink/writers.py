@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.options import SinkOptions
+from barnabas.spark.core.exactly_once.control import Written
+from barnabas.spark.core.options import BATCH_OPTION, SinkOptions
 from barnabas.spark.sink.columns import sink_columns
 from barnabas.spark.sink.messages import RowsWritten, TransactionWritten, all_rows
 from barnabas.spark.sink.settings import producer_settings
@@ -43,7 +44,10 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> TopicStreamWriter:
     """The writer of `df.writeStream`. `overwrite` comes with outputMode('complete'): the whole result is appended."""
-    return TopicStreamWriter(_write_plan(options, schema))
+    plan = _write_plan(options, schema)
+    if plan.exactly_once is not None and plan.exactly_once.batch is not None:
+        raise OptionError(f"Option {BATCH_OPTION} is for foreachBatch, where topic_writer sets it. Leave it out.")
+    return TopicStreamWriter(plan)
 
 
 def _write_plan(options: Mapping[str, str], schema: StructType) -> WritePlan:
@@ -66,12 +70,17 @@ class TopicBatchWriter(DataSourceArrowWriter):
         return _write(self.plan, iterator)
 
     def commit(self, messages: _Messages) -> None:
-        _commit(self.plan, messages, None if self.plan.exactly_once is None else self.plan.exactly_once.batch)
+        _commit(self.plan, messages, self._batch)
         _log.info("wrote %s", all_rows(messages))
 
     def abort(self, messages: _Messages) -> None:
-        _abort(self.plan, messages, None if self.plan.exactly_once is None else self.plan.exactly_once.batch)
+        _abort(self.plan, messages, self._batch)
         _log.warning("the write failed; %s", _left_behind(self.plan, messages))
+
+    @property
+    def _batch(self) -> int | None:
+        """In `foreachBatch`."""
+        return None if self.plan.exactly_once is None else self.plan.exactly_once.batch
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -106,7 +115,7 @@ def _commit(plan: WritePlan, messages: _Messages, batch: int | None) -> None:
         from barnabas.spark.sink.batches import commit_batch
 
         with told_first():
-            commit_batch(plan, batch, [each.written for each in messages if isinstance(each, TransactionWritten)])
+            commit_batch(plan, batch, _transactions(messages))
 
 
 def _abort(plan: WritePlan, messages: _Messages, batch: int | None) -> None:
@@ -114,10 +123,14 @@ def _abort(plan: WritePlan, messages: _Messages, batch: int | None) -> None:
         from barnabas.spark.sink.batches import abort_batch
 
         try:
-            abort_batch(plan, batch, [each.written for each in messages if isinstance(each, TransactionWritten)])
+            abort_batch(plan, _transactions(messages))
         except Exception as error:
             # Of an abort that fails, Spark tells that the job failed, and not why the batch was aborted.
             _log.warning("batch %d failed, and what it left open could not be ended: %s", batch, error)
+
+
+def _transactions(messages: _Messages) -> list[Written]:
+    return [each.written for each in messages if isinstance(each, TransactionWritten)]
 
 
 def _left_behind(plan: WritePlan, messages: _Messages) -> str:

@@ -14,6 +14,9 @@ from barnabas.spark.core.exactly_once.names import Attempt
 #: Fingerprints are added up without what overflows.
 _FINGERPRINTS: Final = 1 << 64
 
+#: Receipts are kept for a week, unless offsets.retention.minutes is set otherwise.
+_REMEMBERED_MS: Final = 24 * 60 * 60 * 1000
+
 #: Of runs that are superseded, the newest are remembered. One that is older finds its transactions aborted.
 MOST_SUPERSEDED: Final = 50
 
@@ -28,8 +31,10 @@ class Written:
     handle: TransactionHandle | None = None
     #: When its transaction began, by the clock of its machine. For clusters that do not tell; 0 if nobody knows.
     begun_ms: int = 0
-    #: Of the keys and values of its rows, in whatever order. Those of several attempts are added.
+    #: Of the topics, keys and values of its rows, in whatever order. Those of several attempts are added.
     fingerprint: int = 0
+    #: Where all rows go; empty if each says so itself.
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,10 @@ class TaskPart:
     rows: int
     handle: TransactionHandle
     begun_ms: int = 0
+
+    def may_be_forgotten(self, now_ms: int) -> bool:
+        """Whether it is so old that coordinators may have forgotten what became of it."""
+        return now_ms - self.begun_ms > _REMEMBERED_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,8 @@ class BatchDecision:
     parts: tuple[TaskPart, ...]
     #: None where it was decided by a version that did not know of it.
     fingerprint: int | None = 0
+    #: Likewise. Empty if each row says so itself.
+    topic: str | None = ""
 
     def has_rows_of(self, other: BatchDecision) -> bool:
         """Whether both have the same rows, in whatever tasks, as far as that is told."""
@@ -78,6 +89,7 @@ def decision_of(batch: int, run: str, written: Iterable[Written]) -> BatchDecisi
             if each.handle is not None
         ),
         sum(each.fingerprint for each in written) % _FINGERPRINTS,
+        written[0].topic,
     )
 
 
@@ -109,7 +121,13 @@ def _decision(found: dict[str, Any]) -> BatchDecision:
         for each in found["parts"]
     )
     return BatchDecision(
-        found["batch"], found["run"], found["rows"], found["size_bytes"], tuple(parts), found.get("fingerprint")
+        found["batch"],
+        found["run"],
+        found["rows"],
+        found["size_bytes"],
+        tuple(parts),
+        found.get("fingerprint"),
+        found.get("topic"),
     )
 
 

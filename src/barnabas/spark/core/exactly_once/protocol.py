@@ -20,6 +20,7 @@ from barnabas.spark.core.exactly_once.steps import (
     HasCommitted,
     ListOpen,
     PeekControl,
+    PeekReceipt,
     Probe,
     ReadControl,
     ReadReceipt,
@@ -30,23 +31,33 @@ from barnabas.spark.core.exactly_once.steps import (
 
 
 def commit(
-    batch: int, written: Sequence[Written], *, needed_ms: int, first_batch: int = 0, keeps_other_rows: bool = False
+    batch: int,
+    written: Sequence[Written],
+    *,
+    needed_ms: int,
+    now_ms: int,
+    first_batch: int = 0,
+    keeps_other_rows: bool = False,
+    newest_done: int = -1,
 ) -> Steps[BatchDecision]:
     """All tasks of a batch are done; ends when what was decided for it is in the topics, and with what that is.
 
     `needed_ms` is the time that every transaction must have left when the batch is decided. `first_batch` is the first
-    that is written exactly once: none before it has a decision.
+    that is written exactly once: none before it need have a decision. The caller has seen `newest_done`
+    come to its end.
     """
     stream, run = written[0].attempt.stream, written[0].attempt.run
     # Looked at before anything is fenced: a driver that has no business here should disturb nobody.
     control = yield from take(PeekControl(stream))
     check_owner(stream, run, control)
     check_past(stream, batch, control, written, first_batch, keeps_other_rows)
-    control = yield from fence_and_read(stream, run, batch)
+    control = yield from fence_and_read(stream, run)
     check_past(stream, batch, control, written, first_batch, keeps_other_rows)
+    decided = control.decision if control is not None else None
+    if decided is not None and newest_done != decided.batch != batch:
+        yield from settle_before(stream, decided, now_ms)
     listed = yield from take(ListOpen(stream))
     ours = taken_over(control, run, _runs(stream, listed))
-    decided = control.decision if control is not None else None
     if decided is None or decided.batch != batch:
         decided = decision_of(batch, run, written)
         control = ours = replace(ours, decision=decided)
@@ -60,14 +71,14 @@ def commit(
     return decided
 
 
-def abort(batch: int, written: Sequence[Written]) -> Steps[None]:
+def abort(written: Sequence[Written]) -> Steps[None]:
     """Spark gave the batch up, perhaps after a `commit` that came some way. `written` is of the tasks that ended well;
     without any nobody knows which query this is."""
     if not written:
         return
     stream, run = written[0].attempt.stream, written[0].attempt.run
     check_owner(stream, run, (yield from take(PeekControl(stream))))
-    control = yield from fence_and_read(stream, run, batch)
+    control = yield from fence_and_read(stream, run)
     decided = control.decision if control is not None else None
     unclear = yield from end_decided(stream, decided)
     listed = yield from take(ListOpen(stream))
@@ -78,7 +89,7 @@ def abort(batch: int, written: Sequence[Written]) -> Steps[None]:
 def finish(stream: Stream, run: str) -> Steps[BatchDecision | None]:
     """End what dead drivers left: commit what was decided, abort the rest. `run` is a name that no run had before, and
     supersedes all that there are."""
-    control = yield from fence_and_read(stream, run, 0)
+    control = yield from fence_and_read(stream, run)
     decided = control.decision if control is not None else None
     listed = yield from take(ListOpen(stream))
     unclear = yield from end_decided(stream, decided)
@@ -97,13 +108,13 @@ def check_owner(stream: Stream, run: str, control: Control | None) -> None:
         raise refusals.superseded(stream, run, control)
 
 
-def fence_and_read(stream: Stream, run: str, batch: int) -> Steps[Control | None]:
+def fence_and_read(stream: Stream, run: str) -> Steps[Control | None]:
     """The newest control record, which stays the newest unless somebody else fences."""
     yield from take(FenceDriver(stream))
     control = yield from take(ReadControl(stream))
     check_owner(stream, run, control)
     if control is None and (yield from take(HasCommitted(stream))):
-        raise refusals.gone(stream, batch, None)
+        raise refusals.deleted(stream)
     return control
 
 
@@ -122,12 +133,27 @@ def check_past(
             raise refusals.gone(stream, batch, None)
     elif newest.batch > batch:
         raise refusals.rewound(stream, batch, newest)
-    elif newest.batch < batch - 1:
+    elif newest.batch < batch - 1 and batch != first_batch:
         raise refusals.gone(stream, batch, newest)
-    elif newest.batch == batch and not keeps_other_rows:
+    elif newest.batch == batch:
         now = decision_of(batch, newest.run, written)
-        if not newest.has_rows_of(now):
+        if newest.topic is not None and newest.topic != now.topic:
+            raise refusals.other_topic(stream, newest, now)
+        if not keeps_other_rows and not newest.has_rows_of(now):
             raise refusals.other_rows(stream, newest, now, len(written))
+
+
+def settle_before(stream: Stream, before: BatchDecision, now_ms: int) -> Steps[None]:
+    """Spark says that the batch before is done. So it is, unless somebody went on after a `commit` that failed: then
+    what it decided may still be open, or its time over. Where coordinators have forgotten, Spark is believed."""
+    missing = []
+    for part in (yield from end_decided(stream, before)):
+        receipt = yield from take(PeekReceipt(stream, part.task))
+        is_proven = receipt.proves(part, before.batch) if receipt is not None else part.may_be_forgotten(now_ms)
+        if not is_proven:
+            missing.append(part)
+    if missing:
+        raise refusals.torn(stream, before, missing)
 
 
 # The decision, and what follows from it.
@@ -173,13 +199,14 @@ def end_decided(stream: Stream, decided: BatchDecision | None) -> Steps[list[Tas
 
 def check_unclear(stream: Stream, decided: BatchDecision | None, unclear: Iterable[TaskPart]) -> Steps[None]:
     """What EndTxn could not tell, the receipts do."""
+    if decided is None:
+        return
     missing = []
     for part in unclear:
-        assert decided is not None
         receipt = yield from take(ReadReceipt(stream, part.task))
         if receipt is None or not receipt.proves(part, decided.batch):
             missing.append(part)
-    if decided is not None and missing:
+    if missing:
         raise refusals.torn(stream, decided, missing)
 
 

@@ -9,6 +9,12 @@ from barnabas.spark.core.exactly_once.control import BatchDecision, Control, Tas
 from barnabas.spark.core.exactly_once.names import Stream
 
 _MOST_SHOWN: Final = 20
+#: What runs are called that only finish what others left.
+FINISHING: Final = "finish-"
+_LONGER: Final = (
+    "make kafka.transaction.timeout.ms longer than a batch takes (and transaction.max.timeout.ms of the brokers, if"
+    " need be), or batches shorter with maxOffsetsPerTrigger."
+)
 
 
 class DeliveryError(SparkConnectorError):
@@ -47,6 +53,11 @@ def torn(stream: Stream, decision: BatchDecision, missing: list[TaskPart]) -> To
 
 
 def superseded(stream: Stream, run: str, control: Control) -> SupersededError:
+    if control.owner.startswith(FINISHING):
+        return SupersededError(
+            f"Run {run} of query {stream.query} was ended by barnabas transactions --finish: it has written nothing"
+            " that counts since. Start the query again."
+        )
     return SupersededError(
         f"Run {run} of query {stream.query} was superseded by run {control.owner}: two drivers use one checkpoint, or"
         " copies of it. This one has written nothing that counts since. Stop one of them."
@@ -57,9 +68,28 @@ def gone(stream: Stream, batch: int, newest: BatchDecision | None) -> OtherPastE
     found = "has no decision of this query" if newest is None else f"ends with batch {newest.batch}"
     return OtherPastError(
         f"Batch {batch} of query {stream.query} follows a decision that is not there: the control topic {found}. Either"
-        " the query did not write exactly once before: then set the option exactlyOnceFrom to"
-        f" {batch}, if all batches before are in the topics. Or decisions were deleted: then nobody knows what of"
+        " the query did not write exactly once before, or its function for foreachBatch left batches out, where its"
+        f" writer must be called in each, also with an empty frame: then set the option exactlyOnceFrom to {batch}, if"
+        " all batches before are in the topics. Or decisions were deleted: then nobody knows what of"
         f" batch {max(0, batch - 1)} is in the topics."
+    )
+
+
+def deleted(stream: Stream) -> OtherPastError:
+    return OtherPastError(
+        f"The control topic has no decision of query {stream.query}, whose tasks have committed before, as the brokers"
+        " remember: decisions were deleted, or the option controlTopic named another topic then. In that case name it"
+        " again. Else nobody knows what of the newest batch is in the topics: compare them with the source, and begin"
+        " with a new checkpoint, or with another sinkName and exactlyOnceFrom, the first batch to be written."
+    )
+
+
+def other_topic(stream: Stream, newest: BatchDecision, now: BatchDecision) -> OtherPastError:
+    return OtherPastError(
+        f"Batch {newest.batch} of query {stream.query} was decided by run {newest.run} for {_topic_text(newest)}, and"
+        f" now is to be written to {_topic_text(now)}. It stays as it was decided. If a function for foreachBatch has"
+        " several writers, give each a sinkName of its own; if the option topic was changed, end the batch with the"
+        " former one first."
     )
 
 
@@ -78,34 +108,33 @@ def other_rows(stream: Stream, newest: BatchDecision, now: BatchDecision, tasks:
         f"Batch {newest.batch} of query {stream.query} was decided by run {newest.run} with {_whole(newest)}, and now"
         f" has {rows_text(now.rows, kind)} with {now.size_bytes:,} bytes in {tasks} tasks. It stays as it was decided."
         " Either the checkpoint was rewound or copied, so that the batch covers other offsets now: then go on with the"
-        " newest checkpoint. Or the query does not give the same rows twice: then set the option repeatedBatches to"
-        " keep."
+        " newest checkpoint. Or the query does not give the same rows twice, as with random numbers, sums of"
+        " floating-point numbers, or a join with a table that changes: then set the option repeatedBatches to keep. Or"
+        " a function for foreachBatch has several writers: then give each a sinkName of its own."
     )
 
 
 def not_alive(stream: Stream, batch: int, parts: list[TaskPart]) -> NotAliveError:
     return NotAliveError(
         f"Batch {batch} of query {stream.query} was not decided: the transactions of {_parts(parts)} are not open any"
-        " more. Another driver may have aborted them, or transaction.timeout.ms was over. Nothing of the batch is in"
-        " the topics, and it is written again when the query starts again."
+        " more. Another driver may have aborted them, or their time was over. Nothing of the batch is in the topics,"
+        f" and it is written again when the query starts again. If it happens again: {_LONGER}"
     )
 
 
 def too_late(stream: Stream, batch: int, left_ms: int, needed_ms: int) -> NotAliveError:
     return NotAliveError(
         f"Batch {batch} of query {stream.query} was not decided: its first transaction is aborted in {left_ms:,} ms,"
-        f" and {needed_ms:,} ms are needed to end all of them safely. Nothing of the batch is in the topics. Make"
-        " kafka.transaction.timeout.ms longer than a batch (and transaction.max.timeout.ms of the brokers, if need be),"
-        " or batches shorter with maxOffsetsPerTrigger."
+        f" and {needed_ms:,} ms are needed to end all of them safely. Nothing of the batch is in the topics."
+        f" {_LONGER[0].upper()}{_LONGER[1:]}"
     )
 
 
 def batch_too_long(stream: Stream, batch: int, task: int, age_ms: int, timeout_ms: int) -> NotAliveError:
     return NotAliveError(
-        f"Task {task} of batch {batch} of query {stream.query} has written for {age_ms / 1000:,.0f} s, and the cluster"
-        f" aborts its transaction after {timeout_ms / 1000:,.0f} s: the batch could not be committed safely any more."
-        " Make kafka.transaction.timeout.ms longer than a batch (and transaction.max.timeout.ms of the brokers, if need"
-        " be), or batches shorter with maxOffsetsPerTrigger."
+        f"Batch {batch} of query {stream.query} has been written for {age_ms / 1000:,.0f} s at task {task}, and the"
+        f" cluster aborts its transactions after {timeout_ms / 1000:,.0f} s: it could not be committed safely any more."
+        f" {_LONGER[0].upper()}{_LONGER[1:]}"
     )
 
 
@@ -113,6 +142,10 @@ def _whole(decision: BatchDecision) -> str:
     parts = len(decision.parts)
     transactions = "1 transaction" if parts == 1 else f"{parts} transactions"
     return f"{rows_text(decision.rows)} and {decision.size_bytes:,} bytes in {transactions}"
+
+
+def _topic_text(decision: BatchDecision) -> str:
+    return f"topic '{decision.topic}'" if decision.topic else "the topics that its rows name"
 
 
 def _parts(parts: list[TaskPart]) -> str:

@@ -100,3 +100,10 @@ class ReadReceipt(DriverStep[Receipt | None]):
     """The receipt of a task, once no transaction that may change it is open."""
 
     task: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeekReceipt(DriverStep[Receipt | None]):
+    """The receipt of a task as it is committed now, whatever is open."""
+
+    task: int
