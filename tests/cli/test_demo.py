@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from barnabas import Admin
-from barnabas.cli.demo import _ending, _Lines, _next_steps
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.demo import _ending, _Lines, _next_steps, _tell
 from barnabas.spark.demo import writing
 from barnabas.spark.demo.picture import Picture, line
-from barnabas.spark.demo.running import DemoResult
+from barnabas.spark.demo.running import DemoOptions, DemoResult
 from barnabas.testing import EmbeddedBroker
 from tests.cli.tools import Tools
 from tests.ports import free_ports
@@ -108,6 +109,14 @@ def outcome(*, updates: int, broken_off: int | None = None, is_complete: bool = 
         twice=0,
         failure=None,
     )
+
+
+def test_an_outcome_that_is_not_exact_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    exact = outcome(updates=1, is_complete=True)
+    _tell(exact, DemoOptions())
+    assert "is in the table, once" in capsys.readouterr().out
+    with pytest.raises(BarnabasError, match=r"it is not exact: of 0 valid clicks 0 are in the table, .* twice"):
+        _tell(replace(exact, twice=1), DemoOptions())
 
 
 def test_the_end_says_how_far_it_came() -> None:

@@ -178,9 +178,16 @@ def _tell(outcome: DemoResult, options: DemoOptions) -> None:
     if outcome.restarts:
         times = "once" if outcome.restarts == 1 else f"{outcome.restarts} times"
         say(f"Spark's driver was gone {times}, and the next one went on where it had been.")
-    if outcome.is_complete and outcome.is_exact:
+    if outcome.is_complete and not outcome.is_exact:
+        raise BarnabasError(
+            f"counted, and it is not exact: of {written.valid:,} valid clicks {outcome.distinct_clicks:,} are in the "
+            f"table, in {picture.table_rows:,} rows; of {written.broken:,} broken ones {picture.dead_letters:,} are "
+            f"among the dead letters; {outcome.twice:,} records are in their topics twice. This must not happen: "
+            "please tell us, with what --keep leaves"
+        )
+    if outcome.is_complete:
         say("Counted: every valid click is in the table, once; every broken one is among the dead letters, once;")
-        say("no session is in its topic twice. All of it was written exactly once.")
+        say("no session is in its topic twice. Table and topics are written exactly once.")
     say()
     say("Try next:")
     for text in _next_steps(options.keep):

@@ -90,12 +90,15 @@ def test_what_an_update_had_written_when_it_was_broken_off_is_counted(
 
 
 def test_a_spark_that_is_gone_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it was killed while it started."""
     starts, stop = [0], threading.Event()
 
     def dies_twice(project: Project, *, reporter: Reporter, **_: Any) -> Summary:
         starts[0] += 1
+        if starts[0] == 2:
+            raise PipelineError("Spark does not start: its process has ended")
         reporter.update_started(1)
-        if starts[0] < 3:
+        if starts[0] < 4:
             summary = Summary(UpdateResult.FAILED, 1.0, failure="Spark ended by itself", is_spark_gone=True)
         else:
             stop.set()
@@ -105,7 +108,7 @@ def test_a_spark_that_is_gone_is_started_again(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(running, "run_project", dies_twice)
     outcome = Demo(DemoOptions(), lambda picture: None).run(stop)
-    assert (starts, outcome.restarts, outcome.failure) == ([3], 2, None)
+    assert (starts, outcome.restarts, outcome.failure) == ([4], 3, None)
 
 
 def test_a_log_that_the_failure_names_is_there_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

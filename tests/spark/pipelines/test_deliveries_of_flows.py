@@ -44,6 +44,12 @@ def test_decisions_of_this_run_are_counted(broker: EmbeddedBroker, new_topic: Ca
     batches.commit(2, batches.write(2, [["f"]]))
     assert deliveries.after(told) == Delivered(1, 0, 1, 1)
     deliveries.close()
+    # What another has decided before, and this run only takes over, is not its own.
+    deliveries.follow(graph(broker.bootstrap_servers, "control-of-deliveries"))
+    batches.restart()
+    batches.commit(2, batches.write(2, [["f"]]))
+    assert deliveries.after(told) == Delivered(0, 0, 0, 0)
+    deliveries.close()
 
 
 def test_a_cluster_that_does_not_answer_is_no_failure() -> None:

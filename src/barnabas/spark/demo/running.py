@@ -17,7 +17,7 @@ from barnabas.spark.demo.progress import PipelineWatch
 from barnabas.spark.demo.story import Story
 from barnabas.spark.demo.watching import TableWatch, TopicWatch, newest_window
 from barnabas.spark.demo.writing import CLICKS, ClickWriter, WrittenClicks, create_topics, story_start_ms
-from barnabas.spark.pipelines import load_project, run_project
+from barnabas.spark.pipelines import PipelineError, load_project, run_project
 from barnabas.spark.pipelines.project import Project, folder_of
 from barnabas.spark.pipelines.templates import check_folder, write_project
 from barnabas.testing import EmbeddedBroker
@@ -165,15 +165,22 @@ class Demo:
     def _run_pipeline(self, project: Project, told_to_stop: threading.Event) -> None:
         """Again and again, if somebody kills Spark: everything goes on where it was."""
         for _ in range(_MOST_STARTS):
-            summary = run_project(
-                project,
-                master=_MASTER,
-                every_s=self._options.every_s,
-                settings={**_SETTINGS, **self._options.settings},
-                reporter=self._pipeline,
-                stop=told_to_stop,
-            )
-            if told_to_stop.is_set() or not summary.is_spark_gone:
+            try:
+                summary = run_project(
+                    project,
+                    master=_MASTER,
+                    every_s=self._options.every_s,
+                    settings={**_SETTINGS, **self._options.settings},
+                    reporter=self._pipeline,
+                    stop=told_to_stop,
+                )
+                is_spark_gone = summary.is_spark_gone
+            except PipelineError:
+                # What has started here before, can: it was killed again on the way.
+                is_spark_gone = self._restarts > 0
+                if not is_spark_gone:
+                    raise
+            if told_to_stop.is_set() or not is_spark_gone:
                 return
             self._pipeline.starts_again()
             self._restarts += 1

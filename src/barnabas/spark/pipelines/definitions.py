@@ -154,8 +154,8 @@ def _registry(
             super().register_output(output)
             kinds = {MaterializedView: VIEW, Sink: SINK, TemporaryView: TEMPORARY}
             kind = kinds.get(type(output), TABLE)
-            is_once = kind == SINK and _delivery(output.options) == "exactly-once"
             form = getattr(output, "format", None)
+            is_once = kind == SINK and _is_ours(form) and _delivery(output.options) == "exactly-once"
             control = _control(output.options) if is_once else None
             graph.datasets[output.name] = Dataset(output.name, kind, place(output), form, is_once, control)
 
@@ -190,9 +190,13 @@ def _registry(
 
 def _sink_options(form: str, options: Mapping[str, str], delivery: str | None) -> Mapping[str, str]:
     """Those of a sink, with the delivery of the project where it is ours and has none."""
-    if delivery is None or form.lower() != "barnabas" or _delivery(options) is not None:
+    if delivery is None or not _is_ours(form) or _delivery(options) is not None:
         return options
     return {**options, "delivery": delivery}
+
+
+def _is_ours(form: str | None) -> bool:
+    return form is not None and form.lower() == "barnabas"
 
 
 def _delivery(options: Mapping[str, str]) -> str | None:

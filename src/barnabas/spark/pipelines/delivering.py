@@ -7,6 +7,7 @@ transactions, rows and bytes of all batches; a batch that is repeated, or that a
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from barnabas.base.errors import BarnabasError
+from barnabas.spark.core.exactly_once.control import Control
 from barnabas.spark.pipelines.graph import Graph
 from barnabas.spark.pipelines.reporting import Delivered
 
@@ -95,8 +97,6 @@ class ControlFollower:
         return has_topic(self._admin, self._place.topic)
 
     def _follow(self) -> None:
-        from barnabas.spark.core.exactly_once.control import Control
-
         if not self._has_begun:
             # It came to be in this run: all of it counts.
             if not self._exists():
@@ -105,16 +105,20 @@ class ControlFollower:
             self._consumer.seek_to_beginning([self._place])
             self._has_begun = True
         end = self._consumer.end_offsets([self._place], _TIMEOUT_S)[self._place]
-        while self._consumer.position(self._place) < end:
+        give_up_s = time.monotonic() + _TIMEOUT_S
+        while self._consumer.position(self._place) < end and time.monotonic() < give_up_s:
             for record in self._consumer.poll(_TIMEOUT_S):
                 if record.key is not None and record.value is not None:
-                    self._count(record.key.decode(errors="replace"), Control.decode(record.value).decision)
+                    self._count(record.key.decode(errors="replace"), Control.decode(record.value))
 
-    def _count(self, key: str, decision: Any) -> None:
-        counted = self._counted.setdefault(key, _Counted())
+    def _count(self, key: str, control: Control) -> None:
+        is_first = key not in self._counted
+        counted, decision = self._counted.setdefault(key, _Counted()), control.decision
         if decision is None or decision.batch <= counted.batch:
             return
         counted.batch = decision.batch
+        if is_first and decision.run != control.owner:
+            return  # decided before this run, and taken over by it
         counted.transactions += len(decision.parts)
         counted.rows += decision.rows
         counted.size_bytes += decision.size_bytes

@@ -7,7 +7,10 @@ from topics import at_cluster
 
 spark = SparkSession.active()
 
-dp.create_sink("sessions_topic", "barnabas", at_cluster(topic="sessions", delivery="exactly-once"))
+# Users change, so a batch that is repeated after a crash may find others: what was decided before, stays.
+dp.create_sink(
+    "sessions_topic", "barnabas", at_cluster(topic="sessions", delivery="exactly-once", repeatedBatches="keep")
+)
 
 
 @dp.temporary_view
