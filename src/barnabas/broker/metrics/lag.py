@@ -56,7 +56,8 @@ class LagReader:
         for shard in services.groups.shards:
             for group_id in shard.groups.ids():
                 found.begin(group_id)
-                for number, (name, committed) in enumerate(shard.offsets.committed(group_id).items()):
+                # A list: while others have a turn, more is committed.
+                for number, (name, committed) in enumerate(list(shard.offsets.committed(group_id).items())):
                     if number % _PER_STEP == 0:
                         yield
                     partition = services.replica_manager.get(name)
