@@ -23,7 +23,11 @@ LAG_SECONDS: Final = own(
     "group_lag_seconds", "gauge", "Since the first record that a group has not read was written, by partition."
 )
 TOTAL: Final = own("group_lag_sum", "gauge", "Records that a group has not read, of all its partitions here.")
-LONGEST: Final = own("group_lag_seconds_max", "gauge", "The longest of its seconds.")
+LONGEST: Final = own(
+    "group_lag_seconds_max",
+    "gauge",
+    "The longest of its seconds; not told unless those of all its partitions are known.",
+)
 UNKNOWN: Final = own(
     "group_partitions_elsewhere",
     "gauge",
@@ -70,6 +74,7 @@ class LagReader:
         out.add(COMMITTED, offset, label)
         if partition is None or partition.log is None:
             found.elsewhere += 1
+            found.is_known = False
             return
         lag = max(0, partition.log.high_watermark - max(offset, partition.log.log_start_offset))
         found.total += lag
@@ -81,11 +86,13 @@ class LagReader:
         if written_ms is None and found.lookups < _MOST_LOOKUPS:
             found.lookups += 1
             written_ms = _written_ms(partition, offset)
-        if written_ms is not None:
-            found.seen[name, offset] = written_ms
-            seconds = max(0, found.now_ms - written_ms) / 1000
-            found.longest_s = max(found.longest_s, seconds)
-            out.add(LAG_SECONDS, seconds, label)
+        if written_ms is None:
+            found.is_known = False
+            return
+        found.seen[name, offset] = written_ms
+        seconds = max(0, found.now_ms - written_ms) / 1000
+        found.longest_s = max(found.longest_s, seconds)
+        out.add(LAG_SECONDS, seconds, label)
 
 
 class _Found:
@@ -101,11 +108,14 @@ class _Found:
         self.group_id = group_id
         self.total = self.elsewhere = 0
         self.longest_s = 0.0
+        #: Whether the seconds of all partitions so far are.
+        self.is_known = True
 
     def end(self) -> None:
         label = labels(group=self.group_id)
         self.out.add(TOTAL, self.total, label)
-        self.out.add(LONGEST, self.longest_s, label)
+        if self.is_known:
+            self.out.add(LONGEST, self.longest_s, label)
         self.out.add(UNKNOWN, self.elsewhere, label)
 
 
