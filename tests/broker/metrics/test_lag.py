@@ -53,3 +53,11 @@ async def test_seconds_of_a_group_are_not_told_while_a_partition_is_elsewhere(mo
     assert partly.value("barnabas_group_lag_seconds", group="g", topic="t", partition="0") >= 0
     assert partly.value("barnabas_group_lag_sum", group="g") == 1
     assert partly.value("barnabas_group_partitions_elsewhere", group="g") == 1
+
+
+@on_virtual_time
+async def test_a_record_without_a_timestamp_is_behind_by_records_only() -> None:
+    async with AsyncEmbeddedBroker(overrides=LISTENER) as broker:
+        found = await lag_of_a_group(broker, timestamp_ms=0)
+    assert not {LONGEST, "barnabas_group_lag_seconds"} & found.names
+    assert found.value("barnabas_group_lag_sum", group="g") == 2

@@ -120,7 +120,8 @@ class _Found:
 
 
 def _written_ms(partition: Partition, offset: int) -> int | None:
-    """When the first record from an offset on was written; None if that cannot be seen without waiting for a disk."""
+    """When the first record from an offset on was written; None if that cannot be seen without waiting for a disk, or
+    if nobody has said."""
     log = partition.log
     if log is None:
         return None
@@ -132,4 +133,5 @@ def _written_ms(partition: Partition, offset: int) -> int | None:
         return None  # who reads it will be told
     if head is None or len(head) < _HEADER_BYTES or head[_MAGIC_AT] != _MAGIC:
         return None
-    return int.from_bytes(head[_MAX_TIMESTAMP_AT:_HEADER_BYTES], "big", signed=True)
+    written_ms = int.from_bytes(head[_MAX_TIMESTAMP_AT:_HEADER_BYTES], "big", signed=True)
+    return written_ms if written_ms > 0 else None
