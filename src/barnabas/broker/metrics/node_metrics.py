@@ -65,7 +65,7 @@ class NodeMetrics:
     def __init__(self, parts: Callable[[], NodeParts], registry: MetricsRegistry) -> None:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
-        self._watch = process.LoopWatch(registry)
+        self._watch = process.LoopWatch(registry, parts().server.meter)
         self._lag = lag.LagReader()
         self._rendering: asyncio.Task[tuple[bytes, ...]] | None = None
         self._rendered: tuple[float, tuple[bytes, ...]] | None = None
