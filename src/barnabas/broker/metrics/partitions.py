@@ -8,6 +8,7 @@ from typing import Final
 from barnabas.base.metrics.exposition import Exposition, Family, escaped
 from barnabas.broker.metrics.naming import of_mbean, own
 from barnabas.broker.metrics.sources import NodeParts
+from barnabas.replication.follower_state import FollowerState
 from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import PartitionLog
@@ -54,7 +55,7 @@ LATE: Final = _of_manager(
 FOLLOWER_LAG: Final = of_mbean(
     "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=*",
     "gauge",
-    "How many records the follower that is furthest behind lacks, of those that follow this node's leaders.",
+    "How many committed records the replica lacks that follows furthest behind its leader; told by followers.",
 )
 FAILED: Final = of_mbean(
     "kafka.server:type=ReplicaFetcherManager,name=FailedPartitionsCount,clientId=*",
@@ -110,6 +111,8 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
                 writers.leader(label, role, counts)
                 state = image.partition(*partition.name)
                 counts.reassigning += state is not None and bool(state.adding_replicas or state.removing_replicas)
+            elif isinstance(role, FollowerState):
+                counts.furthest_behind = max(counts.furthest_behind, role.lag)
             if log is None:
                 counts.offline += 1
                 counts.failed += partition.failure is not None and partition.leader_id != services.node_id
@@ -148,9 +151,6 @@ class _Writers:
         else:
             needed = role.effective_min_isr
             lacks, is_under, is_at = isr < replicas, isr < needed, isr == needed
-            end = role.log.log_end_offset
-            for follower in role.followers.values():
-                counts.furthest_behind = max(counts.furthest_behind, end - max(0, follower.log_end_offset))
         counts.led += 1
         counts.under_replicated += lacks
         counts.under_min_isr += is_under
