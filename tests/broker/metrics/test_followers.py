@@ -15,6 +15,7 @@ from tests.broker.data_plane import DataPlane, batch
 from tests.broker.metrics.scraping import Scrape
 from tests.broker.test_replica_fetcher import Follower, ScriptedChannel, stamped
 
+LAG = "kafka_server_fetcherlagmetrics_consumerlag"
 MAX_LAG = "kafka_server_replicafetchermanager_maxlag"
 
 
@@ -38,6 +39,7 @@ def test_a_follower_tells_how_far_behind_it_is(monkeypatch: pytest.MonkeyPatch) 
     found = told(plane)
     plane.run(plane.fetchers.stop())
     assert found[MAX_LAG] == 5
+    assert [found.value(LAG, topic="t", partition=number) for number in "01"] == [5, 1]
 
 
 def test_a_leader_whose_followers_have_not_fetched_yet_tells_of_no_lag() -> None:
