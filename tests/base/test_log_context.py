@@ -132,3 +132,13 @@ def test_a_log_that_was_turned_on_is_whole() -> None:
         for number in range(3 * LINES_AT_ONCE):
             handler.handle(logging.LogRecord(name, logging.DEBUG, __file__, 1, "line %d", (number,), None))
     assert len(log.lines) == 4 * LINES_AT_ONCE
+
+
+def test_a_log_that_is_whole_shortens_no_words_and_is_bounded_all_the_same() -> None:
+    log = Lines()
+    handler = LimitedHandler(log, ManualClock().monotonic_ms, whole=["barnabas.request"])
+    for text in ("x" * 10_000 + "\n", "x" * 100_000):
+        handler.handle(logging.LogRecord("barnabas.request", logging.DEBUG, __file__, 1, "%s", (text,), None))
+    first, second = (json.loads(line)["message"] for line in log.lines)
+    assert first == "x" * 10_000 + "\\n"
+    assert second == "x" * 65_536 + "…(100,000 characters)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.log_context import TRACE, said
+from barnabas.base.log_lines import LimitedHandler
+from barnabas.base.runtime import ManualClock
 from barnabas.broker.configs import logger_levels
 from barnabas.broker.request_log import without_secrets
 from barnabas.metadata.configs import ConfigOperation
@@ -142,6 +145,26 @@ def test_long_bodies_are_told_by_their_size_unless_all_is_asked_for(log: pytest.
 
     assert logging.getLevelName(TRACE) == "TRACE"
     in_world(story)
+
+
+def test_lines_reach_the_file_as_they_are(log: pytest.LogCaptureFixture) -> None:
+    """Each is JSON without spaces, and longer than any word that somebody writes."""
+
+    async def story(node: SimulatedNode, client: ScriptedClient) -> None:
+        logger_levels.set_level(LOGGER, "DEBUG")
+        await client.ask(create("t"))
+
+    in_world(story)
+    file = io.StringIO()
+    handler = LimitedHandler(logging.StreamHandler(file), ManualClock().monotonic_ms, whole=[logger_levels.REQUEST_LOG])
+    (record,) = (
+        each for each in log.records if each.name == logger_levels.REQUEST_LOG and "CREATE_TOPICS" in said(each)
+    )
+    handler.handle(record)
+    (line,) = file.getvalue().splitlines()
+    told = json.loads(line.partition(PREFIX)[2])
+    assert told["request"]["topics"][0]["name"] == "t"
+    assert list(told)[: len(KAFKAS_KEYS)] == KAFKAS_KEYS
 
 
 def test_no_secret_is_shown(log: pytest.LogCaptureFixture) -> None:

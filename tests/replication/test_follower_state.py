@@ -93,6 +93,15 @@ def test_the_high_watermark_is_the_leaders_but_never_beyond_the_own_end_and_neve
     assert b.log.high_watermark == 3
 
 
+def test_what_a_follower_lacks_is_what_the_leader_says_is_committed() -> None:
+    _, b = pair()
+    assert b.following.lag == 0, "nobody has said anything yet"
+    take(b.following, answer(sent((0, 0)), high_watermark=3))
+    assert b.following.lag == 2
+    take(b.following, answer(sent((1, 0), (2, 0), (3, 0)), high_watermark=3))
+    assert b.following.lag == 0
+
+
 def test_the_log_starts_where_the_leaders_does_as_far_as_that_is_committed() -> None:
     a, b = pair()
     a.append(b"a", b"b", b"c")

@@ -32,9 +32,10 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_WORD else _LONG_WORD.sub(_shorten, text)
 
 
-def one_line(text: str, most_bytes: int) -> str:
-    """Shortened, escaped, and cut if it is still too long."""
-    short = shortened(text)
+def one_line(text: str, most_bytes: int, *, is_whole: bool = False) -> str:
+    """Shortened, escaped, and cut if it is still too long. What is whole is not shortened: JSON without spaces is one
+    word, and no id."""
+    short = text if is_whole else shortened(text)
     data = escaped(short[:most_bytes]).encode()
     if len(short) <= most_bytes >= len(data):
         return data.decode()

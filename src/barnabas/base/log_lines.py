@@ -61,8 +61,8 @@ class _Allowance:
 
 class LimitedHandler(logging.Handler):
     """See the module. `later(after_ms, action)` calls `action`, in whatever thread; without it, what was left out is
-    told with the next line that comes, or at the end. Of loggers in `whole` every line passes: whoever turned them on
-    asked for that. Lines of other people's loggers say, too, who speaks."""
+    told with the next line that comes, or at the end. Of loggers in `whole` every line passes, with all of its words:
+    whoever turned them on asked for that. Lines of other people's loggers say, too, who speaks."""
 
     def __init__(
         self,
@@ -85,8 +85,7 @@ class LimitedHandler(logging.Handler):
         now_ms = self._monotonic_ms()
         self._tell(now_ms, INTERVAL_MS)
         if record.levelno >= logging.CRITICAL or record.name in self._whole or self._may_pass(record, now_ms):
-            most_bytes = _WHOLE_LINE_BYTES if record.name in self._whole else MAX_LINE_BYTES
-            self._target.handle(fit(record, most_bytes))
+            self._target.handle(fit(record, is_whole=record.name in self._whole))
 
     def _may_pass(self, record: logging.LogRecord, now_ms: int) -> bool:
         place = (record.name, record.levelno, record.pathname, record.lineno)
@@ -131,10 +130,11 @@ class LimitedHandler(logging.Handler):
         super().close()
 
 
-def fit(record: logging.LogRecord, most_bytes: int = MAX_LINE_BYTES) -> logging.LogRecord:
+def fit(record: logging.LogRecord, *, is_whole: bool = False) -> logging.LogRecord:
     """A copy of a record with what this module promises; other handlers have the record as it was."""
     changed = copy.copy(record)
-    changed.msg, changed.args = one_line(_message(record), most_bytes), ()
+    most_bytes = _WHOLE_LINE_BYTES if is_whole else MAX_LINE_BYTES
+    changed.msg, changed.args = one_line(_message(record), most_bytes, is_whole=is_whole), ()
     trace = record.exc_text or (logging.Formatter().formatException(record.exc_info) if record.exc_info else "")
     changed.exc_info, changed.exc_text = None, _trace_lines(trace)
     changed.stack_info = _trace_lines(record.stack_info or "")

@@ -70,7 +70,7 @@ class Cut(NamedTuple):
 class FollowerState(PartitionRole):
     """This node has a replica, and another node leads."""
 
-    __slots__ = ("failures", "leader_id", "phase", "wait_ms")
+    __slots__ = ("failures", "leader_high_watermark", "leader_id", "phase", "wait_ms")
 
     def __init__(self, partition: Partition, log: PartitionLog, image: PartitionImage) -> None:
         super().__init__(partition, log, image.leader_epoch)
@@ -79,6 +79,13 @@ class FollowerState(PartitionRole):
         #: How often the same was asked in vain, and how long to wait before it is asked again.
         self.failures = 0
         self.wait_ms = 0
+        #: As the leader said last, also where that is beyond our end; -1 until it has answered.
+        self.leader_high_watermark = -1
+
+    @property
+    def lag(self) -> int:
+        """How many committed records we lack, as far as we have heard: Kafka's ConsumerLag of a fetcher."""
+        return max(0, self.leader_high_watermark - self.log.log_end_offset)
 
     # Asking
 
@@ -205,6 +212,7 @@ class FollowerState(PartitionRole):
     def _learn(self, high_watermark: int, log_start_offset: int) -> None:
         """What is committed, and where the leader's log begins."""
         log = self.log
+        self.leader_high_watermark = high_watermark
         if high_watermark > log.high_watermark and log.high_watermark < log.log_end_offset:
             log.set_high_watermark(high_watermark)
             if self.delayed:

@@ -1,6 +1,7 @@
 """The MBeans of a running Apache Kafka, as facts: their names and attributes, without what is particular to one run.
 
-`python -m tests.broker.metrics.mbeans` starts Kafka, lets clients work and writes `kafka_mbeans.txt` anew.
+`python -m tests.broker.metrics.mbeans` starts Kafka, lets clients work and writes `kafka_mbeans.txt` anew. They are
+those of a broker and controller that leads some partitions, and follows another broker in others.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ FACTS: Final = Path(barnabas.__file__).parent / "broker" / "metrics" / "kafka_mb
 _PARTICULAR: Final = {
     "BrokerId",
     "broker",
+    "broker-id",
+    "brokerHost",
+    "brokerPort",
     "client-id",
     "clientId",
     "clientSoftwareName",
     "clientSoftwareVersion",
     "error",
+    "fetcher-id",
     "ip",
     "listener",
     "logDirectory",
@@ -71,6 +76,22 @@ class KafkaWithJmx(KafkaServer):
         )
 
 
+class SecondBroker(KafkaServer):
+    """One more broker in the cluster of another server."""
+
+    def __init__(self, folder: Path, first: KafkaServer) -> None:
+        super().__init__(folder)
+        self._first = first
+
+    def _settings(self) -> dict[str, str]:
+        return super()._settings() | {
+            "process.roles": "broker",
+            "node.id": "2",
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.quorum.voters": f"1@{self._first.controller}",
+        }
+
+
 async def _work(bootstrap: str) -> None:
     """A producer, a consumer in a group, a transaction, and requests that fail; everybody has quotas."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
@@ -81,7 +102,7 @@ async def _work(bootstrap: str) -> None:
             }
         )
         await asyncio.sleep(1)
-        await admin.create_topics([NewTopic(_SOME_TOPIC, 3, 1)])
+        await admin.create_topics([NewTopic(_SOME_TOPIC, 4, 2)])
     async with Producer(bootstrap_servers=bootstrap) as producer:
         for number in range(30):
             await producer.send(_SOME_TOPIC, b"value", key=str(number).encode())
@@ -101,7 +122,11 @@ async def _work(bootstrap: str) -> None:
 
 
 def dumped() -> list[str]:
-    with tempfile.TemporaryDirectory() as folder, KafkaWithJmx(Path(folder)) as kafka:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        KafkaWithJmx(Path(folder, "1")) as kafka,
+        SecondBroker(Path(folder, "2"), kafka),
+    ):
         asyncio.run(_work(kafka.bootstrap))
         time.sleep(2)
         printed = run_java("MBeans.java", "", arguments=(str(kafka.jmx_port),)).splitlines()

@@ -26,7 +26,7 @@ def test_every_mbean_has_a_family_or_a_reason() -> None:
 def test_every_family_that_names_an_mbean_names_one_that_is_there() -> None:
     known = {normalized(each) for each in MBEANS}
     named = [each for each in FAMILIES if each.mbean is not None]
-    # What a cluster of one broker, on which nothing went wrong, does not show.
+    # What a cluster of two brokers, on which nothing went wrong, does not show.
     assert [each.mbean for each in named if normalized(each.mbean or "") not in known] == []
     assert all(each.name == family_name(each.mbean or "", each.kind) for each in named)
     assert len({each.name for each in FAMILIES}) == len(FAMILIES)

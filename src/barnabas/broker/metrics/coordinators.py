@@ -103,7 +103,8 @@ def _collect_transactions(parts: NodeParts, out: Exposition) -> Iterator[None]:
     ages_s: list[float] = []
     _shard_states(services.transactions, TRANSACTION_SHARDS, out)
     for shard in services.transactions.shards:
-        for number, metadata in enumerate(shard.stored.latest().values()):
+        # A list: while others have a turn, transactional ids come and go.
+        for number, metadata in enumerate(list(shard.stored.latest().values())):
             if number % (10 * _PER_STEP) == 0:
                 yield
             states[metadata.state] += 1

@@ -23,7 +23,11 @@ LAG_SECONDS: Final = own(
     "group_lag_seconds", "gauge", "Since the first record that a group has not read was written, by partition."
 )
 TOTAL: Final = own("group_lag_sum", "gauge", "Records that a group has not read, of all its partitions here.")
-LONGEST: Final = own("group_lag_seconds_max", "gauge", "The longest of its seconds.")
+LONGEST: Final = own(
+    "group_lag_seconds_max",
+    "gauge",
+    "The longest of its seconds; not told unless those of all its partitions are known.",
+)
 UNKNOWN: Final = own(
     "group_partitions_elsewhere",
     "gauge",
@@ -56,7 +60,8 @@ class LagReader:
         for shard in services.groups.shards:
             for group_id in shard.groups.ids():
                 found.begin(group_id)
-                for number, (name, committed) in enumerate(shard.offsets.committed(group_id).items()):
+                # A list: while others have a turn, more is committed.
+                for number, (name, committed) in enumerate(list(shard.offsets.committed(group_id).items())):
                     if number % _PER_STEP == 0:
                         yield
                     partition = services.replica_manager.get(name)
@@ -69,6 +74,7 @@ class LagReader:
         out.add(COMMITTED, offset, label)
         if partition is None or partition.log is None:
             found.elsewhere += 1
+            found.is_known = False
             return
         lag = max(0, partition.log.high_watermark - max(offset, partition.log.log_start_offset))
         found.total += lag
@@ -80,11 +86,13 @@ class LagReader:
         if written_ms is None and found.lookups < _MOST_LOOKUPS:
             found.lookups += 1
             written_ms = _written_ms(partition, offset)
-        if written_ms is not None:
-            found.seen[name, offset] = written_ms
-            seconds = max(0, found.now_ms - written_ms) / 1000
-            found.longest_s = max(found.longest_s, seconds)
-            out.add(LAG_SECONDS, seconds, label)
+        if written_ms is None:
+            found.is_known = False
+            return
+        found.seen[name, offset] = written_ms
+        seconds = max(0, found.now_ms - written_ms) / 1000
+        found.longest_s = max(found.longest_s, seconds)
+        out.add(LAG_SECONDS, seconds, label)
 
 
 class _Found:
@@ -100,16 +108,20 @@ class _Found:
         self.group_id = group_id
         self.total = self.elsewhere = 0
         self.longest_s = 0.0
+        #: Whether the seconds of all partitions so far are.
+        self.is_known = True
 
     def end(self) -> None:
         label = labels(group=self.group_id)
         self.out.add(TOTAL, self.total, label)
-        self.out.add(LONGEST, self.longest_s, label)
+        if self.is_known:
+            self.out.add(LONGEST, self.longest_s, label)
         self.out.add(UNKNOWN, self.elsewhere, label)
 
 
 def _written_ms(partition: Partition, offset: int) -> int | None:
-    """When the first record from an offset on was written; None if that cannot be seen without waiting for a disk."""
+    """When the first record from an offset on was written; None if that cannot be seen without waiting for a disk, or
+    if nobody has said."""
     log = partition.log
     if log is None:
         return None
@@ -121,4 +133,5 @@ def _written_ms(partition: Partition, offset: int) -> int | None:
         return None  # who reads it will be told
     if head is None or len(head) < _HEADER_BYTES or head[_MAGIC_AT] != _MAGIC:
         return None
-    return int.from_bytes(head[_MAX_TIMESTAMP_AT:_HEADER_BYTES], "big", signed=True)
+    written_ms = int.from_bytes(head[_MAX_TIMESTAMP_AT:_HEADER_BYTES], "big", signed=True)
+    return written_ms if written_ms > 0 else None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.base.log_context import logger
 from barnabas.base.metrics.exposition import Exposition, Family
 from barnabas.base.metrics.prometheus import CONTENT_TYPE
 from barnabas.base.metrics.registry import MetricsRegistry
@@ -28,6 +29,8 @@ from barnabas.broker.metrics.naming import own
 from barnabas.broker.metrics.sources import Collector, NodeParts
 from barnabas.net.http_listener import HttpAnswer
 
+_log = logger("barnabas.broker")
+
 #: How long a slice of a scrape may keep the loop.
 _SLICE_S: Final = 0.002
 #: What one scrape has found is told again to those who ask so soon after it.
@@ -36,6 +39,9 @@ _FRESH_S: Final = 0.05
 SCRAPES: Final = own("scrapes_total", "counter", "Times that the metrics were put together.")
 SCRAPE_SECONDS: Final = own("scrape_seconds", "gauge", "How long that took the last time.")
 SAMPLES: Final = own("scrape_samples", "gauge", "How many samples there were.")
+ERRORS: Final = own(
+    "scrape_errors_total", "counter", "Parts of a scrape that failed: what they had told by then stands; see the log."
+)
 FAMILIES: Final[tuple[Family, ...]] = (
     *requests.FAMILIES,
     *topics.FAMILIES,
@@ -49,7 +55,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *quorum.FAMILIES,
     *coordinators.FAMILIES,
     *lag.FAMILIES,
-    *(SCRAPES, SCRAPE_SECONDS, SAMPLES),
+    *(SCRAPES, SCRAPE_SECONDS, SAMPLES, ERRORS),
 )
 
 
@@ -59,11 +65,11 @@ class NodeMetrics:
     def __init__(self, parts: Callable[[], NodeParts], registry: MetricsRegistry) -> None:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
-        self._watch = process.LoopWatch(registry)
+        self._watch = process.LoopWatch(registry, parts().server.meter)
         self._lag = lag.LagReader()
         self._rendering: asyncio.Task[tuple[bytes, ...]] | None = None
         self._rendered: tuple[float, tuple[bytes, ...]] | None = None
-        self._scrapes = 0
+        self._scrapes = self._errors = 0
         self._last_s = 0.0
         self._last_samples = 0
 
@@ -99,18 +105,16 @@ class NodeMetrics:
         self._rendering = None
 
     async def _render(self) -> tuple[bytes, ...]:
-        began_s = slice_s = self._loop.time()
-        parts, out = self._parts(), Exposition()
-        for collect in self.collectors:
-            for _ in collect(parts, out):
-                if self._loop.time() - slice_s > _SLICE_S:
-                    await asyncio.sleep(0)
-                    slice_s = self._loop.time()
+        began_s = self._loop.time()
+        out = Exposition()
+        await self._collect(out)
+        slice_s = self._loop.time()
         self._scrapes += 1
         self._last_samples = out.sample_count
         out.add(SCRAPES, self._scrapes)
         out.add(SCRAPE_SECONDS, self._last_s)
         out.add(SAMPLES, self._last_samples)
+        out.add(ERRORS, self._errors)
         pieces: list[bytes] = []
         for piece in out.text():
             pieces.append(piece.encode("utf-8", "replace"))
@@ -122,6 +126,18 @@ class NodeMetrics:
         self._rendered = (self._loop.time(), text)
         self._loop.call_later(_FRESH_S, self._forget, text)
         return text
+
+    async def _collect(self, out: Exposition) -> None:
+        parts, slice_s = self._parts(), self._loop.time()
+        for collect in self.collectors:
+            try:
+                for _ in collect(parts, out):
+                    if self._loop.time() - slice_s > _SLICE_S:
+                        await asyncio.sleep(0)
+                        slice_s = self._loop.time()
+            except Exception:  # the others have something to tell all the same, now more than ever
+                self._errors += 1
+                _log.exception("a part of the metrics could not be told")
 
     def _forget(self, text: tuple[bytes, ...]) -> None:
         if self._rendered is not None and self._rendered[1] is text:

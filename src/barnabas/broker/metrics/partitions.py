@@ -8,6 +8,7 @@ from typing import Final
 from barnabas.base.metrics.exposition import Exposition, Family, escaped
 from barnabas.broker.metrics.naming import of_mbean, own
 from barnabas.broker.metrics.sources import NodeParts
+from barnabas.replication.follower_state import FollowerState
 from barnabas.replication.leader_state import LeaderState
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import PartitionLog
@@ -54,19 +55,24 @@ LATE: Final = _of_manager(
 FOLLOWER_LAG: Final = of_mbean(
     "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=*",
     "gauge",
-    "How many records the follower that is furthest behind lacks, of those that follow this node's leaders.",
+    "How many committed records the replica lacks that follows furthest behind its leader; told by followers.",
 )
 FAILED: Final = of_mbean(
     "kafka.server:type=ReplicaFetcherManager,name=FailedPartitionsCount,clientId=*",
     "gauge",
     "Partitions followed here whose log cannot be used.",
 )
+LAG: Final = of_mbean(
+    "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=*,topic=*,partition=*",
+    "gauge",
+    "How many committed records the replica here lacks, as far as the leader has said; told by followers.",
+)
 HIGH_WATERMARK: Final = own("log_highwatermark", "gauge", "All before this offset is committed.")
 FAMILIES: Final = (
     *(UNDER_REPLICATED, UNDER_MIN_ISR, AT_MIN_ISR, IN_SYNC, REPLICAS, STABLE_LAG),
     *(SIZE, SEGMENTS, START, END, RETENTION, HIGH_WATERMARK),
     *(PARTITION_COUNT, LEADER_COUNT, OFFLINE_COUNT, UNDER_REPLICATED_COUNT, UNDER_MIN_ISR_COUNT, AT_MIN_ISR_COUNT),
-    *(REASSIGNING, PRODUCER_IDS, LATE, FOLLOWER_LAG, FAILED),
+    *(REASSIGNING, PRODUCER_IDS, LATE, FOLLOWER_LAG, LAG, FAILED),
 )
 #: How long after its time-out a transaction is called late, as in Kafka.
 _LATE_MS: Final = 5 * 60 * 1000
@@ -110,6 +116,8 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
                 writers.leader(label, role, counts)
                 state = image.partition(*partition.name)
                 counts.reassigning += state is not None and bool(state.adding_replicas or state.removing_replicas)
+            elif isinstance(role, FollowerState):
+                writers.follower(label, role, counts)
             if log is None:
                 counts.offline += 1
                 counts.failed += partition.failure is not None and partition.leader_id != services.node_id
@@ -131,6 +139,7 @@ class _Writers:
         self._size, self._segments = out.lines_of(SIZE), out.lines_of(SEGMENTS)
         self._start, self._end, self._hw = out.lines_of(START), out.lines_of(END), out.lines_of(HIGH_WATERMARK)
         self._retention = out.lines_of(RETENTION)
+        self._lag = out.lines_of(LAG)
         self._topic = ""
         self._prefix = ""
 
@@ -148,9 +157,6 @@ class _Writers:
         else:
             needed = role.effective_min_isr
             lacks, is_under, is_at = isr < replicas, isr < needed, isr == needed
-            end = role.log.log_end_offset
-            for follower in role.followers.values():
-                counts.furthest_behind = max(counts.furthest_behind, end - max(0, follower.log_end_offset))
         counts.led += 1
         counts.under_replicated += lacks
         counts.under_min_isr += is_under
@@ -163,6 +169,11 @@ class _Writers:
         self._replicas.append(f"{REPLICAS.name}{label} {replicas}")
         log = role.log
         self._stable.append(f"{STABLE_LAG.name}{label} {log.high_watermark - log.last_stable_offset}")
+
+    def follower(self, label: str, role: FollowerState, counts: _Counts) -> None:
+        lag = role.lag
+        counts.furthest_behind = max(counts.furthest_behind, lag)
+        self._lag.append(f"{LAG.name}{label} {lag}")
 
     def log(self, label: str, log: PartitionLog) -> None:
         size = log.size_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from barnabas.base.error_codes import ErrorCode
@@ -41,11 +41,14 @@ _TOTAL: Final = len(_PARTS) - 1
 SUMMARIES: Final = tuple(of_mbean(_BEAN.format(name), "summary", text) for name, text in _PARTS[:_TOTAL])
 HISTOGRAMS: Final = tuple(of_mbean(_BEAN.format(name), "histogram", text) for name, text in _PARTS)
 LONGEST: Final = Family(
-    "barnabas_requestmetrics_longest_totaltimems", "gauge", "The slowest request since the start (Kafka's Max)."
+    "barnabas_requestmetrics_longest_totaltimems",
+    "gauge",
+    "The slowest request since the start (Kafka's Max); not told of FetchConsumer while one of a follower was slower.",
 )
 FAMILIES: Final = (REQUESTS, ERRORS, REQUEST_BYTES, RESPONSE_BYTES, *SUMMARIES, HISTOGRAMS[_TOTAL], LONGEST)
 
-_Parts = list[tuple[int, int, list[int]]]
+#: Of each part of the time: the sum, the longest if it is known, and how many fell into each bucket.
+_Parts = Sequence[tuple[int, int | None, list[int]]]
 
 
 def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
@@ -87,7 +90,7 @@ def _add_times(out: Exposition, label: str, times: _Parts, count: int, level: Re
             out.histogram(HISTOGRAMS[place], _BOUNDS_MS[_FIRST_BOUND:], folded, sum_ns / 1e6, label)
         else:
             _sum(out, SUMMARIES[place], sum_ns / 1e6, count, label)
-        if place == _TOTAL:
+        if place == _TOTAL and longest_ns is not None:
             out.add(LONGEST, longest_ns / 1e6, label)
 
 
@@ -98,22 +101,28 @@ def _sum(out: Exposition, family: Family, total: float, count: int, label: str) 
 
 
 def _fetches_of_consumers(meter: RequestMeter, out: Exposition, level: RecordingLevel) -> Iterator[None]:
-    """All fetches but those of followers: only those are counted apart."""
+    """All fetches but those of followers: only those are counted apart. The longest of all is a consumer's where no
+    follower's was as long."""
     everything, followers = meter.counts_of(ApiKey.FETCH), meter.counts_of(FETCH_FOLLOWER_SLOT)
     if everything is None:
         return
     count, request_bytes, _, response_bytes, _, times = everything
+    of_consumers: _Parts = times
     if followers is not None:
         count -= followers[0]
         request_bytes -= followers[1]
         response_bytes -= followers[3]
-        times = [
-            (each[0] - other[0], each[1], [a - b for a, b in zip(each[2], other[2], strict=True)])
+        of_consumers = [
+            (
+                each[0] - other[0],
+                each[1] if each[1] > other[1] else None,
+                [a - b for a, b in zip(each[2], other[2], strict=True)],
+            )
             for each, other in zip(times, followers[5], strict=True)
         ]
     label = labels(request="FetchConsumer")
     out.add(REQUESTS, count, label)
     _sum(out, REQUEST_BYTES, request_bytes, count, label)
     out.add(RESPONSE_BYTES, response_bytes, label)
-    _add_times(out, label, times, count, level)
+    _add_times(out, label, of_consumers, count, level)
     yield
