@@ -297,6 +297,8 @@ class Node:
 
     def _why_not_ready(self) -> str | None:
         """What keeps clients, or other nodes, from being served; None if nothing does."""
+        if self._is_stopped:
+            return "the node is stopping"
         if self.failure is not None:
             return f"the node cannot go on: {self.failure}"
         if not self._is_ready:
