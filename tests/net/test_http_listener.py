@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.net import ListenError
 from barnabas.net.http_listener import HttpAnswer, HttpConnection, HttpLimits, HttpListener
 
 
@@ -58,6 +59,20 @@ async def pages_and_what_is_none() -> None:
     finally:
         await listener.stop()
     assert not listener.connections
+
+
+def test_a_taken_port_is_told_with_what_chooses_another() -> None:
+    asyncio.run(a_taken_port_is_told_with_what_chooses_another())
+
+
+async def a_taken_port_is_told_with_what_chooses_another() -> None:
+    first, second = HttpListener({}), HttpListener({})
+    port = await first.start("127.0.0.1", 0)
+    try:
+        with pytest.raises(ListenError, match=r"; choose another with --metrics or metrics\.listener=\.\.\.$"):
+            await second.start("127.0.0.1", port)
+    finally:
+        await first.stop()
 
 
 def test_whoever_must_be_known() -> None:

@@ -89,7 +89,8 @@ class HttpListener:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port that was bound. Raises `ListenError`."""
-        listener = self._listener = Listener(ListenerSpec("METRICS", host, port))
+        spec = ListenerSpec("METRICS", host, port, chosen_with="--metrics or metrics.listener=...")
+        listener = self._listener = Listener(spec)
         await listener.open(self._accept, self.limits.connections)
         return listener.port
 
