@@ -115,6 +115,19 @@ def test_a_bucket_gives_what_it_holds_and_more_and_refills_at_its_rate() -> None
     assert bucket.tokens(2, 100_000) == 22, "a smaller quota makes a smaller bucket"
 
 
+def test_a_bucket_is_not_changed_by_who_looks_and_is_forgotten_when_it_is_full() -> None:
+    bucket = TokenBucket(WINDOW)
+    assert bucket.is_forgotten(5, 0)
+    bucket.take(60, 5, 0)
+    for now_ms in range(100, 11_999, 100):
+        assert bucket.tokens(1, now_ms) < bucket.tokens(5, now_ms)
+        assert not bucket.is_forgotten(5, now_ms)
+    assert not bucket.is_forgotten(5, 11_999)
+    assert bucket.is_forgotten(5, 12_000)
+    bucket.take(0, 5, 12_000)
+    assert not bucket.is_forgotten(6, 12_000), "a larger quota has a larger bucket"
+
+
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 50)), max_size=60), st.integers(1, 20))
 def test_a_bucket_holds_what_its_naive_twin_does(events: list[tuple[int, int]], rate: int) -> None:
     bucket, now_ms, full = TokenBucket(WINDOW), 0, Fraction(11 * rate)

@@ -195,6 +195,11 @@ def test_a_node_accepts(changes: dict[str, str]) -> None:
         ({"remote.log.storage.system.enable": "true"}, "this is not built yet"),
         ({"listener.name.a.ssl.engine.factory.class": "a.B"}, "listener.name.a.ssl.engine.factory.class = 'a.B'"),
         ({"listener.name.internal.max.connections": "-1"}, "allowed: a whole number, at least 0"),
+        (
+            {"metrics.listener": "127.0.0.1:99999"},
+            "metrics.listener = '127.0.0.1:99999': the value is not allowed; allowed: text, HOST:PORT or "
+            "SSL://HOST:PORT, with a port of 0 to 65535",
+        ),
     ],
 )
 def test_a_node_refuses(changes: dict[str, str], message: str) -> None:

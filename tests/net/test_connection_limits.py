@@ -160,6 +160,28 @@ def test_not_more_than_a_bounded_number_wait() -> None:
     assert states(door.come(3)) == "wwr"
 
 
+def test_who_is_turned_away_keeps_no_place_of_those_who_wait() -> None:
+    door = Door(max_waiting_connections=2)
+    door.admission.set_connection_rates(1.0, {})
+    crowd = door.come(15)
+    door.loop.pass_time(0)
+    closed = ["abort: 1.1.1.1 opens connections faster than its quota allows"]
+    assert [each.log for each in crowd] == 10 * [["admit"]] + 2 * [[]] + 3 * [closed], "two wait until they are closed"
+    others = door.come(1, host="8.8.8.8") + door.come(1, host="9.9.9.9", listener="CONTROLLER", is_privileged=True)
+    assert [each.log for each in others] == 2 * [["admit"]]
+    for each in crowd[10:]:
+        door.leave(each)
+    assert (door.admission.over_quota_count, door.admission.over_limit_count) == (5, 0)
+
+
+def test_who_waits_keeps_no_node_of_the_cluster_out() -> None:
+    listeners = {"CONTROLLER": ListenerLimits(max_connections=1)}
+    door = Door(max_connections=0, max_waiting_connections=2, listeners=listeners)
+    assert states(door.come(3)) == "wwr"
+    nodes = door.come(4, listener="CONTROLLER", is_privileged=True)
+    assert states(nodes) == "awwr", "they wait for each other, and so many as others may"
+
+
 def test_nodes_of_the_cluster_get_in_where_clients_do_not() -> None:
     door = Door(max_connections=1, max_connection_creation_rate=1)
     assert states(door.come(2)) == "aw"

@@ -6,8 +6,12 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
-from barnabas.net.http_listener import HttpAnswer, HttpLimits, HttpListener
+import pytest
+
+from barnabas.net import ListenError
+from barnabas.net.http_listener import HttpAnswer, HttpConnection, HttpLimits, HttpListener
 
 
 async def page() -> HttpAnswer:
@@ -55,6 +59,20 @@ async def pages_and_what_is_none() -> None:
     finally:
         await listener.stop()
     assert not listener.connections
+
+
+def test_a_taken_port_is_told_with_what_chooses_another() -> None:
+    asyncio.run(a_taken_port_is_told_with_what_chooses_another())
+
+
+async def a_taken_port_is_told_with_what_chooses_another() -> None:
+    first, second = HttpListener({}), HttpListener({})
+    port = await first.start("127.0.0.1", 0)
+    try:
+        with pytest.raises(ListenError, match=r"; choose another with --metrics or metrics\.listener=\.\.\.$"):
+            await second.start("127.0.0.1", port)
+    finally:
+        await first.stop()
 
 
 def test_whoever_must_be_known() -> None:
@@ -105,6 +123,88 @@ async def who_never_asks_or_never_reads_is_let_go() -> None:
         deaf.close()
     finally:
         await listener.stop()
+
+
+class Asker(asyncio.Transport):
+    """One that is connected to a listener, and takes what it is sent when it leaves."""
+
+    def __init__(self, listener: HttpListener) -> None:
+        super().__init__()
+        self.listener = listener
+        self.connection = HttpConnection(listener)
+        self.sent = b""
+        self.connection.connection_made(self)
+
+    def write(self, data: Any) -> None:
+        self.sent += data
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        """It has not left yet."""
+
+    async def ask(self, request: bytes) -> int:
+        """The status of the answer."""
+        self.connection.get_buffer(-1)[: len(request)] = request
+        self.connection.buffer_updated(len(request))
+        await asyncio.gather(*self.listener.tasks)
+        return int(self.sent.split(b" ")[1])
+
+    def leave(self) -> None:
+        self.connection.connection_lost(None)
+
+
+def test_who_does_not_read_holds_no_more_than_some_texts_together() -> None:
+    asyncio.run(who_does_not_read_holds_no_more_than_some_texts_together())
+
+
+async def who_does_not_read_holds_no_more_than_some_texts_together() -> None:
+    pages = {
+        "/text": lambda: body(30_000),
+        "/huge": lambda: body(200_000),
+        "/short": lambda: body(100),
+    }
+    listener = HttpListener(pages, limits=HttpLimits(untaken_bytes=70_000))
+    askers = [Asker(listener) for _ in range(3)]
+    assert [await each.ask(get("/text")) for each in askers] == [200, 200, 503]
+    assert len(askers[2].sent) < 200
+    assert await Asker(listener).ask(b"HEAD /text HTTP/1.1\r\n\r\n") == 200
+    assert await Asker(listener).ask(get("/short")) == 200, "else who only asks whether it lives finds it dead"
+    askers[0].leave()
+    assert await Asker(listener).ask(get("/text")) == 200
+    for connection in list(listener.connections):
+        connection.connection_lost(None)
+    assert listener.untaken_bytes == 0
+    assert await Asker(listener).ask(get("/huge")) == 200, "a text that is larger is told to one at a time"
+    assert await Asker(listener).ask(get("/text")) == 503
+
+
+async def body(size_bytes: int) -> HttpAnswer:
+    return HttpAnswer(parts=[b"x" * size_bytes])
+
+
+def test_a_connection_that_has_ended_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(a_connection_that_has_ended_leaves_no_timer(monkeypatch))
+
+
+async def a_connection_that_has_ended_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    call_later, timers = loop.call_later, list[asyncio.TimerHandle]()
+
+    def noted(*args: Any) -> asyncio.TimerHandle:
+        timers.append(call_later(*args))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    listener = HttpListener({"/text": page}, limits=HttpLimits(connections=1))
+    asker, excess = Asker(listener), Asker(listener)
+    assert excess.sent.startswith(b"HTTP/1.1 503 ")
+    assert await asker.ask(get("/text")) == 200
+    for each in (asker, excess):
+        each.leave()
+    assert timers
+    assert all(each.cancelled() for each in timers)
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -130,23 +130,23 @@ class TokenBucket:
         self._updated_ms = 0
 
     def take(self, tokens: float, rate: float, now_ms: int) -> None:
+        """Also none: what came back until now came at this rate, whatever it is later."""
         self._tokens = min(self._window_s * rate, self.tokens(rate, now_ms) - tokens)
+        self._updated_ms = now_ms
 
     def tokens(self, rate: float, now_ms: int) -> float:
         """How many there are, at this rate; negative if too many were taken."""
         passed_s = (now_ms - self._updated_ms) / 1000
-        self._tokens = min(self._window_s * rate, self._tokens + rate * passed_s)
-        self._updated_ms = now_ms
-        return self._tokens
+        return min(self._window_s * rate, self._tokens + rate * passed_s)
 
     def throttle_ms(self, rate: float, now_ms: int) -> int:
         """How long until it is not below zero any more."""
         tokens = self.tokens(rate, now_ms)
         return 0 if tokens >= 0 else _rounded(-tokens / rate * 1000)
 
-    def is_forgotten(self, now_ms: int) -> bool:
-        """Whether it would be full again by now, at any rate at which it can have been emptied by what it held."""
-        return now_ms - self._updated_ms >= 2 * self._window_s * 1000 and self._tokens >= 0
+    def is_forgotten(self, rate: float, now_ms: int) -> bool:
+        """Whether it is full, as is one that nothing was taken from."""
+        return self.tokens(rate, now_ms) >= self._window_s * rate
 
 
 def _rounded(throttle_ms: float) -> int:

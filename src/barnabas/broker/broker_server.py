@@ -49,7 +49,6 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.state_lines import tell_states
 from barnabas.broker.transactions.marker_sender import MarkerSender
 from barnabas.broker.transactions.transaction_coordinator import TransactionCoordinatorService
-from barnabas.metadata.access_images import ClientQuotasImage
 from barnabas.metadata.authorizer import AllowEverything, Authorizer
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import BrokerImage, ClusterImage, ConfigResourceType
@@ -74,7 +73,7 @@ _ROOM_S: Final = 1.0
 
 
 class BrokerServer:
-    """`on_failure` is told when it cannot go on, `on_settings` and `on_quotas` of what changed while it runs."""
+    """`on_failure` is told when it cannot go on, `on_settings` of what changed while it runs."""
 
     def __init__(
         self,
@@ -87,7 +86,6 @@ class BrokerServer:
         router: Router,
         response_room: Callable[[], int],
         on_settings: Callable[[BrokerSettings], None],
-        on_quotas: Callable[[ClientQuotasImage], None] = lambda quotas: None,
         on_failure: Callable[[BaseException], None],
         kraft_version: Callable[[], int] = lambda: 0,
         authorizer: Authorizer | None = None,
@@ -106,7 +104,6 @@ class BrokerServer:
         self._runtime = runtime
         self._response_room = response_room
         self._on_settings = on_settings
-        self._on_quotas = on_quotas
         self._on_failure = on_failure
         self._router = router
         self._kraft_version = kraft_version
@@ -341,7 +338,6 @@ class BrokerServer:
         services.metadata.image = image
         if image.client_quotas is not before.client_quotas:
             self.quotas.set_quotas(image.client_quotas)
-            self._on_quotas(image.client_quotas)
         if delta.brokers_changed:
             services.brokers.apply(image, delta.brokers_changed)
             services.replica_manager.brokers_changed()

@@ -254,6 +254,8 @@ class Node:
         snapshots = SnapshotGenerator(quorum, loader, settings, runtime, until_applied)
         loader.publish_to(snapshots)
         loader.publish_to(_FeatureWatch(quorum.log.directory, self._fail))
+        quotas = _QuotaWatch(self._apply_quotas)
+        quotas.take(loader.publish_to(quotas))
         if self.metrics.is_wanted:
             loader.publish_to(self._elections)
         self._follow_security(loader)
@@ -297,6 +299,8 @@ class Node:
 
     def _why_not_ready(self) -> str | None:
         """What keeps clients, or other nodes, from being served; None if nothing does."""
+        if self._is_stopped:
+            return "the node is stopping"
         if self.failure is not None:
             return f"the node cannot go on: {self.failure}"
         if not self._is_ready:
@@ -351,7 +355,7 @@ class Node:
                     port,
                 )
 
-    def _follow_quotas(self, quotas: ClientQuotasImage) -> None:
+    def _apply_quotas(self, quotas: ClientQuotasImage) -> None:
         self._connection_limits.set_quotas(quotas)
         # Quotas go by what is counted of requests.
         self._server.meter.is_recording = self._static_settings.metrics_requests_enable or bool(quotas)
@@ -366,7 +370,6 @@ class Node:
             router=self._broker_router,
             response_room=self._server.room_for_responses,
             on_settings=self._follow_settings,
-            on_quotas=self._follow_quotas,
             on_failure=self._fail,
             kraft_version=lambda: self.quorum.kraft_version,
             authorizer=self._authorizer,
@@ -521,6 +524,25 @@ class _FeatureWatch:
                 check_features(update.image.features, self._where)
             except BarnabasError as problem:
                 self._on_failure(problem)
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        """Nothing: it does not matter who leads."""
+
+
+class _QuotaWatch:
+    """Tells the node which quotas there are, whatever its roles: those of addresses are of all its listeners."""
+
+    def __init__(self, apply: Callable[[ClientQuotasImage], None]) -> None:
+        self._apply = apply
+        self._quotas = ClientQuotasImage()
+
+    def take(self, image: ClusterImage) -> None:
+        if image.client_quotas is not self._quotas:
+            self._quotas = image.client_quotas
+            self._apply(self._quotas)
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        self.take(update.image)
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         """Nothing: it does not matter who leads."""

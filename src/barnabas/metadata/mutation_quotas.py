@@ -50,6 +50,7 @@ class ControllerMutationQuota:
         """Kafka's rule: who has not used up the quota may take any number at once, and pays for it afterwards."""
         bucket, rate, now_ms = self._bucket, self._rate, self._now_ms
         if self._is_strict:
+            bucket.take(0, rate, now_ms)
             if bucket.tokens(rate, now_ms) < 0:
                 self.throttle_ms = bucket.throttle_ms(rate, now_ms)
                 code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -96,13 +97,21 @@ class ControllerMutationQuotas:
     def tokens(self, now_ms: int) -> Iterator[tuple[Owner, float]]:
         """How much is left to those who have such a quota, and have used it lately; negative if they must wait."""
         for owner, bucket in list(self._buckets.items()):
-            limit = self._limits.of(*owner)
-            if limit is not None and limit.owner == owner:
-                yield owner, bucket.tokens(limit.bound, now_ms)
+            rate = self._rate_of(owner)
+            if rate is not None:
+                yield owner, bucket.tokens(rate, now_ms)
+
+    def _rate_of(self, owner: Owner) -> float | None:
+        """None if it has no such quota any more."""
+        limit = self._limits.of(*owner)
+        return limit.bound if limit is not None and limit.owner == owner else None
 
     def _forget_full(self, now_ms: int) -> None:
         if len(self._buckets) >= self._look_at:
+            buckets = ((owner, bucket, self._rate_of(owner)) for owner, bucket in self._buckets.items())
             self._buckets = {
-                owner: bucket for owner, bucket in self._buckets.items() if not bucket.is_forgotten(now_ms)
+                owner: bucket
+                for owner, bucket, rate in buckets
+                if rate is not None and not bucket.is_forgotten(rate, now_ms)
             }
             self._look_at = max(_FEW_BUCKETS, 2 * len(self._buckets))

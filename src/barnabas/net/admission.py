@@ -42,9 +42,10 @@ class Gate:
 class _Lane:
     """Those who wait at one listener, in the order in which they came."""
 
-    __slots__ = ("ready_at_s", "waiting")
+    __slots__ = ("is_privileged", "ready_at_s", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, is_privileged: bool) -> None:
+        self.is_privileged = is_privileged
         self.waiting: deque[Connection] = deque()
         #: When the first one may come in, by the pace; None if it was not counted yet.
         self.ready_at_s: float | None = None
@@ -105,11 +106,11 @@ class Admission:
         allowed = self._limits.connections_of(address)
         if count >= allowed:
             return self._refuse(f"{address} already has the {allowed} connections that it may have")
-        waiting = self._waiting_count + len(self._turned_away)
+        waiting = self._waiting_beside(connection)
         if waiting >= self._limits.max_waiting_connections:
             return self._refuse(f"{waiting} connections wait already")
         self._by_address[address] = count + 1
-        self._lanes.setdefault(connection.listener, _Lane()).waiting.append(connection)
+        self._lanes.setdefault(connection.listener, _Lane(connection.is_privileged)).waiting.append(connection)
         self._waiting_count += 1
         self.admit_waiting()
         return None
@@ -153,6 +154,12 @@ class Admission:
                 self._admit(lane.waiting.popleft())
         if soonest_s < math.inf:
             self._timer = self._loop.call_later(soonest_s, self.admit_waiting)
+
+    def _waiting_beside(self, connection: Connection) -> int:
+        """How many wait already that it may have to wait for: strangers do not keep nodes of the cluster out, and those
+        who are turned away nobody."""
+        lanes = self._lanes.values()
+        return sum(len(each.waiting) for each in lanes if each.is_privileged == connection.is_privileged)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -199,10 +206,7 @@ class Admission:
         throttle_ms = self._throttle_address_ms(connection.peer_host, now_ms)
         if throttle_ms:
             self._record(connection, now_ms, -1)
-            self._turned_away.add(connection)
-            self.over_quota_count += 1
-            why = f"{connection.peer_host} opens connections faster than its quota allows"
-            self._loop.call_later(throttle_ms / 1000, lambda: connection.abort(why))
+            self._turn_away(connection, throttle_ms / 1000)
             return
         for gate in (self._node, self._listeners[connection.listener]):
             gate.count += 1
@@ -210,6 +214,15 @@ class Admission:
         connection.admit()
         if self._node.count > self._limits.max_connections:
             self._make_room()
+
+    def _turn_away(self, connection: Connection, after_s: float) -> None:
+        """Beyond a bounded number those who came too fast are closed at once."""
+        if len(self._turned_away) >= self._limits.max_waiting_connections:
+            after_s = 0
+        self._turned_away.add(connection)
+        self.over_quota_count += 1
+        why = f"{connection.peer_host} opens connections faster than its quota allows"
+        self._loop.call_later(after_s, lambda: connection.abort(why))
 
     def _throttle_address_ms(self, address: str, now_ms: int) -> int:
         """How long an address must wait until it may open another connection; if so, this one does not count."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from barnabas.base.log_context import logger
+from barnabas.net.limits import MIB
 from barnabas.net.listener import Listener, ListenerSpec
 from barnabas.net.tls.failures import TlsError
 from barnabas.net.tls.listening import ListenerTls
@@ -22,9 +23,10 @@ from barnabas.net.tls.listening import ListenerTls
 _log = logger("barnabas.net")
 
 _MOST_REQUEST_BYTES: Final = 8192
+#: Answers that are not longer, as those to probes, are always given: no more than may be connected hold one.
+_SHORT_BYTES: Final = 8192
 _REASONS: Final = {200: "OK", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed", 400: "Bad Request"}
 _REASONS_OF_TROUBLE: Final = {431: "Request Header Fields Too Large", 500: "Internal Server Error"}
-_BUSY: Final = 503
 TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -39,6 +41,12 @@ class HttpAnswer:
     content_type: str = TEXT
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def body_bytes(self) -> int:
+        return len(self.body) + sum(map(len, self.parts))
+
+
+_BUSY: Final = HttpAnswer(503, b"too many ask at once\n", headers={"Retry-After": "1"})
 
 #: Of one path.
 Page = Callable[[], Awaitable[HttpAnswer]]
@@ -46,9 +54,11 @@ Page = Callable[[], Awaitable[HttpAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """How many may be connected, and how long a request may take to come and an answer to leave."""
+    """How many may be connected, how long a request may take to come and an answer to leave, and how much may wait to
+    be taken by those who asked; one answer may be larger than that."""
 
     connections: int = 200
+    untaken_bytes: int = 64 * MIB
     request_s: float = 10.0
     answer_s: float = 30.0
 
@@ -74,10 +84,13 @@ class HttpListener:
         self._listener: Listener | None = None
         self.connections: set[HttpConnection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
+        #: Of answers whose connections have not ended.
+        self.untaken_bytes = 0
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port that was bound. Raises `ListenError`."""
-        listener = self._listener = Listener(ListenerSpec("METRICS", host, port))
+        spec = ListenerSpec("METRICS", host, port, chosen_with="--metrics or metrics.listener=...")
+        listener = self._listener = Listener(spec)
         await listener.open(self._accept, self.limits.connections)
         return listener.port
 
@@ -94,6 +107,13 @@ class HttpListener:
     def _accept(self) -> asyncio.BaseProtocol:
         connection = HttpConnection(self)
         return connection if self._tls is None else self._tls.layer(connection, self.limits.request_s * 1000)
+
+    def has_room(self, answer: HttpAnswer) -> bool:
+        """Each may be another text, so those who never read would hold as many."""
+        size_bytes = answer.body_bytes
+        if size_bytes <= _SHORT_BYTES or not self.untaken_bytes:
+            return True
+        return self.untaken_bytes + size_bytes <= self.limits.untaken_bytes
 
     def is_known(self, path: str, authorization: str) -> bool:
         if self._expected is None or path in self._open_paths:
@@ -130,16 +150,18 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._received = b""
         self._is_asked = False
         self._is_over = False
+        self._body_bytes = 0
         self._transport = cast(asyncio.Transport, None)
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._owner.connections) >= self._owner.limits.connections:
-            self._send(HttpAnswer(_BUSY, b"too many ask at once\n", headers={"Retry-After": "1"}))
-            self._is_asked = True
         self._owner.connections.add(self)
-        self._timer = self._loop.call_later(self._owner.limits.request_s, self.abort)
+        if len(self._owner.connections) > self._owner.limits.connections:
+            self._is_asked = True
+            self._send(_BUSY)
+        else:
+            self._timer = self._loop.call_later(self._owner.limits.request_s, self.abort)
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return self._buffer
@@ -175,8 +197,10 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     async def _answer(self, method: str, path: str, authorization: str) -> None:
         answer = await self._owner.answer(path, authorization)
-        if not self._is_over:
-            self._send(answer, has_body=method == "GET")
+        if self._is_over:
+            return
+        has_body = method == "GET"
+        self._send(answer if not has_body or self._owner.has_room(answer) else _BUSY, has_body=has_body)
 
     def _send(self, answer: HttpAnswer, *, has_body: bool = True) -> None:
         if self._timer is not None:
@@ -186,12 +210,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         head = [
             f"HTTP/1.1 {answer.status} {reason}",
             f"Content-Type: {answer.content_type}",
-            f"Content-Length: {len(answer.body) + sum(map(len, answer.parts))}",
+            f"Content-Length: {answer.body_bytes}",
             "Connection: close",
             *(f"{name}: {value}" for name, value in answer.headers.items()),
         ]
         self._transport.write("\r\n".join(head).encode() + b"\r\n\r\n")
         if has_body:
+            self._body_bytes = answer.body_bytes
+            self._owner.untaken_bytes += self._body_bytes
             # As it is: those who ask at the same time share one body.
             self._transport.writelines([answer.body, *answer.parts])
         self._transport.close()
@@ -214,5 +240,6 @@ class HttpConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
         self._owner.connections.discard(self)
+        self._owner.untaken_bytes -= self._body_bytes
         if self._timer is not None:
             self._timer.cancel()

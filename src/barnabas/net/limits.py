@@ -69,7 +69,8 @@ class ServerLimits:
     dispatch_budget_ms: float = 2.0
     #: How long a TLS handshake may take.
     handshake_timeout_ms: int = 10_000
-    #: Connections that wait for a free place or their turn; more are closed.
+    #: Connections that wait for a free place or their turn; more are closed. Nodes of the cluster, and those who came
+    #: too fast and are kept until they are closed, are as many by themselves.
     max_waiting_connections: int = 1000
 
     @property

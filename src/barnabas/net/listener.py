@@ -34,6 +34,8 @@ class ListenerSpec:
     first_phase: ConnectionPhase = ConnectionPhase.READY
     sasl: SaslListener | None = None
     tls: ListenerTls | None = None
+    #: With what a person chooses where it listens.
+    chosen_with: str = "--listen or listeners=..."
 
 
 class Listener:
@@ -85,9 +87,8 @@ class Listener:
     def _explain(self, failure: OSError) -> ListenError:
         address = address_text(self.spec.host, self.spec.port)
         if failure.errno == errno.EADDRINUSE:
-            return ListenError(
-                f"{address} is already in use by another process; choose another with --listen or listeners=..."
-            )
+            how = self.spec.chosen_with
+            return ListenError(f"{address} is already in use by another process; choose another with {how}")
         if failure.errno == errno.EADDRNOTAVAIL:
             return ListenError(f"{address} cannot be listened on: this machine does not have the address")
         if failure.errno == errno.EACCES:

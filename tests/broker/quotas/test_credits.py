@@ -44,8 +44,10 @@ class Desk:
         for twin in self.twins.values():
             twin.set_quotas(image)
 
-    def begins(self, sender: Sender, api_key: int, size_bytes: int, took_ms: int = 0) -> None:
-        head = struct.pack(">hhih", api_key, 9, 1, 4) + b"shop"
+    def begins(
+        self, sender: Sender, api_key: int, size_bytes: int, took_ms: int = 0, client_id: bytes = b"shop"
+    ) -> None:
+        head = struct.pack(">hhih", api_key, 9, 1, len(client_id)) + client_id
         self.meter.turn_begins(0)
         self.meter.arrived(sender)
         self.meter.begins(sender, bytearray(head + bytes(size_bytes - len(head))))
@@ -116,3 +118,24 @@ def test_other_quotas_make_an_allowance_stale() -> None:
     desk.set({})
     assert before.is_stale
     assert desk.quotas.allowance(sender).covers(sender, bytes(10))  # type: ignore[arg-type]
+
+
+def test_an_allowance_that_another_connection_had_replaced_ends_with_its_quotas_too() -> None:
+    everybody = ClientQuotaEntity((("client-id", None),))
+    desk, first, second = Desk(), Sender(), Sender()
+    desk.quotas.set_quotas(ClientQuotasImage({everybody: {"producer_byte_rate": 1000.0}}))
+    desk.begins(first, FETCH, 100)
+    assert desk.answers(first, 1_000_000) == 0
+    held = first.allowance
+    for number in range(70):  # so many that those who have been silent are forgotten
+        other = Sender()
+        desk.begins(other, PRODUCE, 100, client_id=f"{number}".encode())
+        desk.quotas.allowance(other)  # type: ignore[arg-type]
+    desk.begins(second, PRODUCE, 100)
+    assert desk.quotas.allowance(second) is not held  # type: ignore[arg-type]
+    desk.quotas.set_quotas(ClientQuotasImage({everybody: {"producer_byte_rate": 1000.0, "consumer_byte_rate": 1000.0}}))
+    desk.begins(first, FETCH, 100)
+    assert first.allowance is held, "nobody told it"
+    assert not held.has_room(first)
+    assert not held.covers(first, bytes(1_000_000))
+    assert desk.answers(first, 1_000_000) > 0

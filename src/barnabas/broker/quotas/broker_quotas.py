@@ -64,6 +64,9 @@ class BrokerQuotas:
         client = (connection.principal, connection.client_id)
         found = self._allowances.get(client)
         if found is None or found.is_stale:
+            if found is not None:
+                # Other connections may hold it, and it will not be here to be told when other quotas hold.
+                found.forget()
             if len(self._allowances) >= _MOST_REMEMBERED:
                 self._forget_allowances()
             user, client_id, now_ms = _user(client[0]), client[1] or "", self._clock.monotonic_ms()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from barnabas.base.settings import (
@@ -17,11 +18,18 @@ from barnabas.base.settings import (
     Settings,
     setting,
 )
-from barnabas.base.settings.allowed import at_least, items, like, one_of
+from barnabas.base.settings.allowed import Allowed, at_least, items, one_of
 from barnabas.base.settings.units import MIB
 
 #: Told as Kafka tells it.
 _JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
+_ADDRESS: Final = re.compile(r"(?:SSL://)?(?:\[[0-9a-fA-F:%.]+\]|[^:\[\]/]*):([0-9]{1,5})")
+_HIGHEST_PORT: Final = 65535
+
+
+def _is_address(text: str) -> bool:
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and int(found[1]) <= _HIGHEST_PORT
 
 
 class BrokerMetricsSettings(Settings, title="Metrics", importance=LOW):
@@ -31,7 +39,7 @@ class BrokerMetricsSettings(Settings, title="Metrics", importance=LOW):
         "HOST:PORT at which /metrics, /healthz and /readyz are, over HTTP; SSL://HOST:PORT for HTTPS, with ssl.* or "
         "listener.name.metrics.ssl.*. Null for none.",
         default=None,
-        allowed=like(r"(SSL://)?(\[[0-9a-fA-F:%.]+\]|[^:\[\]/]*):[0-9]{1,5}", "HOST:PORT or SSL://HOST:PORT"),
+        allowed=Allowed(f"HOST:PORT or SSL://HOST:PORT, with a port of 0 to {_HIGHEST_PORT}", _is_address),
         importance=MEDIUM,
     )
     metrics_listener_user: str = setting("Who may read /metrics, where there is a password.", default="metrics")
