@@ -24,7 +24,8 @@ _MEANING: Final = {
 
 
 def show_checkpoint(settings: Mapping[str, Any], folder: str, control_topic: str | None, *, is_finishing: bool) -> int:
-    """One table; with `is_finishing`, of what is there then. Ends with 1 if rows of a batch are lost."""
+    """One table; with `is_finishing`, of what is there then. Ends with 1 if rows of a batch are lost, or
+    it could not be finished."""
     if importlib.util.find_spec("pyspark") is None:
         raise BarnabasError(f"--from-checkpoint needs PySpark: {how_to_install('spark')}")
     show_warnings()
@@ -34,13 +35,13 @@ def show_checkpoint(settings: Mapping[str, Any], folder: str, control_topic: str
 
     client = {name: str(value) for name, value in settings.items()}
     with CheckpointTransactions(folder, client, control_topic or ExactlyOnceOptions().control_topic) as found:
-        if is_finishing:
-            for problem in found.finish(f"{FINISHING}{uuid.uuid4()}"):
-                say(str(problem))
+        problems = found.finish(f"{FINISHING}{uuid.uuid4()}") if is_finishing else []
+        for problem in problems:
+            say(str(problem))
         rows = found.left()
     if not rows:
         say(f"query {found.query} has no transactions in the control topic, and none that are open")
-        return 0
+        return 1 if problems else 0
     cells = [
         (each.sink, each.batch, each.run, each.task, each.rows, each.state, each.transactional_id) for each in rows
     ]
@@ -52,4 +53,4 @@ def show_checkpoint(settings: Mapping[str, Any], folder: str, control_topic: str
     for state, meaning in _MEANING.items():
         if state in states:
             say(f"{state}: {meaning}")
-    return 1 if "lost" in states else 0
+    return 1 if problems or "lost" in states else 0

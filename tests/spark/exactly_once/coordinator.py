@@ -63,11 +63,12 @@ class Coordinator:
         found.rows += rows
         return found
 
-    def commit(self, handle: TransactionHandle) -> bool:
-        """EndTxn; False for each of the errors that say that it was ended before, and not how."""
+    def commit(self, handle: TransactionHandle) -> bool | None:
+        """EndTxn; False for each of the errors that say that it was ended before, and not how, None for that of an id
+        which is not known."""
         found = self.ids.get(handle.transactional_id)
         if found is None or found.producer_id != handle.producer_id:
-            return False
+            return None
         if self.is_v2 and found.state in ("committed", "aborted") and found.epoch == handle.producer_epoch + 1:
             return found.state == "committed"
         if found.epoch != handle.producer_epoch:

@@ -21,7 +21,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -104,8 +103,7 @@ def _driver_dies(step: int, plan: Any, what: str, batch: int, written: Sequence[
     if what.startswith("commit"):
         # A driver that has begun anew knows nothing of the batch before.
         newest_done = batch - 1 if what == "commit" else -1
-        now_ms = int(time.time() * 1000)
-        asked = commit(batch, written, needed_ms=needed_ms(plan.client), now_ms=now_ms, newest_done=newest_done)
+        asked = commit(batch, written, needed_ms=needed_ms(plan.client), newest_done=newest_done)
     elif what == "abort":
         asked = abort(written)
     else:

@@ -223,7 +223,7 @@ def receipts_are_not_read() -> AbstractContextManager[Any]:
 
 @planted("somebody goes on after a commit that failed, and nobody looks at the batch before", (2, "goes on"))
 def the_batch_before_is_believed() -> AbstractContextManager[Any]:
-    def settle_before(stream: Stream, before: BatchDecision, now_ms: int) -> Steps[None]:
+    def settle_before(stream: Stream, before: BatchDecision) -> Steps[None]:
         yield from ()
 
     return patch.object(protocol, "settle_before", settle_before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -84,11 +83,9 @@ class RealBatches:
         from barnabas.spark.core.exactly_once import abort, commit
         from barnabas.spark.sink.settings import needed_ms
 
-        needed, now_ms = needed_ms(self.plan.client), int(time.time() * 1000)
+        needed = needed_ms(self.plan.client)
         asked: steps.Steps[Any] = (
-            abort(written)
-            if is_abort
-            else commit(batch, written, needed_ms=needed, now_ms=now_ms, newest_done=batch - 1)
+            abort(written) if is_abort else commit(batch, written, needed_ms=needed, newest_done=batch - 1)
         )
         try:
             dying.perform(asked)

@@ -312,8 +312,7 @@ class Story:
         try:
             if stage.failed > 2:
                 raise Unreachable("a task failed too often")
-            now, done = self.cluster.now, driver.newest_done
-            asked = protocol.commit(batch, written, needed_ms=_NEEDED, now_ms=now, newest_done=done)
+            asked = protocol.commit(batch, written, needed_ms=_NEEDED, newest_done=driver.newest_done)
             decided = yield from self.perform(driver, asked)
         except (DeliveryError, Fenced, Unreachable) as error:
             self.say(f"{driver.run} aborts batch {batch}: {type(error).__name__} {error}")

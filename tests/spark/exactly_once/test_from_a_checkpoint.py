@@ -13,7 +13,9 @@ from click.testing import CliRunner, Result
 from barnabas import Admin
 from barnabas.cli.transactions import transactions
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.exactly_once import TaskPart
+from barnabas.spark.core.exactly_once import steps
+from barnabas.spark.core.exactly_once.refusals import DeliveryError
+from barnabas.spark.sink import deciding
 from barnabas.spark.sink.deciding import DecidingCluster
 from barnabas.testing import EmbeddedBroker
 from tests.spark.exactly_once.real_batches import RealBatches
@@ -77,7 +79,6 @@ def test_what_nobody_tells_any_more_is_not_called_lost(
 ) -> None:
     """Receipts and transactions are forgotten in time; of what is not open, coordinators tell how it ended."""
     batches.commit(0, batches.write(0, [["a"]]))
-    told_by = DecidingCluster.described
     monkeypatch.setattr(DecidingCluster, "_receipt", lambda *arguments, **more: None)
     with monkeypatch.context() as patched:
         assert "committed" in _asked(batches, tmp_path).output
@@ -86,12 +87,21 @@ def test_what_nobody_tells_any_more_is_not_called_lost(
         assert told.return_value == 0
         assert "unknown: was decided so long ago" in told.output
         patched.setattr(DecidingCluster, "described", lambda *arguments: {})
-        told = _asked(batches, tmp_path)
-        assert told.return_value == 1, "it is of today, and would be known"
-        assert "lost: was decided" in told.output
-        patched.setattr(TaskPart, "may_be_forgotten", lambda *arguments: True)
-        assert _asked(batches, tmp_path).return_value == 0
-    assert DecidingCluster.described is told_by
+        assert _asked(batches, tmp_path).output == told.output
+
+
+def test_who_may_not_finish_it_is_told_by_the_exit_code_too(
+    batches: RealBatches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert batches.dies_after(8, 0, batches.write(0, [["a"]])) == "CommitControl"
+
+    def refused(*arguments: object) -> None:
+        raise DeliveryError("the driver is refused what it needs")
+
+    monkeypatch.setitem(deciding._TAKEN, steps.FenceDriver, refused)
+    told = _asked(batches, tmp_path, "--finish")
+    assert told.return_value == 1
+    assert "the driver is refused what it needs" in told.output
 
 
 def test_one_sink_that_is_torn_does_not_keep_others_from_their_end(batches: RealBatches, tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ class Demo:
 
     def _run_pipeline(self, project: Project, told_to_stop: threading.Event) -> None:
         """Again and again, if somebody kills Spark: everything goes on where it was."""
+        failed: PipelineError | None = None
         for _ in range(_MOST_STARTS):
             try:
                 summary = run_project(
@@ -174,16 +175,17 @@ class Demo:
                     reporter=self._pipeline,
                     stop=told_to_stop,
                 )
-                is_spark_gone = summary.is_spark_gone
-            except PipelineError:
-                # What has started here before, can: it was killed again on the way.
-                is_spark_gone = self._restarts > 0
-                if not is_spark_gone:
+                is_spark_gone, failed = summary.is_spark_gone, None
+            except PipelineError as problem:
+                # What has started here before, can: it was killed again on the way. Twice in a row it was not that.
+                if failed is not None or not self._restarts:
                     raise
+                is_spark_gone, failed = True, problem
             if told_to_stop.is_set() or not is_spark_gone:
                 return
             self._pipeline.starts_again()
             self._restarts += 1
+        raise PipelineError(f"Spark was gone {_MOST_STARTS} times: something ends it")
 
     def _watch(self, stop: threading.Event, enough: threading.Event, spark: _SparkThread) -> bool:
         """Look and show until it is over; whether an update has taken in everything that was written."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from barnabas.spark.core.exactly_once import BatchDecision, Written, abort, commit
@@ -22,7 +21,6 @@ def commit_batch(plan: WritePlan, batch: int, written: Sequence[Written]) -> Bat
                 batch,
                 written,
                 needed_ms=needed_ms(plan.client),
-                now_ms=int(time.time() * 1000),
                 first_batch=options.first_batch,
                 keeps_other_rows=options.keeps_other_rows,
                 newest_done=cluster.newest_done.get(stream, -1),

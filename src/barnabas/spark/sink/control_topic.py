@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 #: Times are the brokers' own, by which the age of transactions is told.
 _CONFIGS: Final = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "segment.bytes": 16 << 20}
 
-#: As other topics have that Kafka itself cannot do without.
-_MOST_REPLICAS: Final = 3
+#: As topics have that Kafka itself cannot do without. Of fewer brokers, the cluster's own default counts.
+_REPLICAS: Final = 3
 _log: Final = logging.getLogger("barnabas.spark")
 
 #: What this process knows to exist. Workers of Spark live on from task to task.
@@ -57,7 +57,7 @@ def create_control_topic(admin: Admin, topic: str) -> None:
 
     try:
         if not has_topic(admin, topic):
-            replicas = min(_MOST_REPLICAS, len(admin.describe_cluster().nodes))
+            replicas = _REPLICAS if len(admin.describe_cluster().nodes) >= _REPLICAS else -1
             admin.create_topics([NewTopic(topic, 1, replicas, configs=_CONFIGS)])
     except BarnabasError as error:
         if not (isinstance(error, BrokerError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -75,18 +75,18 @@ def check_control_topic(admin: Admin, topic: str) -> None:
         _log.debug("the settings of the control topic '%s' cannot be seen: %s", topic, error)
         return
     found = {name: entry.value for name, entry in told.items()}
-    if found.get("cleanup.policy") != "compact":
+    if found.get("cleanup.policy", "compact") != "compact":
         raise WriteError(
             f"delivery is exactly-once, and the control topic '{topic}' has cleanup.policy="
-            f"{found.get('cleanup.policy')}: it would forget decisions. Set cleanup.policy=compact and"
+            f"{found['cleanup.policy']}: it would forget decisions. Set cleanup.policy=compact and"
             " message.timestamp.type=LogAppendTime on it, or name another with the option controlTopic"
         )
-    if found.get("message.timestamp.type") != "LogAppendTime":
+    if found.get("message.timestamp.type", "LogAppendTime") != "LogAppendTime":
         _log.warning(
             "The control topic '%s' has message.timestamp.type=%s: how old a transaction is, is told by the clock of "
             "the driver, which may be off. Set it to LogAppendTime.",
             topic,
-            found.get("message.timestamp.type"),
+            found["message.timestamp.type"],
         )
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Answers to EndTxn that say that the transaction was ended before, and not how.
-_ENDED: Final = (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 #: A decision has some 260 bytes for each task, a twelfth of that when it is packed; brokers take a megabyte.
 _FOR_MANY_TASKS: Final = {"compression.type": "gzip", "max.request.size": str(32 << 20)}
 #: Longer than the transactions of other drivers, which hold back what can be read of the control topic.
@@ -258,13 +256,15 @@ class DecidingCluster:
         except UnsupportedRequestError:
             return None
 
-    def _commit_task(self, step: steps.CommitTask) -> bool:
+    def _commit_task(self, step: steps.CommitTask) -> bool | None:
         try:
             self._admin.end_transaction(step.handle)
         except ProducerFencedError:
             return False
         except BrokerError as error:
-            if error.code not in _ENDED:
+            if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                return None
+            if error.code is not ErrorCode.INVALID_TXN_STATE:
                 raise
             return False
         return True
@@ -302,7 +302,7 @@ def _is_open(state: TransactionState, identity: tuple[int, int], handle: Transac
     return state == "Ongoing" and identity == (handle.producer_id, handle.producer_epoch)
 
 
-_TAKEN: Final[Mapping[type, Callable[[DecidingCluster, Any], Any]]] = {
+_TAKEN: Final[dict[type, Callable[[DecidingCluster, Any], Any]]] = {
     steps.PeekControl: DecidingCluster._peek_control,
     steps.ReadControl: DecidingCluster._read_control,
     steps.HasCommitted: DecidingCluster._has_committed,

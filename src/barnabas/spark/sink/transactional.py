@@ -73,7 +73,8 @@ def _check_run(run: str) -> None:
 
 
 #: When the first transaction began that a task of this process wrote in the newest batch of each stream: with it the
-#: batch is as old as that, at least, for the tasks which come after.
+#: batch is as old as that, at least, for the tasks which come after. (Also where a function for `foreachBatch` tries a
+#: batch again in the same run: it seems older than it is.)
 _begun_s: Final[dict[str, tuple[str, int, float]]] = {}
 
 
@@ -184,7 +185,8 @@ def _fingerprint(plan: WritePlan, batch: pa.RecordBatch) -> int:
 
     if plan.topic is not None:
         return fingerprint(plan.columns.keys_and_values(batch))
-    return sum(_number_of(topic) * fingerprint(rows) for topic, rows in by_topic(plan, batch))
+    parts = by_topic(plan, batch, plan.columns.keys_and_values(batch))
+    return sum(_number_of(topic) * fingerprint(rows) for topic, rows in parts)
 
 
 def _number_of(topic: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -89,14 +88,16 @@ def _state_of(part: TaskPart, described: Mapping[str, TransactionDescription] | 
     if described is None:
         return "unknown"
     found = described.get(part.handle.transactional_id)
-    if found is not None and found.producer_id == part.handle.producer_id:
+    if found is None:
+        return "unknown"
+    if found.producer_id == part.handle.producer_id:
         # The epoch grows when it ends, or when somebody takes the id over.
         epochs = found.producer_epoch - part.handle.producer_epoch
         if epochs == 0 and found.state == "Ongoing":
             return "decided"
         if epochs in (0, 1) and found.state in ("PrepareCommit", "CompleteCommit"):
             return "committed"
-    return "unknown" if part.may_be_forgotten(int(time.time() * 1000)) else "lost"
+    return "lost"
 
 
 def _query_of(folder: str) -> str:

@@ -65,9 +65,11 @@ def write_rows(
         return task.finish()
 
 
-def by_topic(plan: WritePlan, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each topic, in the order of the rows, as the producer takes them."""
-    rows = plan.columns.pick(batch)
+def by_topic(
+    plan: WritePlan, batch: pa.RecordBatch, rows: pa.RecordBatch | None = None
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each topic, in the order of the rows, as the producer takes them unless `rows` has other columns."""
+    rows = plan.columns.pick(batch) if rows is None else rows
     if plan.topic is not None:
         yield plan.topic, rows
         return

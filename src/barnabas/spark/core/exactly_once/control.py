@@ -14,9 +14,6 @@ from barnabas.spark.core.exactly_once.names import Attempt
 #: Fingerprints are added up without what overflows.
 _FINGERPRINTS: Final = 1 << 64
 
-#: Receipts are kept for a week, unless offsets.retention.minutes is set otherwise.
-_REMEMBERED_MS: Final = 24 * 60 * 60 * 1000
-
 #: Of runs that are superseded, the newest are remembered. One that is older finds its transactions aborted.
 MOST_SUPERSEDED: Final = 50
 
@@ -46,10 +43,6 @@ class TaskPart:
     handle: TransactionHandle
     begun_ms: int = 0
 
-    def may_be_forgotten(self, now_ms: int) -> bool:
-        """Whether it is so old that coordinators may have forgotten what became of it."""
-        return now_ms - self.begun_ms > _REMEMBERED_MS
-
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
@@ -62,13 +55,14 @@ class BatchDecision:
     parts: tuple[TaskPart, ...]
     #: None where it was decided by a version that did not know of it.
     fingerprint: int | None = 0
-    #: Likewise. Empty if each row says so itself.
+    #: Likewise; also in the fingerprint. Empty if each row says so itself.
     topic: str | None = ""
 
     def has_rows_of(self, other: BatchDecision) -> bool:
         """Whether both have the same rows, in whatever tasks, as far as that is told."""
+        is_told = None not in (self.fingerprint, self.topic, other.fingerprint, other.topic)
         return (self.rows, self.size_bytes) == (other.rows, other.size_bytes) and (
-            self.fingerprint is None or other.fingerprint is None or self.fingerprint == other.fingerprint
+            not is_told or self.fingerprint == other.fingerprint
         )
 
     @property

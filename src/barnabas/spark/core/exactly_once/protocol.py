@@ -35,7 +35,6 @@ def commit(
     written: Sequence[Written],
     *,
     needed_ms: int,
-    now_ms: int,
     first_batch: int = 0,
     keeps_other_rows: bool = False,
     newest_done: int = -1,
@@ -44,7 +43,7 @@ def commit(
 
     `needed_ms` is the time that every transaction must have left when the batch is decided. `first_batch` is the first
     that is written exactly once: none before it need have a decision. The caller has seen `newest_done`
-    come to its end.
+    come to its end, so that nobody need look whether it has.
     """
     stream, run = written[0].attempt.stream, written[0].attempt.run
     # Looked at before anything is fenced: a driver that has no business here should disturb nobody.
@@ -55,7 +54,7 @@ def commit(
     check_past(stream, batch, control, written, first_batch, keeps_other_rows)
     decided = control.decision if control is not None else None
     if decided is not None and newest_done != decided.batch != batch:
-        yield from settle_before(stream, decided, now_ms)
+        yield from settle_before(stream, decided)
     listed = yield from take(ListOpen(stream))
     ours = taken_over(control, run, _runs(stream, listed))
     if decided is None or decided.batch != batch:
@@ -143,13 +142,16 @@ def check_past(
             raise refusals.other_rows(stream, newest, now, len(written))
 
 
-def settle_before(stream: Stream, before: BatchDecision, now_ms: int) -> Steps[None]:
+def settle_before(stream: Stream, before: BatchDecision) -> Steps[None]:
     """Spark says that the batch before is done. So it is, unless somebody went on after a `commit` that failed: then
     what it decided may still be open, or its time over. Where coordinators have forgotten, Spark is believed."""
     missing = []
-    for part in (yield from end_decided(stream, before)):
+    for part in before.parts:
+        is_committed = yield from take(CommitTask(stream, part.handle))
+        if is_committed:
+            continue
         receipt = yield from take(PeekReceipt(stream, part.task))
-        is_proven = receipt.proves(part, before.batch) if receipt is not None else part.may_be_forgotten(now_ms)
+        is_proven = receipt.proves(part, before.batch) if receipt is not None else is_committed is None
         if not is_proven:
             missing.append(part)
     if missing:

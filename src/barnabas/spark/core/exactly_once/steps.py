@@ -54,7 +54,7 @@ class FenceDriver(DriverStep[None]):
 
 @dataclass(frozen=True, slots=True)
 class ListOpen(DriverStep[tuple[str, ...]]):
-    """The tasks' transactional ids that have an open transaction. None where the cluster does not tell."""
+    """The tasks' transactional ids that have an open transaction, as far as the cluster tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,9 @@ class Probe(DriverStep[Mapping[str, int]]):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitTask(DriverStep[bool]):
-    """EndTxn. True: it is committed, now or before. False: it was ended before, nobody can tell how."""
+class CommitTask(DriverStep[bool | None]):
+    """EndTxn. True: it is committed, now or before. False: it was ended before, nobody can tell how. None: that was so
+    long ago that its coordinator has forgotten the id."""
 
     handle: TransactionHandle
 
