@@ -155,6 +155,13 @@ def test_what_a_node_tells_is_read() -> None:
     assert told.throttled_ms == {"c as User:a": 120.0, "(no client.id) as User:b": 7.0}
 
 
+@pytest.mark.parametrize("other_break", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_names_of_others_become_no_lines(other_break: str) -> None:
+    name = f"x{other_break}barnabas_loop_idle_ratio 0.01{other_break}"
+    told = figures_of(f'barnabas_loop_idle_ratio 0.5\nbarnabas_group_lag_seconds_max{{group="{name}"}} 3\n')
+    assert (told.idle, told.group_lag_s) == (0.5, {name: 3.0})
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_passed_over(text: str) -> None:
     list(points(text))
