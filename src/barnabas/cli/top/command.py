@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -95,8 +96,9 @@ class _Top:
         self._choice = Choice(interval_s=wanted.interval_s)
         self._model: Model | None = None
         self._before: Sample | None = None
+        #: Set when nobody wants to wait for the next look.
         self._woken = asyncio.Event()
-        self._is_over = False
+        self._over = asyncio.Event()
         self._terminal: Terminal | None = None
 
     async def run(self) -> None:
@@ -118,30 +120,24 @@ class _Top:
             await self._until_over()
 
     async def _until_over(self) -> None:
-        while not self._is_over:
-            if await self._waited(self._choice.interval_s):
-                looking = asyncio.ensure_future(self._look_again())
-                woken = asyncio.ensure_future(self._woken.wait())
-                await asyncio.wait({looking, woken}, return_when=asyncio.FIRST_COMPLETED)
-                while not looking.done() and not self._is_over:
-                    self._woken.clear()
-                    await asyncio.wait({looking}, timeout=0.1)
-                woken.cancel()
-                if not looking.done():
-                    looking.cancel()
-                elif looking.exception() is not None:
-                    looking.result()
-                self._draw()
-
-    async def _waited(self, seconds: float) -> bool:
-        """Whether it is time for another look; false if a key has ended it."""
-        self._woken.clear()
+        """Look again and again; when it is over, nobody waits for what is asked at that moment."""
+        watching, over = asyncio.ensure_future(self._watch()), asyncio.ensure_future(self._over.wait())
         try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            return True
-        return False
+            await asyncio.wait({watching, over}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+        finally:
+            watching.cancel()
+            over.cancel()
+
+    async def _watch(self) -> NoReturn:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._choice.interval_s):
+                    await self._woken.wait()
+            self._woken.clear()
+            await self._look_again()
+            self._draw()
 
     async def _look(self) -> Model:
         sample = await self._looker.look()
@@ -178,8 +174,7 @@ class _Top:
     def _key(self, key: str) -> None:
         choice = self._choice
         if key in ("q", "Q", "\x04"):
-            self._is_over = True
-            self._woken.set()
+            self._over.set()
             return
         if key == " ":
             self._woken.set()
@@ -192,6 +187,7 @@ class _Top:
         elif key in ("+", "-"):
             seconds = choice.interval_s * (2 if key == "+" else 0.5)
             choice = replace(choice, interval_s=min(_LONGEST_S, max(_SHORTEST_S, seconds)))
+            self._woken.set()  # for the old interval, nobody waits any more
         if choice != self._choice:
             self._choice = choice
             self._draw()
