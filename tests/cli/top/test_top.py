@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
 import time
@@ -26,7 +28,7 @@ from barnabas import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer
 from barnabas.base.ids import TopicPartition
 from barnabas.cli import output
 from barnabas.cli.top.scraping import ScrapeError, _figures, parse_addresses
-from barnabas.cli.top.terminal import Terminal
+from barnabas.cli.top.terminal import Terminal, show_all_text
 from barnabas.testing import EmbeddedBroker
 from tests.cli.processes import command
 from tests.cli.tools import Tools
@@ -137,20 +139,20 @@ def test_addresses() -> None:
 class Screen:
     """`barnabas top` on a terminal of its own; what stands on it, without its control sequences."""
 
-    def __init__(self, bootstrap: str, width: int, height: int) -> None:
+    def __init__(self, bootstrap: str, width: int, height: int, **around: str) -> None:
         self._bytes = b""
         # The program's side stays open here too: with the last who has it goes what was not read.
         self.descriptor, self._terminal = pty.openpty()
         self.resize(width, height)
         # The terminal tells its size; whoever runs the tests may have told another.
-        around = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             command("top", "--bootstrap-server", bootstrap, "--interval", "0.3"),
             stdin=self._terminal,
             stdout=self._terminal,
             stderr=self._terminal,
             start_new_session=True,
-            env={**around, "TERM": "xterm"},
+            env={**inherited, "TERM": "xterm", **around},
         )
 
     def resize(self, width: int, height: int) -> None:
@@ -186,6 +188,12 @@ class Screen:
         os.close(self._terminal)
         return self._bytes
 
+    def kill(self) -> None:
+        """If it has not ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
 
 def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
     shown = Screen(bootstrap, 80, 24)
@@ -206,9 +214,35 @@ def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
         assert shown.end().endswith(LEFT)
         assert shown.process.returncode == 0
     finally:
-        if shown.process.poll() is None:
-            shown.process.kill()
-            shown.process.wait()
+        shown.kill()
+
+
+def test_on_a_terminal_that_knows_no_utf_8(bootstrap: str) -> None:
+    shown = Screen(bootstrap, 60, 24, PYTHONIOENCODING="ascii")
+    try:
+        lines = shown.until(r"^q quit")
+        assert " - 1 broker, " in lines[0]
+        assert lines[-1].startswith("q quit - 1-5 one part alone")
+        assert lines[-1].endswith("~")
+        shown.press("q")
+        shown.end()
+        assert shown.process.returncode == 0
+    finally:
+        shown.kill()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "told"),
+    [("ascii", b"a - b~ >5 ?"), ("latin-1", b"a \xb7 b~ >5 ?"), ("utf-8", "a · b… ≥5 表".encode())],
+)
+def test_only_what_an_output_does_not_know_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, told: bytes
+) -> None:
+    data = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(data, encoding=encoding, write_through=True))
+    show_all_text()
+    sys.stdout.write("a · b… ≥5 表")
+    assert data.getvalue() == told
 
 
 def test_nothing_is_drawn_on_a_terminal_that_was_left(

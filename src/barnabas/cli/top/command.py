@@ -18,7 +18,7 @@ from barnabas.cli.top.asking import Looker
 from barnabas.cli.top.model import Model, Sample, model_of
 from barnabas.cli.top.reasons import reasons
 from barnabas.cli.top.scraping import Scraper, parse_addresses
-from barnabas.cli.top.terminal import Terminal, terminal_width
+from barnabas.cli.top.terminal import Terminal, show_all_text, terminal_width
 from barnabas.cli.top.view import Choice, Section, screen
 from barnabas.wire.json_form import camel_case
 
@@ -74,6 +74,8 @@ def top(
     GivenOptions(ctx).need("--bootstrap-server")
     scraper = None if metrics == "none" else Scraper(parse_addresses(metrics))
     cluster = ClusterOptions(bootstrap_server, command_config)
+    if not as_json:
+        show_all_text()
     wanted = _Wanted(as_json, once, interval_s)
     cluster.run(lambda admin: _Top(admin, scraper, wanted).run())
 

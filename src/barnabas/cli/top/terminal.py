@@ -6,6 +6,8 @@ Where there is none, as in a pipe, there are no keys, and what is drawn follows 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import io
 import os
 import shutil
 import signal
@@ -23,7 +25,24 @@ _REST_OF_LINE: Final = "\x1b[K"
 _REST_OF_SCREEN: Final = "\x1b[J"
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[0m"
+#: The name of what `codecs` does with them.
+_STAND_IN: Final = "barnabas.top.stand_in"
+_STAND_INS: Final = {"·": "-", "…": "~", "≥": ">"}
 _WIDTH_WITHOUT_TERMINAL: Final = 120
+
+
+def _spelt_otherwise(problem: UnicodeError) -> tuple[str, int]:
+    """Stand-ins for what an output has no characters for, of the same width."""
+    assert isinstance(problem, UnicodeEncodeError)
+    lacking = problem.object[problem.start : problem.end]
+    return "".join(_STAND_INS.get(each, "?") for each in lacking), problem.end
+
+
+def show_all_text() -> None:
+    """Let standard output show text for which its encoding has no characters: not every terminal knows UTF-8."""
+    codecs.register_error(_STAND_IN, _spelt_otherwise)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_STAND_IN)
 
 
 def terminal_width() -> int:
