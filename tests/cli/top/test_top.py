@@ -139,15 +139,17 @@ def test_addresses() -> None:
 class Screen:
     """`barnabas top` on a terminal of its own; what stands on it, without its control sequences."""
 
-    def __init__(self, bootstrap: str, width: int, height: int, **around: str) -> None:
+    def __init__(self, bootstrap: str, width: int, height: int, interval_s: float = 0.3, **around: str) -> None:
         self._bytes = b""
         # The program's side stays open here too: with the last who has it goes what was not read.
         self.descriptor, self._terminal = pty.openpty()
         self.resize(width, height)
+        #: How it treats what is typed, echo among it: before, and after `end`.
+        self.attributes = termios.tcgetattr(self._terminal)
         # The terminal tells its size; whoever runs the tests may have told another.
         inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
-            command("top", "--bootstrap-server", bootstrap, "--interval", "0.3"),
+            command("top", "--bootstrap-server", bootstrap, "--interval", str(interval_s)),
             stdin=self._terminal,
             stdout=self._terminal,
             stderr=self._terminal,
@@ -184,6 +186,7 @@ class Screen:
             if select.select([self.descriptor], [], [], 1)[0]:
                 self._bytes += os.read(self.descriptor, 1 << 16)
         self.process.wait(LIMIT_S)
+        self.attributes = termios.tcgetattr(self._terminal)
         os.close(self.descriptor)
         os.close(self._terminal)
         return self._bytes
@@ -215,6 +218,33 @@ def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
         assert shown.process.returncode == 0
     finally:
         shown.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_as_it_was(bootstrap: str, number: signal.Signals) -> None:
+    shown = Screen(bootstrap, 80, 24)
+    before = shown.attributes
+    try:
+        shown.until(r"^q quit")
+        os.kill(shown.process.pid, number)
+        told = shown.end()
+        assert told.endswith(LEFT)
+        assert b"Traceback" not in told
+        assert shown.attributes == before
+        assert shown.process.returncode == 128 + number
+    finally:
+        shown.kill()
+
+
+def test_it_ends_when_its_terminal_was_closed(bootstrap: str) -> None:
+    shown = Screen(bootstrap, 80, 24, interval_s=600)
+    try:
+        shown.until(r"^q quit")
+        os.close(shown.descriptor)
+        assert shown.process.wait(LIMIT_S) == 0
+    finally:
+        shown.kill()
+        os.close(shown._terminal)
 
 
 def test_on_a_terminal_that_knows_no_utf_8(bootstrap: str) -> None:

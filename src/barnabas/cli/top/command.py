@@ -14,11 +14,12 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.admin_options import ClusterOptions, reason
 from barnabas.cli.kafka_options import GivenOptions, KafkaTool, connection
 from barnabas.cli.output import print_json, say
+from barnabas.cli.stopping import Stop
 from barnabas.cli.top.asking import Looker
 from barnabas.cli.top.model import Model, Sample, model_of
 from barnabas.cli.top.reasons import reasons
 from barnabas.cli.top.scraping import Scraper, parse_addresses
-from barnabas.cli.top.terminal import Terminal, show_all_text, terminal_width
+from barnabas.cli.top.terminal import END, Terminal, show_all_text, terminal_width
 from barnabas.cli.top.view import Choice, Section, screen
 from barnabas.wire.json_form import camel_case
 
@@ -55,7 +56,7 @@ def top(
     once: bool,
     interval_s: float,
     metrics: str | None,
-) -> None:
+) -> int:
     """Show brokers, throughput by topic, lag by group in records and seconds, the slowest APIs with the parts of their
     time, and partitions that lack replicas; and why it is slow, if it is. The screen is drawn again every two seconds.
 
@@ -77,7 +78,7 @@ def top(
     if not as_json:
         show_all_text()
     wanted = _Wanted(as_json, once, interval_s)
-    cluster.run(lambda admin: _Top(admin, scraper, wanted).run())
+    return cluster.run(lambda admin: _Top(admin, scraper, wanted).run())
 
 
 class _Wanted:
@@ -103,23 +104,29 @@ class _Top:
         self._over = asyncio.Event()
         self._terminal: Terminal | None = None
 
-    async def run(self) -> None:
+    async def run(self) -> int:
+        """Until it is over; the exit code."""
         if self._wanted.once:
             await self._look()
             await asyncio.sleep(self._wanted.interval_s)
             self._show(await self._look())
-            return
+            return 0
         if self._wanted.as_json:
             while True:
                 self._show(await self._look())
                 await asyncio.sleep(self._wanted.interval_s)
         # An error of the first look is told by words on a terminal as it was.
         await self._look()
-        with Terminal(self._key, self._draw) as self._terminal:
-            self._choice = replace(self._choice, has_keys=self._terminal.has_keys)
-            if self._terminal.is_watched:
-                self._draw()
-            await self._until_over()
+        with Stop() as stop:
+            # Signals come between any two steps of the program, not of the loop.
+            loop = asyncio.get_running_loop()
+            stop.react(lambda: loop.call_soon_threadsafe(self._over.set))
+            with Terminal(self._key, self._draw) as self._terminal:
+                self._choice = replace(self._choice, has_keys=self._terminal.has_keys)
+                if self._terminal.is_watched:
+                    self._draw()
+                await self._until_over()
+        return stop.exit_code
 
     async def _until_over(self) -> None:
         """Look again and again; when it is over, nobody waits for what is asked at that moment."""
@@ -175,7 +182,7 @@ class _Top:
 
     def _key(self, key: str) -> None:
         choice = self._choice
-        if key in ("q", "Q", "\x04"):
+        if key in ("q", "Q", END):
             self._over.set()
             return
         if key == " ":
