@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from typing import Any
 
+import pytest
+
+from barnabas.cli import output
+from barnabas.cli.top.asking import Looker
 from barnabas.cli.top.command import _Top, _Wanted
 from barnabas.cli.top.history import EndHistory
 from barnabas.cli.top.model import Sample
-from tests.virtual_time import on_virtual_time
+from barnabas.cli.warnings_shown import show_warnings
+from barnabas.client.admin import Admin
+from barnabas.client.errors import NoBrokersError
+from barnabas.testing import AsyncEmbeddedBroker
+from tests.virtual_time import clock, on_virtual_time
 
 
 class Looks:
@@ -50,3 +60,66 @@ async def test_the_space_bar_looks_at_once_and_a_new_interval_holds_at_once() ->
     top._key("q")
     await running
     assert looks.at_s[5:] == [29]
+
+
+@on_virtual_time
+async def test_a_cluster_that_goes_away_is_shown_as_it_was_and_since_when(capsys: pytest.CaptureFixture[str]) -> None:
+    broker = AsyncEmbeddedBroker()
+    await broker.start()
+    await broker.create_topic("clicks")
+    async with Admin(bootstrap_servers=broker.bootstrap_servers, clock=clock()) as admin:
+        top = _Top(admin, None, _Wanted(as_json=False, once=False, interval_s=2.0))
+        running = asyncio.ensure_future(top.run())
+        await asyncio.sleep(3)
+        assert "\n? " not in capsys.readouterr().out
+        await broker.stop()
+        await asyncio.sleep(15)
+        told = capsys.readouterr().out
+        assert re.search(r"^\? no answer since \d\d:\d\d:\d\d UTC: ", told, re.MULTILINE)
+        assert "\nclicks " in told
+        top._key("q")
+        await running
+
+
+@on_virtual_time
+async def test_a_cluster_that_is_not_there_is_waited_for_some_seconds() -> None:
+    loop = asyncio.get_running_loop()
+    start_s = loop.time()
+    async with Admin(bootstrap_servers="127.0.0.1:9092", clock=clock()) as admin:
+        with pytest.raises(NoBrokersError, match="Check bootstrap"):
+            await Looker(admin, lambda: 0).look()
+    assert 5 < loop.time() - start_s < 15
+
+
+class Warns(Looks):
+    """Its client has something to say at the second look, which is the last."""
+
+    top: _Top
+
+    async def look(self) -> Sample:
+        if self.at_s:
+            logging.getLogger("barnabas.client").warning("nobody answers\x1b[2J")
+            self.top._key("q")
+        return await super().look()
+
+
+def test_warnings_stand_on_the_screen_not_in_the_middle_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "is_watched", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(logging.root, "handlers", [])
+    show_warnings()
+
+    async def story() -> None:
+        looks = Warns()
+        looks.top = top_of(looks)
+        looks.top._key(" ")
+        await looks.top.run()
+
+    asyncio.run(story())
+    told = capsys.readouterr()
+    assert "? nobody answers\\x1b[2J" in told.out
+    assert told.err == ""
+    logging.getLogger("barnabas.client").warning("later")
+    assert capsys.readouterr().err == "barnabas: later\n"

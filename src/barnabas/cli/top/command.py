@@ -20,7 +20,8 @@ from barnabas.cli.top.model import Model, Sample, model_of
 from barnabas.cli.top.reasons import reasons
 from barnabas.cli.top.scraping import Scraper, parse_addresses
 from barnabas.cli.top.terminal import END, Terminal, show_all_text, terminal_width
-from barnabas.cli.top.view import Choice, Section, screen
+from barnabas.cli.top.view import Choice, Section, screen, time_text
+from barnabas.cli.warnings_shown import warnings_go_to
 from barnabas.wire.json_form import camel_case
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class _Top:
         self._woken = asyncio.Event()
         self._over = asyncio.Event()
         self._terminal: Terminal | None = None
+        #: What the client told last, until all is well again.
+        self._warning: str | None = None
 
     async def run(self) -> int:
         """Until it is over; the exit code."""
@@ -122,11 +125,17 @@ class _Top:
             loop = asyncio.get_running_loop()
             stop.react(lambda: loop.call_soon_threadsafe(self._over.set))
             with Terminal(self._key, self._draw) as self._terminal:
-                self._choice = replace(self._choice, has_keys=self._terminal.has_keys)
-                if self._terminal.is_watched:
-                    self._draw()
-                await self._until_over()
+                await self._show_until_over(self._terminal)
         return stop.exit_code
+
+    async def _show_until_over(self, terminal: Terminal) -> None:
+        self._choice = replace(self._choice, has_keys=terminal.has_keys)
+        if not terminal.is_watched:
+            await self._until_over()
+            return
+        self._draw()
+        with warnings_go_to(self._warned):
+            await self._until_over()
 
     async def _until_over(self) -> None:
         """Look again and again; when it is over, nobody waits for what is asked at that moment."""
@@ -138,6 +147,7 @@ class _Top:
         finally:
             watching.cancel()
             over.cancel()
+            await asyncio.wait({watching, over})
 
     async def _watch(self) -> NoReturn:
         while True:
@@ -155,12 +165,22 @@ class _Top:
         return self._model
 
     async def _look_again(self) -> None:
-        """A cluster that does not answer for a while is what people want to see."""
+        """A cluster that does not answer for a while is what people want to see, with what it said last."""
         try:
-            await self._look()
+            model = await self._look()
         except BarnabasError as problem:
             if self._model is not None:
-                self._model = replace(self._model, problems=(reason(problem),))
+                silent = f"no answer since {time_text(self._model.at_ms)}: {reason(problem)}"
+                self._model = replace(self._model, problems=(silent,))
+        else:
+            if not model.problems:
+                self._warning = None
+
+    def _warned(self, warning: str) -> None:
+        """The client has something to say, most likely that somebody cannot be reached, long before it gives up."""
+        self._warning = warning
+        with contextlib.suppress(OSError):  # which is of no concern to the client, and comes again
+            self._draw()
 
     # Showing
 
@@ -175,7 +195,10 @@ class _Top:
         terminal = self._terminal
         if terminal is None or self._model is None:
             return
-        drawn = screen(self._model, terminal.width, terminal.height, self._choice)
+        model = self._model
+        if self._warning is not None:
+            model = replace(model, problems=(self._warning, *model.problems))
+        drawn = screen(model, terminal.width, terminal.height, self._choice)
         terminal.draw(drawn.lines, drawn.headings)
         if not terminal.is_watched:
             terminal.draw([""], frozenset())
