@@ -25,10 +25,15 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli import output
-from barnabas.cli.top.scraping import ScrapeError, _figures, parse_addresses
+from barnabas.cli.top.scraping import SETTING, ScrapeError, Scraper, _address, _figures, parse_addresses
 from barnabas.cli.top.terminal import Terminal, show_all_text
+from barnabas.client.admin import ClusterDescription, ConfigEntry, ConfigResource
+from barnabas.client.core.cluster_view import Node
+from barnabas.client.errors import ClientTimeoutError, KeyedError
 from barnabas.testing import EmbeddedBroker
 from tests.cli.processes import command
 from tests.cli.tools import Tools
@@ -121,12 +126,14 @@ def test_throughput(bootstrap: str, tools: Tools) -> None:
 
 def test_options(bootstrap: str, tools: Tools) -> None:
     assert tools("top").code == 1
-    told = tools.at(bootstrap, "top --once --metrics nowhere")
-    assert told.code == 1
-    assert "HOST:PORT" in told.err
-    told = tools.at(bootstrap, "top --once --interval 0.2 --metrics 127.0.0.1:1")
-    assert told.code == 0
-    assert "? metrics of 127.0.0.1:1: " in told.out
+    for address in ("nowhere", "nowhere:0x1", "[::1:9404"):
+        told = tools.at(bootstrap, f"top --once --metrics {address}")
+        assert told.code == 1
+        assert "HOST:PORT" in told.err
+    for address in ("127.0.0.1:1", "a..b:1"):  # nobody is there, and it cannot be the name of a host
+        told = tools.at(bootstrap, f"top --once --interval 0.2 --metrics {address}")
+        assert told.code == 0
+        assert f"? metrics of {address}: " in told.out
 
 
 def test_addresses() -> None:
@@ -319,15 +326,14 @@ def test_a_node_is_asked_by_http() -> None:
         (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", "503 Service Unavailable"),
         (b"SSH-2.0-x\r\n\r\n", "it answers"),
         (b"", "bytes"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * (1 << 17), "head of its answer does not end"),
+        (b'HTTP/1.1 200 OK\r\n\r\nkafka_network_requestmetrics_totaltimems_bucket{le="abc"} 1', "abc"),
     ):
         with pytest.raises(ScrapeError, match=words):
             served(answer)
 
 
 def test_a_listener_is_where_the_broker_says() -> None:
-    from barnabas.cli.top.scraping import _address
-    from barnabas.client.core.cluster_view import Node
-
     broker = Node(3, "kafka-3", 9092)
     told = {
         "127.0.0.1:9404": ("127.0.0.1", 9404, False),
@@ -341,6 +347,49 @@ def test_a_listener_is_where_the_broker_says() -> None:
         assert address is not None
         assert (address.host, address.port, address.is_secured, address.broker_id) == (host, port, is_secured, 3)
     assert _address("127.0.0.1:0", broker) is None
+
+
+class Settings:
+    """Stands for an admin that asks brokers for their settings: what becomes of it each time, and who was asked."""
+
+    def __init__(self, *outcomes: dict[str, str | Exception | None] | Exception) -> None:
+        self.asked: list[list[str]] = []
+        self._outcomes = list(outcomes)
+
+    async def describe_configs(self, resources: list[ConfigResource], timeout: float) -> Any:
+        self.asked.append([each.name for each in resources])
+        outcome = self._outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        results, errors = {}, {}
+        for each in resources:
+            told = outcome[each.name]
+            if isinstance(told, Exception):
+                errors[each] = told
+            else:
+                results[each] = {} if told is None else {SETTING: ConfigEntry(SETTING, told)}
+        if errors:
+            raise KeyedError(errors, results)
+        return results
+
+
+def test_a_broker_is_asked_for_its_listener_until_it_has_told() -> None:
+    late = ClientTimeoutError("no time")
+    denied = BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    admin: Any = Settings(late, {"1": ":9404", "2": late, "3": denied, "4": None}, {"2": ":9405"}, {"1": ":9406"})
+
+    async def story() -> list[list[str]]:
+        scraper = Scraper(None)
+        seen = []
+        for brokers in ((1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4), (2, 3, 4), (1, 2, 3, 4)):
+            nodes = tuple(Node(number, f"kafka-{number}", 9092) for number in brokers)
+            found = await scraper._find(admin, ClusterDescription("c", None, nodes))
+            seen.append(sorted(each.text for each in found))
+        return seen
+
+    first, second = "kafka-1:9404", "kafka-2:9405"
+    assert asyncio.run(story()) == [[], [first], [first, second], [first, second], [second], ["kafka-1:9406", second]]
+    assert admin.asked == [["1", "2", "3", "4"], ["1", "2", "3", "4"], ["2"], ["1"]]
 
 
 @pytest.mark.slow
