@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.top.figures import ApiFigures, figures_of, points, together
+from barnabas.cli.top.figures import ApiFigures, NodeFigures, figures_of, points, together
 from barnabas.cli.top.history import Age, EndHistory
 from barnabas.cli.top.model import GroupFacts, PartitionSeen, Sample, model_of
 from barnabas.cli.top.reasons import reasons
@@ -52,6 +54,21 @@ def test_lag_in_seconds_is_how_old_the_first_unread_record_is() -> None:
     assert (group.lag, group.lag_s, group.is_at_least) == (150, 30.0, False)
     (group,) = model_of(at(100, {T0: 500}, {T0: 500}), None, history).groups
     assert (group.lag, group.lag_s) == (0, 0.0)
+
+
+@pytest.mark.parametrize(("told_s", "shown_s"), [({1: 0.0}, 30.0), ({1: 0.0, 2: 42.5}, 42.5), ({}, 30.0)])
+def test_a_node_that_knows_less_of_a_group_does_not_make_its_lag_smaller(
+    told_s: dict[int, float], shown_s: float
+) -> None:
+    history = EndHistory()
+    for seconds in (70, 100):
+        history.note(T0, seconds * 5, seconds * 1000)
+    nodes = {number: NodeFigures(group_lag_s={"g": seconds}) for number, seconds in told_s.items()}
+    (group,) = model_of(replace(at(100, {T0: 500}, {T0: 350}), nodes=nodes), None, history).groups
+    assert (group.lag_s, group.is_at_least) == (shown_s, False)
+    # Records that were there before the first look may be older than what is told, whatever that is.
+    (group,) = model_of(replace(at(100, {T0: 500}, {T0: 300}), nodes=nodes), None, history).groups
+    assert (group.lag_s, group.is_at_least) == (shown_s, True)
 
 
 def test_what_was_there_before_the_first_look_is_at_least_as_old() -> None:
