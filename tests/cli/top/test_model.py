@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.top.figures import ApiFigures, NodeFigures, figures_of, points, together
 from barnabas.cli.top.history import Age, EndHistory
-from barnabas.cli.top.model import GroupFacts, PartitionSeen, Sample, model_of
+from barnabas.cli.top.model import GroupFacts, Model, PartitionRow, PartitionSeen, Sample, model_of
 from barnabas.cli.top.reasons import reasons
 from tests.cli.top.example import model
 
@@ -197,3 +197,12 @@ def test_why_it_is_slow() -> None:
         "fraud has lag and no members: nobody reads",
         "recommendations is rebalancing: nothing is read meanwhile",
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 partition waits for broker 3"), (2, "2 partitions wait for broker 3")]
+)
+def test_one_partition_waits_and_several_wait(count: int, words: str) -> None:
+    lacking = tuple(PartitionRow(f"t-{number}", 1, (1, 2), (3,)) for number in range(count))
+    (told,) = reasons(Model(0, partitions=lacking))
+    assert told.startswith(f"{words} to catch up: ")
