@@ -41,7 +41,7 @@ class Stop:
         self.signal_number = 0
         self._read, self._write = os.pipe()
         self._previous: dict[signal.Signals, Any] = {}
-        self._reaction: Callable[[], None] | None = None
+        self._reaction: Callable[[], object] | None = None
         #: While True a signal raises `StoppedError` where the main thread is.
         self.is_interruptible = False
 
@@ -58,7 +58,7 @@ class Stop:
         """Standard output was closed: end as SIGPIPE would have ended the tool. May be called in any thread."""
         self._ask(signal.SIGPIPE)
 
-    def react(self, reaction: Callable[[], None]) -> None:
+    def react(self, reaction: Callable[[], object]) -> None:
         """Call this when the signal comes. It must not wait for anything."""
         self._reaction = reaction
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.top.figures import ApiFigures, figures_of, points, together
+from barnabas.cli.top.figures import ApiFigures, NodeFigures, figures_of, points, together
 from barnabas.cli.top.history import Age, EndHistory
-from barnabas.cli.top.model import GroupFacts, PartitionSeen, Sample, model_of
+from barnabas.cli.top.model import GroupFacts, Model, PartitionRow, PartitionSeen, Sample, model_of
 from barnabas.cli.top.reasons import reasons
 from tests.cli.top.example import model
 
@@ -52,6 +54,21 @@ def test_lag_in_seconds_is_how_old_the_first_unread_record_is() -> None:
     assert (group.lag, group.lag_s, group.is_at_least) == (150, 30.0, False)
     (group,) = model_of(at(100, {T0: 500}, {T0: 500}), None, history).groups
     assert (group.lag, group.lag_s) == (0, 0.0)
+
+
+@pytest.mark.parametrize(("told_s", "shown_s"), [({1: 0.0}, 30.0), ({1: 0.0, 2: 42.5}, 42.5), ({}, 30.0)])
+def test_a_node_that_knows_less_of_a_group_does_not_make_its_lag_smaller(
+    told_s: dict[int, float], shown_s: float
+) -> None:
+    history = EndHistory()
+    for seconds in (70, 100):
+        history.note(T0, seconds * 5, seconds * 1000)
+    nodes = {number: NodeFigures(group_lag_s={"g": seconds}) for number, seconds in told_s.items()}
+    (group,) = model_of(replace(at(100, {T0: 500}, {T0: 350}), nodes=nodes), None, history).groups
+    assert (group.lag_s, group.is_at_least) == (shown_s, False)
+    # Records that were there before the first look may be older than what is told, whatever that is.
+    (group,) = model_of(replace(at(100, {T0: 500}, {T0: 300}), nodes=nodes), None, history).groups
+    assert (group.lag_s, group.is_at_least) == (shown_s, True)
 
 
 def test_what_was_there_before_the_first_look_is_at_least_as_old() -> None:
@@ -155,6 +172,13 @@ def test_what_a_node_tells_is_read() -> None:
     assert told.throttled_ms == {"c as User:a": 120.0, "(no client.id) as User:b": 7.0}
 
 
+@pytest.mark.parametrize("other_break", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_names_of_others_become_no_lines(other_break: str) -> None:
+    name = f"x{other_break}barnabas_loop_idle_ratio 0.01{other_break}"
+    told = figures_of(f'barnabas_loop_idle_ratio 0.5\nbarnabas_group_lag_seconds_max{{group="{name}"}} 3\n')
+    assert (told.idle, told.group_lag_s) == (0.5, {name: 3.0})
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_passed_over(text: str) -> None:
     list(points(text))
@@ -173,3 +197,12 @@ def test_why_it_is_slow() -> None:
         "fraud has lag and no members: nobody reads",
         "recommendations is rebalancing: nothing is read meanwhile",
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 partition waits for broker 3"), (2, "2 partitions wait for broker 3")]
+)
+def test_one_partition_waits_and_several_wait(count: int, words: str) -> None:
+    lacking = tuple(PartitionRow(f"t-{number}", 1, (1, 2), (3,)) for number in range(count))
+    (told,) = reasons(Model(0, partitions=lacking))
+    assert told.startswith(f"{words} to catch up: ")

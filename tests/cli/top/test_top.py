@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
 import time
@@ -23,10 +25,15 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli import output
-from barnabas.cli.top.scraping import ScrapeError, _figures, parse_addresses
-from barnabas.cli.top.terminal import Terminal
+from barnabas.cli.top.scraping import SETTING, ScrapeError, Scraper, _address, _figures, parse_addresses
+from barnabas.cli.top.terminal import Terminal, show_all_text
+from barnabas.client.admin import ClusterDescription, ConfigEntry, ConfigResource
+from barnabas.client.core.cluster_view import Node
+from barnabas.client.errors import ClientTimeoutError, KeyedError
 from barnabas.testing import EmbeddedBroker
 from tests.cli.processes import command
 from tests.cli.tools import Tools
@@ -119,12 +126,14 @@ def test_throughput(bootstrap: str, tools: Tools) -> None:
 
 def test_options(bootstrap: str, tools: Tools) -> None:
     assert tools("top").code == 1
-    told = tools.at(bootstrap, "top --once --metrics nowhere")
-    assert told.code == 1
-    assert "HOST:PORT" in told.err
-    told = tools.at(bootstrap, "top --once --interval 0.2 --metrics 127.0.0.1:1")
-    assert told.code == 0
-    assert "? metrics of 127.0.0.1:1: " in told.out
+    for address in ("nowhere", "nowhere:0x1", "[::1:9404"):
+        told = tools.at(bootstrap, f"top --once --metrics {address}")
+        assert told.code == 1
+        assert "HOST:PORT" in told.err
+    for address in ("127.0.0.1:1", "a..b:1"):  # nobody is there, and it cannot be the name of a host
+        told = tools.at(bootstrap, f"top --once --interval 0.2 --metrics {address}")
+        assert told.code == 0
+        assert f"? metrics of {address}: " in told.out
 
 
 def test_addresses() -> None:
@@ -137,20 +146,22 @@ def test_addresses() -> None:
 class Screen:
     """`barnabas top` on a terminal of its own; what stands on it, without its control sequences."""
 
-    def __init__(self, bootstrap: str, width: int, height: int) -> None:
+    def __init__(self, bootstrap: str, width: int, height: int, interval_s: float = 0.3, **around: str) -> None:
         self._bytes = b""
         # The program's side stays open here too: with the last who has it goes what was not read.
         self.descriptor, self._terminal = pty.openpty()
         self.resize(width, height)
+        #: How it treats what is typed, echo among it: before, and after `end`.
+        self.attributes = termios.tcgetattr(self._terminal)
         # The terminal tells its size; whoever runs the tests may have told another.
-        around = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
-            command("top", "--bootstrap-server", bootstrap, "--interval", "0.3"),
+            command("top", "--bootstrap-server", bootstrap, "--interval", str(interval_s)),
             stdin=self._terminal,
             stdout=self._terminal,
             stderr=self._terminal,
             start_new_session=True,
-            env={**around, "TERM": "xterm"},
+            env={**inherited, "TERM": "xterm", **around},
         )
 
     def resize(self, width: int, height: int) -> None:
@@ -182,9 +193,16 @@ class Screen:
             if select.select([self.descriptor], [], [], 1)[0]:
                 self._bytes += os.read(self.descriptor, 1 << 16)
         self.process.wait(LIMIT_S)
+        self.attributes = termios.tcgetattr(self._terminal)
         os.close(self.descriptor)
         os.close(self._terminal)
         return self._bytes
+
+    def kill(self) -> None:
+        """If it has not ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
 
 def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
@@ -206,9 +224,62 @@ def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
         assert shown.end().endswith(LEFT)
         assert shown.process.returncode == 0
     finally:
-        if shown.process.poll() is None:
-            shown.process.kill()
-            shown.process.wait()
+        shown.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_as_it_was(bootstrap: str, number: signal.Signals) -> None:
+    shown = Screen(bootstrap, 80, 24)
+    before = shown.attributes
+    try:
+        shown.until(r"^q quit")
+        os.kill(shown.process.pid, number)
+        told = shown.end()
+        assert told.endswith(LEFT)
+        assert b"Traceback" not in told
+        assert shown.attributes == before
+        assert shown.process.returncode == 128 + number
+    finally:
+        shown.kill()
+
+
+def test_it_ends_when_its_terminal_was_closed(bootstrap: str) -> None:
+    shown = Screen(bootstrap, 80, 24, interval_s=600)
+    try:
+        shown.until(r"^q quit")
+        os.close(shown.descriptor)
+        assert shown.process.wait(LIMIT_S) == 0
+    finally:
+        shown.kill()
+        os.close(shown._terminal)
+
+
+def test_on_a_terminal_that_knows_no_utf_8(bootstrap: str) -> None:
+    shown = Screen(bootstrap, 60, 24, PYTHONIOENCODING="ascii")
+    try:
+        lines = shown.until(r"^q quit")
+        assert " - 1 broker, " in lines[0]
+        assert lines[-1].startswith("q quit - 1-5 one part alone")
+        assert lines[-1].endswith("~")
+        shown.press("q")
+        shown.end()
+        assert shown.process.returncode == 0
+    finally:
+        shown.kill()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "told"),
+    [("ascii", b"a - b~ >5 ?"), ("latin-1", b"a \xb7 b~ >5 ?"), ("utf-8", "a · b… ≥5 表".encode())],
+)
+def test_only_what_an_output_does_not_know_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, told: bytes
+) -> None:
+    data = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(data, encoding=encoding, write_through=True))
+    show_all_text()
+    sys.stdout.write("a · b… ≥5 表")
+    assert data.getvalue() == told
 
 
 def test_nothing_is_drawn_on_a_terminal_that_was_left(
@@ -255,15 +326,14 @@ def test_a_node_is_asked_by_http() -> None:
         (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", "503 Service Unavailable"),
         (b"SSH-2.0-x\r\n\r\n", "it answers"),
         (b"", "bytes"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * (1 << 17), "head of its answer does not end"),
+        (b'HTTP/1.1 200 OK\r\n\r\nkafka_network_requestmetrics_totaltimems_bucket{le="abc"} 1', "abc"),
     ):
         with pytest.raises(ScrapeError, match=words):
             served(answer)
 
 
 def test_a_listener_is_where_the_broker_says() -> None:
-    from barnabas.cli.top.scraping import _address
-    from barnabas.client.core.cluster_view import Node
-
     broker = Node(3, "kafka-3", 9092)
     told = {
         "127.0.0.1:9404": ("127.0.0.1", 9404, False),
@@ -277,6 +347,49 @@ def test_a_listener_is_where_the_broker_says() -> None:
         assert address is not None
         assert (address.host, address.port, address.is_secured, address.broker_id) == (host, port, is_secured, 3)
     assert _address("127.0.0.1:0", broker) is None
+
+
+class Settings:
+    """Stands for an admin that asks brokers for their settings: what becomes of it each time, and who was asked."""
+
+    def __init__(self, *outcomes: dict[str, str | Exception | None] | Exception) -> None:
+        self.asked: list[list[str]] = []
+        self._outcomes = list(outcomes)
+
+    async def describe_configs(self, resources: list[ConfigResource], timeout: float) -> Any:
+        self.asked.append([each.name for each in resources])
+        outcome = self._outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        results, errors = {}, {}
+        for each in resources:
+            told = outcome[each.name]
+            if isinstance(told, Exception):
+                errors[each] = told
+            else:
+                results[each] = {} if told is None else {SETTING: ConfigEntry(SETTING, told)}
+        if errors:
+            raise KeyedError(errors, results)
+        return results
+
+
+def test_a_broker_is_asked_for_its_listener_until_it_has_told() -> None:
+    late = ClientTimeoutError("no time")
+    denied = BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    admin: Any = Settings(late, {"1": ":9404", "2": late, "3": denied, "4": None}, {"2": ":9405"}, {"1": ":9406"})
+
+    async def story() -> list[list[str]]:
+        scraper = Scraper(None)
+        seen = []
+        for brokers in ((1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4), (2, 3, 4), (1, 2, 3, 4)):
+            nodes = tuple(Node(number, f"kafka-{number}", 9092) for number in brokers)
+            found = await scraper._find(admin, ClusterDescription("c", None, nodes))
+            seen.append(sorted(each.text for each in found))
+        return seen
+
+    first, second = "kafka-1:9404", "kafka-2:9405"
+    assert asyncio.run(story()) == [[], [first], [first, second], [first, second], [second], ["kafka-1:9406", second]]
+    assert admin.asked == [["1", "2", "3", "4"], ["1", "2", "3", "4"], ["2"], ["1"]]
 
 
 @pytest.mark.slow

@@ -106,9 +106,9 @@ class Looker:
 
     async def _cluster(self) -> ClusterDescription:
         try:
-            return await self._admin.describe_cluster(include_fenced_brokers=True)
+            return await self._admin.describe_cluster(include_fenced_brokers=True, timeout=_ANSWER_S)
         except UnsupportedRequestError:
-            return await self._admin.describe_cluster()
+            return await self._admin.describe_cluster(timeout=_ANSWER_S)
 
     async def _controller(self, cluster: ClusterDescription) -> int | None:
         """Who leads the controllers. What brokers call the controller is any one of them."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -13,12 +14,14 @@ from barnabas.base.errors import BarnabasError
 from barnabas.cli.admin_options import ClusterOptions, reason
 from barnabas.cli.kafka_options import GivenOptions, KafkaTool, connection
 from barnabas.cli.output import print_json, say
+from barnabas.cli.stopping import Stop
 from barnabas.cli.top.asking import Looker
 from barnabas.cli.top.model import Model, Sample, model_of
 from barnabas.cli.top.reasons import reasons
 from barnabas.cli.top.scraping import Scraper, parse_addresses
-from barnabas.cli.top.terminal import Terminal, terminal_width
-from barnabas.cli.top.view import Choice, Section, screen
+from barnabas.cli.top.terminal import END, Terminal, show_all_text, terminal_width
+from barnabas.cli.top.view import Choice, Section, screen, time_text
+from barnabas.cli.warnings_shown import warnings_go_to
 from barnabas.wire.json_form import camel_case
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ def top(
     once: bool,
     interval_s: float,
     metrics: str | None,
-) -> None:
+) -> int:
     """Show brokers, throughput by topic, lag by group in records and seconds, the slowest APIs with the parts of their
     time, and partitions that lack replicas; and why it is slow, if it is. The screen is drawn again every two seconds.
 
@@ -73,8 +76,10 @@ def top(
     GivenOptions(ctx).need("--bootstrap-server")
     scraper = None if metrics == "none" else Scraper(parse_addresses(metrics))
     cluster = ClusterOptions(bootstrap_server, command_config)
+    if not as_json:
+        show_all_text()
     wanted = _Wanted(as_json, once, interval_s)
-    cluster.run(lambda admin: _Top(admin, scraper, wanted).run())
+    return cluster.run(lambda admin: _Top(admin, scraper, wanted).run())
 
 
 class _Wanted:
@@ -95,53 +100,63 @@ class _Top:
         self._choice = Choice(interval_s=wanted.interval_s)
         self._model: Model | None = None
         self._before: Sample | None = None
+        #: Set when nobody wants to wait for the next look.
         self._woken = asyncio.Event()
-        self._is_over = False
+        self._over = asyncio.Event()
         self._terminal: Terminal | None = None
+        #: What the client told last, until all is well again.
+        self._warning: str | None = None
 
-    async def run(self) -> None:
+    async def run(self) -> int:
+        """Until it is over; the exit code."""
         if self._wanted.once:
             await self._look()
             await asyncio.sleep(self._wanted.interval_s)
             self._show(await self._look())
-            return
+            return 0
         if self._wanted.as_json:
             while True:
                 self._show(await self._look())
                 await asyncio.sleep(self._wanted.interval_s)
         # An error of the first look is told by words on a terminal as it was.
         await self._look()
-        with Terminal(self._key, self._draw) as self._terminal:
-            self._choice = replace(self._choice, has_keys=self._terminal.has_keys)
-            if self._terminal.is_watched:
-                self._draw()
+        with Stop() as stop:
+            # Signals come between any two steps of the program, not of the loop.
+            loop = asyncio.get_running_loop()
+            stop.react(lambda: loop.call_soon_threadsafe(self._over.set))
+            with Terminal(self._key, self._draw) as self._terminal:
+                await self._show_until_over(self._terminal)
+        return stop.exit_code
+
+    async def _show_until_over(self, terminal: Terminal) -> None:
+        self._choice = replace(self._choice, has_keys=terminal.has_keys)
+        if not terminal.is_watched:
+            await self._until_over()
+            return
+        self._draw()
+        with warnings_go_to(self._warned):
             await self._until_over()
 
     async def _until_over(self) -> None:
-        while not self._is_over:
-            if await self._waited(self._choice.interval_s):
-                looking = asyncio.ensure_future(self._look_again())
-                woken = asyncio.ensure_future(self._woken.wait())
-                await asyncio.wait({looking, woken}, return_when=asyncio.FIRST_COMPLETED)
-                while not looking.done() and not self._is_over:
-                    self._woken.clear()
-                    await asyncio.wait({looking}, timeout=0.1)
-                woken.cancel()
-                if not looking.done():
-                    looking.cancel()
-                elif looking.exception() is not None:
-                    looking.result()
-                self._draw()
-
-    async def _waited(self, seconds: float) -> bool:
-        """Whether it is time for another look; false if a key has ended it."""
-        self._woken.clear()
+        """Look again and again; when it is over, nobody waits for what is asked at that moment."""
+        watching, over = asyncio.ensure_future(self._watch()), asyncio.ensure_future(self._over.wait())
         try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            return True
-        return False
+            await asyncio.wait({watching, over}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+        finally:
+            watching.cancel()
+            over.cancel()
+            await asyncio.wait({watching, over})
+
+    async def _watch(self) -> NoReturn:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._choice.interval_s):
+                    await self._woken.wait()
+            self._woken.clear()
+            await self._look_again()
+            self._draw()
 
     async def _look(self) -> Model:
         sample = await self._looker.look()
@@ -150,12 +165,22 @@ class _Top:
         return self._model
 
     async def _look_again(self) -> None:
-        """A cluster that does not answer for a while is what people want to see."""
+        """A cluster that does not answer for a while is what people want to see, with what it said last."""
         try:
-            await self._look()
+            model = await self._look()
         except BarnabasError as problem:
             if self._model is not None:
-                self._model = replace(self._model, problems=(reason(problem),))
+                silent = f"no answer since {time_text(self._model.at_ms)}: {reason(problem)}"
+                self._model = replace(self._model, problems=(silent,))
+        else:
+            if not model.problems:
+                self._warning = None
+
+    def _warned(self, warning: str) -> None:
+        """The client has something to say, most likely that somebody cannot be reached, long before it gives up."""
+        self._warning = warning
+        with contextlib.suppress(OSError):  # which is of no concern to the client, and comes again
+            self._draw()
 
     # Showing
 
@@ -170,16 +195,18 @@ class _Top:
         terminal = self._terminal
         if terminal is None or self._model is None:
             return
-        drawn = screen(self._model, terminal.width, terminal.height, self._choice)
+        model = self._model
+        if self._warning is not None:
+            model = replace(model, problems=(self._warning, *model.problems))
+        drawn = screen(model, terminal.width, terminal.height, self._choice)
         terminal.draw(drawn.lines, drawn.headings)
         if not terminal.is_watched:
             terminal.draw([""], frozenset())
 
     def _key(self, key: str) -> None:
         choice = self._choice
-        if key in ("q", "Q", "\x04"):
-            self._is_over = True
-            self._woken.set()
+        if key in ("q", "Q", END):
+            self._over.set()
             return
         if key == " ":
             self._woken.set()
@@ -192,6 +219,7 @@ class _Top:
         elif key in ("+", "-"):
             seconds = choice.interval_s * (2 if key == "+" else 0.5)
             choice = replace(choice, interval_s=min(_LONGEST_S, max(_SHORTEST_S, seconds)))
+            self._woken.set()  # for the old interval, nobody waits any more
         if choice != self._choice:
             self._choice = choice
             self._draw()

@@ -264,16 +264,13 @@ def _group(group: GroupFacts, now: Sample, history: EndHistory) -> GroupRow:
             age = history.age(partition, committed[partition], now.at_ms)
             if age.seconds > oldest_s:
                 oldest_s, is_at_least = age.seconds, age.is_at_least
-    told = _told_lag(group.group_id, now)
-    if told is not None:
-        oldest_s, is_at_least = told, False
+    oldest_s = max(oldest_s, _told_lag(group.group_id, now))
     return GroupRow(group.group_id, group.state, group.members, sum(lags.values()), oldest_s, is_at_least)
 
 
-def _told_lag(group_id: str, now: Sample) -> float | None:
-    """What the group's own coordinator says, if it is a node of ours."""
-    told = [each.group_lag_s[group_id] for each in now.nodes.values() if group_id in each.group_lag_s]
-    return max(told) if told else None
+def _told_lag(group_id: str, now: Sample) -> float:
+    """What nodes of ours say. Each knows of the partitions that it has replicas of, so it may be more, but not less."""
+    return max((each.group_lag_s.get(group_id, 0.0) for each in now.nodes.values()), default=0.0)
 
 
 def _requests(now: Sample, before: Sample | None) -> tuple[tuple[ApiRow, ...] | None, tuple[str, ...]]:

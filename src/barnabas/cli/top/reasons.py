@@ -30,7 +30,8 @@ def _partitions(model: Model) -> Iterator[str]:
     if missing:
         count = sum(each.leader is not None for each in model.partitions)
         brokers = f"broker{'' if len(missing) == 1 else 's'} {', '.join(map(str, missing))}"
-        yield f"{count:,} partitions wait for {brokers} to catch up: acks=all goes without, or is refused"
+        partitions = "1 partition waits" if count == 1 else f"{count:,} partitions wait"
+        yield f"{partitions} for {brokers} to catch up: acks=all goes without, or is refused"
 
 
 def _nodes(model: Model) -> Iterator[str]:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import click
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.cli.top.figures import NodeFigures, figures_of
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin, ClusterDescription
+    from barnabas.client.admin import Admin, ClusterDescription, ConfigEntry, ConfigResource
     from barnabas.client.core.cluster_view import Node
 
 SETTING: Final = "metrics.listener"
@@ -57,25 +57,29 @@ def parse_addresses(text: str | None) -> tuple[MetricsAddress, ...] | None:
         return None
     found = []
     for word in filter(None, (each.strip() for each in text.split(","))):
-        parts = urlsplit(word if "://" in word else f"http://{word}")
         try:
+            parts = urlsplit(word if "://" in word else f"http://{word}")
             host, port = parts.hostname, parts.port
         except ValueError:
-            host, port = None, None
+            raise _unreadable(word) from None
         if host is None or port is None or parts.scheme not in ("http", "https"):
-            raise click.UsageError(f"--metrics {word}: write it as HOST:PORT, or as a URL with both")
+            raise _unreadable(word)
         login = None if parts.username is None else f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         found.append(MetricsAddress(host, port, None, parts.scheme == "https", login))
     return tuple(found)
 
 
+def _unreadable(word: str) -> click.UsageError:
+    return click.UsageError(f"--metrics {word}: write it as HOST:PORT, or as a URL with both")
+
+
 class Scraper:
-    """Asks nodes for their metrics; which ones, it is told or finds out once, and again when brokers change."""
+    """Asks nodes for their metrics; which ones, it is told or finds out."""
 
     def __init__(self, given: Sequence[MetricsAddress] | None) -> None:
         self._given = given
-        self._found: tuple[MetricsAddress, ...] = ()
-        self._asked: frozenset[int] = frozenset()
+        #: Of each broker that has told; None for those without a listener.
+        self._found: dict[int, MetricsAddress | None] = {}
 
     async def scrape(self, admin: Admin, cluster: ClusterDescription) -> tuple[dict[int, NodeFigures], list[str]]:
         """What each node tells, and of those who do not, why."""
@@ -100,30 +104,37 @@ class Scraper:
         return nodes, problems
 
     async def _find(self, admin: Admin, cluster: ClusterDescription) -> tuple[MetricsAddress, ...]:
-        """By the settings of brokers: asked once, and again of those that came since."""
-        from barnabas.cli.top.asking import kept
-        from barnabas.client.admin import ConfigResource, ConfigResourceType
-
+        """By the settings of brokers: each is asked until it has told, or refused to."""
         at_work = {each.node_id: each for each in cluster.nodes if each.node_id not in cluster.fenced}
-        if at_work.keys() == self._asked:
-            return self._found
-        self._asked = frozenset(at_work)
-        resources = {ConfigResource(ConfigResourceType.BROKER, str(number)): number for number in at_work}
-        try:
-            configs = await kept(admin.describe_configs(list(resources), timeout=_ANSWER_S))
-        except BarnabasError:
-            self._found = ()  # not allowed, say: what every client may see is shown
-            return ()
-        found = []
-        for resource, config in configs.items():
-            entry = config.get(SETTING)
-            if entry is not None and entry.value:
-                number = resources[resource]
-                address = _address(entry.value, at_work[number])
-                if address is not None:
-                    found.append(address)
-        self._found = tuple(found)
-        return self._found
+        for gone in self._found.keys() - at_work.keys():
+            del self._found[gone]
+        unasked = sorted(at_work.keys() - self._found.keys())
+        for number, listener in (await _listeners(admin, unasked)).items():
+            self._found[number] = _address(listener, at_work[number]) if listener else None
+        return tuple(each for each in self._found.values() if each is not None)
+
+
+async def _listeners(admin: Admin, brokers: Sequence[int]) -> dict[int, str | None]:
+    """The setting of each broker that answers; None if it has none, or tells it not to us. What every client may see
+    is shown in any case."""
+    from barnabas.client.admin import ConfigResource, ConfigResourceType
+    from barnabas.client.errors import KeyedError
+
+    resources = {ConfigResource(ConfigResourceType.BROKER, str(number)): number for number in brokers}
+    if not resources:
+        return {}
+    configs: Mapping[ConfigResource, Mapping[str, ConfigEntry]] = {}
+    errors: Mapping[ConfigResource, BaseException] = {}
+    try:
+        configs = await admin.describe_configs(list(resources), timeout=_ANSWER_S)
+    except KeyedError as problem:
+        configs, errors = problem.results, problem.errors
+    except BarnabasError as problem:
+        errors = dict.fromkeys(resources, problem)
+    entries = {resources[each]: config.get(SETTING) for each, config in configs.items()}
+    refusals = (each for each, error in errors.items() if isinstance(error, BrokerError) and not error.code.retriable)
+    told = {number: None if entry is None else entry.value for number, entry in entries.items()}
+    return told | {resources[each]: None for each in refusals}
 
 
 def _address(listener: str, broker: Node) -> MetricsAddress | None:
@@ -142,7 +153,10 @@ async def _figures(address: MetricsAddress) -> NodeFigures:
             return figures_of(await _get(address))
     except TimeoutError:
         raise ScrapeError(f"no answer within {_ANSWER_S:.0f} s") from None
-    except (OSError, asyncio.IncompleteReadError) as problem:
+    except asyncio.LimitOverrunError:
+        raise ScrapeError("the head of its answer does not end") from None
+    # A name that is none is a ValueError, and so is a number that is none in what it tells.
+    except (OSError, ValueError, asyncio.IncompleteReadError) as problem:
         raise ScrapeError(str(problem) or type(problem).__name__) from problem
 
 

@@ -6,6 +6,9 @@ Where there is none, as in a pipe, there are no keys, and what is drawn follows 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import contextlib
+import io
 import os
 import shutil
 import signal
@@ -23,7 +26,26 @@ _REST_OF_LINE: Final = "\x1b[K"
 _REST_OF_SCREEN: Final = "\x1b[J"
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[0m"
+#: The key of a terminal that was closed: Ctrl-D, which is how people close one.
+END: Final = "\x04"
+#: The name of what `codecs` does with them.
+_STAND_IN: Final = "barnabas.top.stand_in"
+_STAND_INS: Final = {"·": "-", "…": "~", "≥": ">"}
 _WIDTH_WITHOUT_TERMINAL: Final = 120
+
+
+def _spelt_otherwise(problem: UnicodeError) -> tuple[str, int]:
+    """Stand-ins for what an output has no characters for, of the same width."""
+    assert isinstance(problem, UnicodeEncodeError)
+    lacking = problem.object[problem.start : problem.end]
+    return "".join(_STAND_INS.get(each, "?") for each in lacking), problem.end
+
+
+def show_all_text() -> None:
+    """Let standard output show text for which its encoding has no characters: not every terminal knows UTF-8."""
+    codecs.register_error(_STAND_IN, _spelt_otherwise)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_STAND_IN)
 
 
 def terminal_width() -> int:
@@ -70,21 +92,31 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        loop = asyncio.get_running_loop()
         self._was_left = True
+        try:
+            self._leave()
+        except OSError:
+            output.discard_output()  # it was closed meanwhile: nobody needs it as it was
+
+    def _leave(self) -> None:
+        loop = asyncio.get_running_loop()
         if self._before is not None:
             import termios
 
             descriptor = sys.stdin.fileno()
             loop.remove_reader(descriptor)
-            termios.tcsetattr(descriptor, termios.TCSADRAIN, self._before)
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, self._before)
         if self.is_watched:
             loop.remove_signal_handler(signal.SIGWINCH)
             sys.stdout.write(_LEAVE)
             sys.stdout.flush()
 
     def _read(self) -> None:
-        keys = os.read(sys.stdin.fileno(), 1024).decode(errors="ignore")
+        data = b""
+        with contextlib.suppress(OSError):
+            data = os.read(sys.stdin.fileno(), 1024)
+        keys = data.decode(errors="ignore") if data else END
         # Arrows and the like come as sequences, which mean nothing here.
         for key in "" if keys.startswith("\x1b") else keys:
             self._on_key(key)

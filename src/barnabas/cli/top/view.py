@@ -193,7 +193,6 @@ Row = BrokerRow | TopicRow | GroupRow | ApiRow | PartitionRow
 
 
 def _head(model: Model, choice: Choice) -> list[str]:
-    when = datetime.fromtimestamp(model.at_ms / 1000, UTC).strftime("%H:%M:%S")
     brokers = sum(each.state != "fenced" for each in model.brokers)
     controller = "no controller" if model.controller_id is None else f"controller {model.controller_id}"
     cluster = f"cluster {shown(model.cluster_id)}" if model.cluster_id else "cluster"
@@ -202,7 +201,7 @@ def _head(model: Model, choice: Choice) -> list[str]:
     counts = f"{len(model.topics):,} topics, {model.partition_count:,} partitions: {lacking}"
     rate = "" if model.records_s is None else f" · {_number(model.records_s)} records/s"
     return [
-        f"{cluster} · {_count(brokers, 'broker')}, {controller} · {when} UTC · {choice.interval_s:g} s",
+        f"{cluster} · {_count(brokers, 'broker')}, {controller} · {time_text(model.at_ms)} · {choice.interval_s:g} s",
         f"{counts}{rate}",
     ]
 
@@ -317,6 +316,10 @@ def _fitting(table: ScreenTable, rows: Sequence[Any], width: int) -> list[Screen
 
 
 # Texts
+
+
+def time_text(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S UTC")
 
 
 def lag_text(group: GroupRow) -> str:
