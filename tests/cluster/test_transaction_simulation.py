@@ -22,7 +22,7 @@ SEEDS = 400 if IS_FULL else 30
 #: The bugs, each with a seed that finds it.
 QUICK = {
     "answers_before_the_decision_is_committed": 1,
-    "sends_markers_before_the_decision_is_committed": 1,
+    "sends_markers_before_the_decision_is_committed": 3,
     "completes_before_the_markers_are_written": 3,
     "forgets_what_was_prepared": 1,
     "fences_nobody": 6,

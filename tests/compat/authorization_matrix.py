@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from barnabas.base.errors import LocalProtocolError
 from barnabas.broker.handlers import controller_handlers
@@ -189,15 +189,15 @@ def _allow(pair: Pair, rules: tuple[Rule, ...]) -> None:
 
 def set_rules(admin: Side, rules: tuple[Rule, ...], host: str, principal: str = _SOMEBODY) -> None:
     """Let a principal have these rules from a host, and no others, and wait until the broker goes by them."""
-    filtered = {"resource_name_filter": None, "principal_filter": principal, "host_filter": host}
-    deletion = DeleteAclsFilter(
-        resource_type_filter=_ANY, pattern_type_filter=_ANY, operation=_ANY, permission_type=_ANY, **filtered
-    )
+    deletion = DeleteAclsFilter(**_all_of(host, principal))
     admin.call(DeleteAclsRequest(filters=[deletion]), 3)
     admin.call(CreateAclsRequest(creations=[_creation(rule, host, principal) for rule in rules]), 3)
-    description = DescribeAclsRequest(
-        resource_type_filter=_ANY, pattern_type_filter=_ANY, operation=_ANY, permission_type=_ANY, **filtered
-    )
+    wait_for_rules(admin, rules, host, principal)
+
+
+def wait_for_rules(admin: Side, rules: tuple[Rule, ...], host: str, principal: str = _SOMEBODY) -> None:
+    """Wait until the broker goes by them; who is asked for changes may know of them before others do."""
+    description = DescribeAclsRequest(**_all_of(host, principal))
 
     def is_in_force() -> bool:
         answer = admin.call(description, 3)
@@ -209,6 +209,11 @@ def set_rules(admin: Side, rules: tuple[Rule, ...], host: str, principal: str = 
         return found == {tuple(map(_number, rule)) for rule in rules}
 
     until(is_in_force)
+
+
+def _all_of(host: str, principal: str) -> dict[str, Any]:
+    kinds = dict.fromkeys(("resource_type_filter", "pattern_type_filter", "operation", "permission_type"), _ANY)
+    return {**kinds, "resource_name_filter": None, "principal_filter": principal, "host_filter": host}
 
 
 def _number(value: object) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -24,13 +25,16 @@ def test_grandchildren_are_found_and_ended_after_their_parent() -> None:
             assert parent.stdout is not None
             assert parent.stdout.readline() == b"up\n"
             (child,) = processes.below(parent.pid)
+            watched = os.pidfd_open(child.pid)
             assert child in processes.below(os.getpid())
         finally:
             parent.kill()
         parent.wait()
         processes.end([child], 0.1)
-        # The pipe ends when the last who holds it has gone.
+        # The pipe ends a moment before the last who holds it is gone.
         assert parent.stdout.read() == b""
+        select.select([watched], [], [])
+        os.close(watched)
     assert processes._living([child]) == []
 
 
