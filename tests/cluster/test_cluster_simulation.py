@@ -25,7 +25,7 @@ QUICK = {
     "believes_former_lives": 31,
     "forgets_maximal_isr": 1,
     "shrinks_alone": 1,
-    "applies_stale_answers": 33,
+    "applies_stale_answers": 59,
     "acknowledges_after_the_epoch": 1,
     "commits_below_min_isr": 17,
     "shows_what_is_not_committed": 3,
