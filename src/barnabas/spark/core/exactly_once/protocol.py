@@ -42,8 +42,8 @@ def commit(
     """All tasks of a batch are done; ends when what was decided for it is in the topics, and with what that is.
 
     `needed_ms` is the time that every transaction must have left when the batch is decided. `first_batch` is the first
-    that is written exactly once: none before it need have a decision. The caller has seen `newest_done`
-    come to its end, so that nobody need look whether it has.
+    that is written exactly once: none before it need have a decision. The caller has seen `newest_done` come to its
+    end, so that nobody need look whether it has.
     """
     stream, run = written[0].attempt.stream, written[0].attempt.run
     # Looked at before anything is fenced: a driver that has no business here should disturb nobody.
