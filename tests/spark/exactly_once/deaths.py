@@ -16,7 +16,6 @@ from tests.spark.exactly_once.killed import (
     NEEDS_LISTING,
     REFUSED_STEPS,
     REPEAT_STEPS,
-    TAKING_OVER_STEPS,
     TASK_STEPS,
     UNDECIDED_ABORT_STEPS,
 )
@@ -72,7 +71,8 @@ DEATHS: Final[dict[str, Death]] = {
         )
         for step, name in enumerate(REPEAT_STEPS, start=1)
     },
-    f"taking over after AbortTasks ({len(TAKING_OVER_STEPS)})": Death(("commit", len(TAKING_OVER_STEPS)), _PROBED),
+    f"taking over after AbortTasks ({len(DRIVER_STEPS) + 1})": Death(("commit", len(DRIVER_STEPS) + 1), _PROBED),
+    **{f"settling the batch before after CommitTask ({step})": Death(("settle", step), _PROBED) for step in (1, 2)},
     **{f"executor after {name}": Death(("executor", name)) for name in TASK_STEPS},
 }
 

@@ -110,8 +110,8 @@ class MortalWriter(TopicStreamWriter):
         if kind == "refused":
             self._fence_first(messages)
         broken_off: AbstractContextManager[None] = nullcontext()
-        if kind in ("commit", "refused"):
-            broken_off = _after_steps(step, self._kill_driver)
+        if kind in ("commit", "refused", "settle"):
+            broken_off = _after_steps(step, self._kill_driver, settles=kind == "settle")
         elif kind in ("abort", "undecided"):
             broken_off = _after_steps("CommitControl" if kind == "abort" else "Probe", _fail)
         with broken_off:
@@ -163,15 +163,21 @@ def _kill_executor(word: Path) -> None:
 
 
 @contextmanager
-def _after_steps(step: int | str, happens: Callable[[], None]) -> Iterator[None]:
-    """Something happens after so many steps, or after the one with this name."""
+def _after_steps(step: int | str, happens: Callable[[], None], *, settles: bool | None = None) -> Iterator[None]:
+    """Something happens after so many steps, or after the one with this name. Whether a commit settles the batch before
+    is up to chance: to Spark, which may have another process for each. So either only these steps count, or all others;
+    or, where nothing is said, all."""
+    from barnabas.spark.core.exactly_once.steps import CommitTask, ListOpen
     from barnabas.spark.sink.deciding import DecidingCluster
 
-    taken, real = 0, DecidingCluster.take
+    taken, has_listed, real = 0, False, DecidingCluster.take
 
     def take(self: DecidingCluster, each: Any) -> Any:
-        nonlocal taken
+        nonlocal taken, has_listed
         answer = real(self, each)
+        has_listed = has_listed or isinstance(each, ListOpen)
+        if settles is not None and settles != (isinstance(each, CommitTask) and not has_listed):
+            return answer
         taken += 1
         if step in (taken, type(each).__name__):
             happens()
