@@ -24,7 +24,7 @@ _MEANING: Final = {
 
 
 def show_checkpoint(settings: Mapping[str, Any], folder: str, control_topic: str | None, *, is_finishing: bool) -> int:
-    """One table; with `is_finishing`, of what is there then. Ends with 1 if rows of a batch are lost, or
+    """One table; with `is_finishing`, of what is there then. Ends with 1 if rows of a batch are lost, or if
     it could not be finished."""
     if importlib.util.find_spec("pyspark") is None:
         raise BarnabasError(f"--from-checkpoint needs PySpark: {how_to_install('spark')}")

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas import Admin
+from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BrokerError
 from barnabas.cli.transactions import transactions
 from barnabas.spark.core.errors import OptionError
-from barnabas.spark.core.exactly_once import steps
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
-from barnabas.spark.sink import deciding
 from barnabas.spark.sink.deciding import DecidingCluster
 from barnabas.testing import EmbeddedBroker
 from tests.spark.exactly_once.real_batches import RealBatches
@@ -98,10 +98,23 @@ def test_who_may_not_finish_it_is_told_by_the_exit_code_too(
     def refused(*arguments: object) -> None:
         raise DeliveryError("the driver is refused what it needs")
 
-    monkeypatch.setitem(deciding._TAKEN, steps.FenceDriver, refused)
+    monkeypatch.setattr(DecidingCluster, "perform", refused)
     told = _asked(batches, tmp_path, "--finish")
     assert told.return_value == 1
     assert "the driver is refused what it needs" in told.output
+
+
+def test_who_may_not_look_is_told_what_to_allow(
+    batches: RealBatches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches.commit(0, batches.write(0, [["a"]]))
+
+    def refused(*arguments: object) -> None:
+        raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+    monkeypatch.setattr(Admin, "describe_transactions", refused)
+    with pytest.raises(DeliveryError, match="Allow Write and Describe on transactional ids that begin with"):
+        _asked(batches, tmp_path)
 
 
 def test_one_sink_that_is_torn_does_not_keep_others_from_their_end(batches: RealBatches, tmp_path: Path) -> None:

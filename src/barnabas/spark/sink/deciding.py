@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -18,7 +18,7 @@ from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.client.errors import KeyedError, ProducerFencedError
 from barnabas.net.errors import UnsupportedRequestError
 from barnabas.spark.core.exactly_once import steps
-from barnabas.spark.core.exactly_once.control import Control, Receipt
+from barnabas.spark.core.exactly_once.control import Control, Receipt, TaskPart
 from barnabas.spark.core.exactly_once.names import Stream, prefix_of_query, stream_of
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
 from barnabas.spark.sink.advice import advice_for, with_advice
@@ -83,15 +83,21 @@ class DecidingCluster:
             return result
 
     def take(self, step: steps.DriverStep[Any]) -> Any:
-        try:
+        with self._advised(step.stream):
             return _TAKEN[type(step)](self, step)
+
+    @contextmanager
+    def _advised(self, stream: Stream) -> Iterator[None]:
+        """What the cluster refuses is told with what helps."""
+        try:
+            yield
         except BarnabasError as error:
             topic = self._place.topic
-            if isinstance(error, DeliveryError) or advice_for(error, step.stream, topic) is None:
+            if isinstance(error, DeliveryError) or advice_for(error, stream, topic) is None:
                 raise
             raise DeliveryError(
-                f"the driver of query {step.stream.query} is refused what delivery=exactly-once needs:"
-                f" {with_advice(error, step.stream, topic)}"
+                f"the driver of query {stream.query} is refused what delivery=exactly-once needs:"
+                f" {with_advice(error, stream, topic)}"
             ) from error
 
     @property
@@ -218,7 +224,7 @@ class DecidingCluster:
             return {}
         now_ms = self._written_ms or int(time.time() * 1000)
         handles = [each.handle for each in step.parts]
-        found = self.described([each.transactional_id for each in handles])
+        found = self._described(step.parts)
         if found is None:
             return self._probed_one_by_one(step)
         return {
@@ -239,10 +245,16 @@ class DecidingCluster:
             if self._admin.is_transaction_open(part.handle, step.stream.group_of(part.task))
         }
 
-    def described(self, transactional_ids: list[str]) -> Mapping[str, TransactionDescription] | None:
+    def described(self, stream: Stream, parts: Sequence[TaskPart]) -> Mapping[str, TransactionDescription] | None:
         """By id, as far as they are known; None if the cluster, or part of it, does not tell, being older than 3.0."""
+        with self._advised(stream):
+            return self._described(parts)
+
+    def _described(self, parts: Sequence[TaskPart]) -> Mapping[str, TransactionDescription] | None:
+        if not parts:
+            return {}
         try:
-            return self._admin.describe_transactions(transactional_ids)
+            return self._admin.describe_transactions([part.handle.transactional_id for part in parts])
         except KeyedError as error:
             if any(isinstance(each, UnsupportedRequestError) for each in error.errors.values()):
                 return None
@@ -302,7 +314,7 @@ def _is_open(state: TransactionState, identity: tuple[int, int], handle: Transac
     return state == "Ongoing" and identity == (handle.producer_id, handle.producer_epoch)
 
 
-_TAKEN: Final[dict[type, Callable[[DecidingCluster, Any], Any]]] = {
+_TAKEN: Final[Mapping[type, Callable[[DecidingCluster, Any], Any]]] = {
     steps.PeekControl: DecidingCluster._peek_control,
     steps.ReadControl: DecidingCluster._read_control,
     steps.HasCommitted: DecidingCluster._has_committed,

@@ -67,7 +67,7 @@ class CheckpointTransactions:
         control: Control | None = self._cluster.take(steps.PeekControl(stream))
         decided = control.decision if control is not None else None
         parts = decided.parts if decided is not None else ()
-        described = self._cluster.described([part.handle.transactional_id for part in parts]) if parts else {}
+        described = self._cluster.described(stream, parts)
         for part in parts:
             assert decided is not None
             name = part.handle.transactional_id
