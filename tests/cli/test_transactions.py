@@ -182,15 +182,15 @@ def test_speed_is_measured_in_transactions(barnabas: Tools, story: Story, given:
     topic = f"perf-{pattern.rstrip('-.*')}"
     told = barnabas.at(
         story.bootstrap,
-        f"producer-perf-test --topic {topic} --num-records 3000 --record-size 10 --throughput -1 {given}",
+        f"producer-perf-test --topic {topic} --num-records 30000 --record-size 10 --throughput -1 {given}",
     )
     assert (told.code, told.err) == (0, "")
-    assert told.out.startswith("3000 records sent, ")
+    assert told.out.startswith("30000 records sent, ")
     (listed,) = barnabas.json_at(story.bootstrap, f"transactions list --transactional-id-pattern {pattern}")
     assert listed["TransactionState"] in ("CompleteCommit", "PrepareCommit")
     ends = barnabas.at(story.bootstrap, f"get-offsets --topic {topic}").out.split(":")
-    # A marker for each commit: with the shortest time, after every thousand records at the latest.
-    assert int(ends[-1]) - 3000 >= count
+    # A marker for each commit. No machine sends so many in so few milliseconds that there is none before the end.
+    assert int(ends[-1]) - 30000 >= count
 
 
 @pytest.mark.parametrize(

@@ -227,9 +227,20 @@ def test_on_a_terminal_with_keys_and_another_size(bootstrap: str) -> None:
         shown.kill()
 
 
+@contextlib.contextmanager
+def _heard(number: signal.Signals) -> Iterator[None]:
+    """What is started meanwhile does not ignore the signal, as it would in tests that `nohup` has started."""
+    before = signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was(bootstrap: str, number: signal.Signals) -> None:
-    shown = Screen(bootstrap, 80, 24)
+    with _heard(number):
+        shown = Screen(bootstrap, 80, 24)
     before = shown.attributes
     try:
         shown.until(r"^q quit")
