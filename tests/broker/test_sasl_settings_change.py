@@ -31,11 +31,11 @@ from tests.oracles.kafka_server import KafkaServer
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-USERS = {"admin": "admin-7Qx"}
+USERS = {"admin": "admin-7Qx~"}
 PREFIX = "listener.name.sasl_plaintext."
 JAAS = f"{PREFIX}plain.sasl.jaas.config"
-LOGIN = f'{MODULE} username="admin" password="admin-7Qx" user_admin="admin-7Qx"'
-WITH_ANN = f'{LOGIN} user_ann="ann-7Qx";'
+LOGIN = f'{MODULE} username="admin" password="admin-7Qx~" user_admin="admin-7Qx~"'
+WITH_ANN = f'{LOGIN} user_ann="ann-7Qx~";'
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-def admin(bootstrap: str, user: str = "admin", password: str = "admin-7Qx", mechanism: str = "PLAIN") -> barnabas.Admin:
+def admin(bootstrap: str, user: str = "admin", password: str = "admin-7Qx~", mechanism: str = "PLAIN") -> barnabas.Admin:
     return barnabas.Admin(
         bootstrap,
         security_protocol="SASL_PLAINTEXT",
@@ -85,37 +85,37 @@ def until(holds: Callable[[], bool]) -> None:
 
 def test_users_of_plain_come_and_go(broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture) -> None:
     place = broker.bootstrap_servers
-    assert not is_let_in(place, "ann", "ann-7Qx")
+    assert not is_let_in(place, "ann", "ann-7Qx~")
     change(place, {JAAS: WITH_ANN})
-    until(lambda: is_let_in(place, "ann", "ann-7Qx"))
+    until(lambda: is_let_in(place, "ann", "ann-7Qx~"))
     broker.restart()
-    assert is_let_in(place, "ann", "ann-7Qx")
+    assert is_let_in(place, "ann", "ann-7Qx~")
     resource = barnabas.ConfigResource(barnabas.ConfigResourceType.BROKER, "1")
     with admin(place) as found:
         shown = found.describe_configs([resource])[resource]
     assert shown[JAAS].value is None
     change(place, {JAAS: None})
-    until(lambda: not is_let_in(place, "ann", "ann-7Qx"))
+    until(lambda: not is_let_in(place, "ann", "ann-7Qx~"))
     assert is_let_in(place)
-    assert "7Qx" not in caplog.text
+    assert "7Qx~" not in caplog.text
 
 
 def test_mechanisms_come_and_go_and_who_is_inside_stays(broker: EmbeddedBroker) -> None:
     place = broker.bootstrap_servers
-    with admin(place, "admin", "admin-7Qx", "SCRAM-SHA-512") as inside:
+    with admin(place, "admin", "admin-7Qx~", "SCRAM-SHA-512") as inside:
         inside.list_topics()
         change(place, {f"{PREFIX}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256"})
-        until(lambda: not is_let_in(place, "admin", "admin-7Qx", "SCRAM-SHA-512"))
-        assert is_let_in(place, "admin", "admin-7Qx", "SCRAM-SHA-256")
+        until(lambda: not is_let_in(place, "admin", "admin-7Qx~", "SCRAM-SHA-512"))
+        assert is_let_in(place, "admin", "admin-7Qx~", "SCRAM-SHA-256")
         inside.list_topics()
     change(place, {f"{PREFIX}sasl.enabled.mechanisms": None})
-    until(lambda: is_let_in(place, "admin", "admin-7Qx", "SCRAM-SHA-512"))
+    until(lambda: is_let_in(place, "admin", "admin-7Qx~", "SCRAM-SHA-512"))
 
 
 def test_sessions_of_a_listener_end_from_now_on(broker: EmbeddedBroker) -> None:
     async def ends() -> bool:
         host, _, port = broker.bootstrap_servers.rpartition(":")
-        login = PasswordLogin(Mechanism.PLAIN, "admin", "admin-7Qx", new_randomness())
+        login = PasswordLogin(Mechanism.PLAIN, "admin", "admin-7Qx~", new_randomness())
         channel = Channel(host, int(port), client_id="t", randomness=new_randomness(), security=ChannelSecurity(login))
         try:
             await channel.connect()
@@ -132,7 +132,7 @@ def test_sessions_of_a_listener_end_from_now_on(broker: EmbeddedBroker) -> None:
     ("changes", "words"),
     [
         ({JAAS: "nonsense"}, "sasl.jaas.config"),
-        ({JAAS: f'{MODULE} username="admin" password="admin-7Qx";'}, "knows no users"),
+        ({JAAS: f'{MODULE} username="admin" password="admin-7Qx~";'}, "knows no users"),
         ({f"{PREFIX}sasl.enabled.mechanisms": "SCRAM-SHA-256"}, "nodes use PLAIN"),
         ({f"{PREFIX}sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "GSSAPI"),
         ({"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-1"}, "SCRAM-SHA-1"),
@@ -144,7 +144,7 @@ def test_sessions_of_a_listener_end_from_now_on(broker: EmbeddedBroker) -> None:
 def test_what_could_not_work_is_refused(broker: EmbeddedBroker, changes: dict[str, str], words: str) -> None:
     with pytest.raises(barnabas.BarnabasError, match=words) as refusal:
         change(broker.bootstrap_servers, changes)
-    assert "7Qx" not in str(refusal.value)
+    assert "7Qx~" not in str(refusal.value)
     assert is_let_in(broker.bootstrap_servers)
 
 
@@ -157,7 +157,7 @@ def test_brokers_change_how_they_show_themselves_to_each_other() -> None:
     with EmbeddedCluster(3, security=Security(USERS)) as cluster:
         cluster.create_topic("t", partitions=3)
         for node in cluster.nodes:
-            own = f'{SCRAM} username="admin" password="admin-7Qx";'
+            own = f'{SCRAM} username="admin" password="admin-7Qx~";'
             changes = {
                 "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
                 f"{PREFIX}scram-sha-512.sasl.jaas.config": own,
@@ -195,7 +195,7 @@ QUESTIONS: list[tuple[str, dict[str, str]]] = [
 
 async def codes(host: str, port: int) -> list[int]:
     """What a broker answers to each of the questions."""
-    login = PasswordLogin(Mechanism.PLAIN, "admin", "admin-7Qx", new_randomness())
+    login = PasswordLogin(Mechanism.PLAIN, "admin", "admin-7Qx~", new_randomness())
     channel = Channel(host, port, client_id="t", randomness=new_randomness(), security=ChannelSecurity(login))
     found = []
     try:

@@ -29,7 +29,12 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 def until_fenced(cluster: EmbeddedCluster, node: int) -> None:
-    cluster._wait(f"node {node} is fenced", lambda: not cluster._is_at_work(node) or None)
+    """Until all that run know it, as any of them may be asked."""
+
+    def is_fenced() -> bool | None:
+        return all(image.brokers[node].is_fenced for image in cluster._images()) or None
+
+    cluster._wait(f"node {node} is fenced", is_fenced)
 
 
 def survivor(cluster: EmbeddedCluster, *dead: int) -> str:

@@ -19,7 +19,7 @@ from tests.oracles import needs_kafka
 
 TOPIC = "mixed"
 KAFKA = 3
-USERS = {"node": "node-pw-7Qx", "admin": "admin-pw-7Qx", "ann": "ann-pw-7Qx"}
+USERS = {"node": "node-pw-7Qx~", "admin": "admin-pw-7Qx~", "ann": "ann-pw-7Qx~"}
 SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_SSL,CONTROLLER:SASL_SSL",
     "inter.broker.listener.name": "PLAINTEXT",
@@ -169,8 +169,8 @@ def _may_do_no_more(cluster: MixedCluster) -> None:
             with pytest.raises(barnabas.BarnabasError, match="AUTHORIZATION"):
                 admin.create_topics([barnabas.NewTopic("hers")])
             assert set(admin.list_topics()) == {TOPIC}
-        wrong = cluster.client("ann") | at_one | {"sasl.jaas.config": jaas(cluster.mechanism, "ann", "wrong-7Qx")}
+        wrong = cluster.client("ann") | at_one | {"sasl.jaas.config": jaas(cluster.mechanism, "ann", "wrong-7Qx~")}
         with pytest.raises(barnabas.BarnabasError, match="SASL_AUTHENTICATION_FAILED"), barnabas.Admin(wrong) as admin:
             admin.list_topics()
     told = "".join(each.told() for each in cluster.nodes.values() if each.node_id != KAFKA)
-    assert "7Qx" not in told
+    assert "7Qx~" not in told

@@ -16,7 +16,7 @@ from tests.cluster.secured import Certificates, RunningClients, jaas
 from tests.ports import free_ports
 
 TOPIC = "moving"
-USERS = {"node": "node-pw-7Qx", "admin": "admin-pw-7Qx", "ann": "ann-pw-7Qx"}
+USERS = {"node": "node-pw-7Qx~", "admin": "admin-pw-7Qx~", "ann": "ann-pw-7Qx~"}
 MECHANISM = "SCRAM-SHA-512"
 REPLICATED = {
     "default.replication.factor": "3",
@@ -197,4 +197,4 @@ def _is_secured(cluster: MovingCluster, written: set[bytes]) -> None:
     ):
         admin.list_topics()
     told = "".join(each.told() for each in cluster.nodes.values())
-    assert "7Qx" not in told
+    assert "7Qx~" not in told

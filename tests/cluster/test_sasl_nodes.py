@@ -19,7 +19,7 @@ from tests.ports import free_ports
 
 NODES = (1, 2, 3)
 CLUSTER_ID = "sasl-cluster-id-000001"
-PASSWORD = "node-pw-7Qx"
+PASSWORD = "node-pw-7Qx~"
 _MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM-SHA-256": "scram.ScramLoginModule"}
 _PATIENCE_S = 40
 
@@ -169,7 +169,7 @@ def test_a_node_with_a_wrong_password_stays_outside(tmp_path: Path) -> None:
     with started(tmp_path, "SCRAM-SHA-256") as nodes, Admin(**nodes.client) as admin:
         _until_led(admin, 3)
         nodes.kill(3)
-        nodes.properties(3, "wrong-7Qx")
+        nodes.properties(3, "wrong-7Qx~")
         nodes.start(3)
         deadline_s = time.monotonic() + _PATIENCE_S
         while "Failed authentication" not in nodes.log():
@@ -177,4 +177,4 @@ def test_a_node_with_a_wrong_password_stays_outside(tmp_path: Path) -> None:
             time.sleep(0.1)
         time.sleep(3.5)
         assert len(admin.describe_cluster().nodes) == 2
-        assert "7Qx" not in nodes.log()
+        assert "7Qx~" not in nodes.log()

@@ -24,7 +24,7 @@ from tests.compat.sasl_clients import CLIENTS, Login
 from tests.oracles import java_program, missing, other_process
 from tests.oracles.kafka_server import FORMAT, KafkaServer
 
-USERS: Final = {"admin": "admin-pw-7Qx", "ann": "sword.fish-7Qx"}
+USERS: Final = {"admin": "admin-pw-7Qx~", "ann": "sword.fish-7Qx~"}
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SERVERS: Final = ("barnabas", "kafka")
 PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
@@ -198,7 +198,7 @@ def test_who_logs_in_writes_and_reads(place: Place, client: str, mechanism: str)
     told = CLIENTS[client](login, unique(client))
     assert told == f"from {client.removeprefix('ours-')}"
     wrong = replace(
-        login, password="wrong-7Qx", token=None if login.token is None else place.issuer.token("ann", exp=1)
+        login, password="wrong-7Qx~", token=None if login.token is None else place.issuer.token("ann", exp=1)
     )
     if client in ("ours", "ours-aio"):
         with pytest.raises(Exception, match="SASL_AUTHENTICATION_FAILED"):

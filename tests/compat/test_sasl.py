@@ -39,8 +39,8 @@ from tests.compat.sasl_clients import CLIENTS, Login, java_tool
 from tests.oracles import missing, needs_kafka, other_process
 from tests.oracles.kafka_server import FORMAT, KafkaServer
 
-USERS = {"admin": "admin-pw-7Qx", "ann": "sword.fish-7Qx"}
-TOKEN_KEY = "token-key-7Qx"
+USERS = {"admin": "admin-pw-7Qx~", "ann": "sword.fish-7Qx~"}
+TOKEN_KEY = "token-key-7Qx~"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SECURITY = "org.apache.kafka.common.security"
 
@@ -155,9 +155,9 @@ def test_clients_log_in_at_our_node(ours: Place, client: str, mechanism: str) ->
 @each_client_that_tells
 def test_our_node_refuses_what_is_wrong(ours: Place, client: str, mechanism: str) -> None:
     with pytest.raises(Exception) as refusal:  # noqa: PT011  (each client has kinds of its own)
-        CLIENTS[client](ours.login(mechanism, "wrong-7Qx"), unique(client))
+        CLIENTS[client](ours.login(mechanism, "wrong-7Qx~"), unique(client))
     assert not isinstance(refusal.value, AssertionError)
-    assert "7Qx" not in str(refusal.value)
+    assert "7Qx~" not in str(refusal.value)
 
 
 @needs_kafka()
@@ -173,7 +173,7 @@ def test_kafka_and_our_node_refuse_in_the_same_words(apache: Place, ours: Place,
     told = []
     for place in (apache, ours):
         with pytest.raises(Exception, match="SASL_AUTHENTICATION_FAILED") as refusal:
-            CLIENTS["ours"](place.login(mechanism, "wrong-7Qx"), unique("refused"))
+            CLIENTS["ours"](place.login(mechanism, "wrong-7Qx~"), unique("refused"))
         told.append(str(refusal.value).replace(place.bootstrap, "broker"))
     assert told[0] == told[1]
 
@@ -187,7 +187,7 @@ def test_java_logs_in_at_our_node(ours: Place, mechanism: str, tmp_path: Path) -
         tmp_path, login, login.properties, "org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic
     )
     assert f"Created topic {topic}." in told
-    wrong = Login(ours.bootstrap, mechanism, "admin", "wrong-7Qx")
+    wrong = Login(ours.bootstrap, mechanism, "admin", "wrong-7Qx~")
     with pytest.raises(RuntimeError, match="Authentication failed"):
         java_tool(tmp_path, wrong, wrong.properties, "org.apache.kafka.tools.TopicCommand", "--list")
 

@@ -30,7 +30,7 @@ from tests.compat.samples import until
 from tests.oracles.kafka_server import KafkaServer
 from tests.ports import free_ports
 
-_USERS: Final = {"admin": "admin-pw-7Qx", "ann": "ann-pw-7Qx", "person": "person-pw-7Qx"}
+_USERS: Final = {"admin": "admin-pw-7Qx~", "ann": "ann-pw-7Qx~", "person": "person-pw-7Qx~"}
 _OWNER, _PERSON = "User:ann", "User:person"
 #: What stands for the first token of the owner in rules: its id is another one at each broker.
 _TOKEN: Final = "a token"
@@ -114,7 +114,7 @@ def _settings(port: int, controller: int) -> dict[str, str]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         # On the controllers' listener nodes are nobody in particular.
         "super.users": "User:admin;User:ANONYMOUS",
-        "delegation.token.secret.key": "token-key-7Qx",
+        "delegation.token.secret.key": "token-key-7Qx~",
     }
 
 

@@ -34,7 +34,7 @@ from tests.compat.brokers import OVERRIDES, OurServer
 from tests.oracles.kafka_server import FORMAT, KafkaServer
 from tests.ports import free_ports
 
-USERS: Final = {"node": "node-pw-7Qx", "ann": "ann-pw-7Qx"}
+USERS: Final = {"node": "node-pw-7Qx~", "ann": "ann-pw-7Qx~"}
 #: By name, what is spoken there; each asks for a password or for a certificate. The last two are the controllers'.
 PROTOCOLS: Final = {
     "CLIENTS": "SASL_PLAINTEXT",
@@ -44,7 +44,7 @@ PROTOCOLS: Final = {
     "CERTIFIEDCONTROLLERS": "SSL",
 }
 _CONTROLLERS: Final = ("CONTROLLERS", "CERTIFIEDCONTROLLERS")
-_STORE_PASSWORD: Final = "store-pw-7Qx"
+_STORE_PASSWORD: Final = "store-pw-7Qx~"
 _TIMEOUT_S: Final = 20
 _SIZE: Final = struct.Struct(">i")
 

@@ -17,12 +17,12 @@ from barnabas.testing import EmbeddedBroker, Security
 from tests.cli.tools import Told, Tools
 from tests.secret_scan import places_in
 
-USERS = {"node": "node-pw-7Qx", "ann": "ann-pw-7Qx"}
+USERS = {"node": "node-pw-7Qx~", "ann": "ann-pw-7Qx~"}
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 CALLS = """
-configs --alter --entity-type users --entity-name bob --add-config SCRAM-SHA-256=[password=bob-pw-7Qx]
-configs --alter --entity-type brokers --entity-name 1 --add-config listener.name.x.ssl.keystore.password=store-7Qx
+configs --alter --entity-type users --entity-name bob --add-config SCRAM-SHA-256=[password=bob-pw-7Qx~]
+configs --alter --entity-type brokers --entity-name 1 --add-config listener.name.x.ssl.keystore.password=store-7Qx~
 configs --describe --entity-type brokers --entity-name 1
 configs --describe --all --entity-type brokers --entity-name 1
 configs --describe --all --entity-type brokers --entity-name 1 --json
@@ -33,8 +33,8 @@ broker-api-versions
 """.strip().splitlines()
 
 WRONG_CALLS = """
-configs --alter --entity-type users --entity-name bob --add-config SCRAM-SHA-256=[iterations=1,password=bob-pw-7Qx]
-configs --alter --entity-type users --entity-name bob --add-config SCRAM-SHA-1=[password=bob-pw-7Qx]
+configs --alter --entity-type users --entity-name bob --add-config SCRAM-SHA-256=[iterations=1,password=bob-pw-7Qx~]
+configs --alter --entity-type users --entity-name bob --add-config SCRAM-SHA-1=[password=bob-pw-7Qx~]
 configs --alter --entity-type brokers --entity-name 1 --add-config listener.name.nowhere.ssl.keystore.password
 """.strip().splitlines()
 
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def broker(folder: Path) -> Iterator[EmbeddedBroker]:
     overrides = {
-        "delegation.token.secret.key": "token-key-7Qx",
+        "delegation.token.secret.key": "token-key-7Qx~",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:node;User:ann;User:ANONYMOUS",
     }
@@ -76,7 +76,7 @@ def test_tools_show_none(broker: EmbeddedBroker, folder: Path, capsys: pytest.Ca
     for call in WRONG_CALLS:
         told = barnabas.at(broker.bootstrap_servers, f"{call} {config}")
         assert (told.code != 0, _shown(told)) == (True, []), call
-    refused = barnabas.at(broker.bootstrap_servers, f"configs --describe --entity-type users {_config(folder, '7Qx')}")
+    refused = barnabas.at(broker.bootstrap_servers, f"configs --describe --entity-type users {_config(folder, '7Qx~')}")
     assert (refused.code != 0, _shown(refused)) == (True, [])
     log = folder / "data" / "__cluster_metadata-0"
     for words in ("find /", "tree /", "cat /image/scram/SCRAM-SHA-256/bob"):
@@ -88,11 +88,11 @@ def test_tools_show_none(broker: EmbeddedBroker, folder: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"ssl.keystore.password": "store-7Qx", "ssl.keystore.location": "/nowhere"},
-        {"listener.name.clients.plain.sasl.jaas.config": 'PlainLoginModule required password="pw-7Qx"'},
-        {"delegation.token.secret.key": "key-7Qx", "node.id": "x"},
-        {"ssl.keystore.key": "-----BEGIN PRIVATE KEY----- 7Qx -----END PRIVATE KEY-----"},
-        {"sasl.oauthbearer.client.credentials.client.secret": "client-7Qx", "num.partitions": "none"},
+        {"ssl.keystore.password": "store-7Qx~", "ssl.keystore.location": "/nowhere"},
+        {"listener.name.clients.plain.sasl.jaas.config": 'PlainLoginModule required password="pw-7Qx~"'},
+        {"delegation.token.secret.key": "key-7Qx~", "node.id": "x"},
+        {"ssl.keystore.key": "-----BEGIN PRIVATE KEY----- 7Qx~ -----END PRIVATE KEY-----"},
+        {"sasl.oauthbearer.client.credentials.client.secret": "client-7Qx~", "num.partitions": "none"},
     ],
     ids=["a store", "a login module", "a key of tokens", "a key", "a client's secret"],
 )

@@ -38,7 +38,7 @@ def _warnings(
             **{
                 f"listener.name.{name.lower()}.scram-sha-256.sasl.jaas.config": (
                     "org.apache.kafka.common.security.scram.ScramLoginModule required "
-                    'username="node" password="node-pw-7Qx";'
+                    'username="node" password="node-pw-7Qx~";'
                 )
                 for name, protocol in protocols.items()
                 if protocol.startswith("SASL_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from base64 import b64encode
@@ -58,6 +59,7 @@ def _outcomes(folder: Path) -> dict[str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.secret_scan", "-p", "no:cacheprovider", "-rA", "-q", str(file)],
         cwd=ROOT,
+        env={**os.environ, "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         check=False,

@@ -18,7 +18,7 @@ from barnabas.base.properties import format_properties
 from barnabas.cli.main import main
 from barnabas.testing import EmbeddedBroker, EmbeddedCluster, Security
 
-USERS = {"admin": "admin-pw-7Qx", "ann": 'sword"fish\\7Qx'}
+USERS = {"admin": "admin-pw-7Qx~", "ann": 'sword"fish\\7Qx~'}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
