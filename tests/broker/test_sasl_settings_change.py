@@ -44,7 +44,9 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-def admin(bootstrap: str, user: str = "admin", password: str = "admin-7Qx~", mechanism: str = "PLAIN") -> barnabas.Admin:
+def admin(
+    bootstrap: str, user: str = "admin", password: str = "admin-7Qx~", mechanism: str = "PLAIN"
+) -> barnabas.Admin:
     return barnabas.Admin(
         bootstrap,
         security_protocol="SASL_PLAINTEXT",
