@@ -106,6 +106,7 @@ def outcome(*, updates: int, broken_off: int | None = None, is_complete: bool = 
         distinct_clicks=0,
         broken_off=broken_off,
         sessions={},
+        expected_sessions={},
         twice=0,
         failure=None,
     )
@@ -117,6 +118,10 @@ def test_an_outcome_that_is_not_exact_is_a_failure(capsys: pytest.CaptureFixture
     assert "is in the table, once" in capsys.readouterr().out
     with pytest.raises(BarnabasError, match=r"it is not exact: of 0 valid clicks 0 are in the table, .* twice"):
         _tell(replace(exact, twice=1), DemoOptions())
+    sessions = {("u1", "2026-11-18T10:00:00.000Z"): 3, ("u2", "2026-11-18T10:01:00.000Z"): 1}
+    missing = replace(exact, expected_sessions=sessions, sessions=dict(list(sessions.items())[:1]))
+    with pytest.raises(BarnabasError, match=r"of 2 sessions that are over 1 are in their topic"):
+        _tell(missing, DemoOptions())
 
 
 def test_the_end_says_how_far_it_came() -> None:

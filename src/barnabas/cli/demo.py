@@ -182,16 +182,21 @@ def _tell(outcome: DemoResult, options: DemoOptions) -> None:
         raise BarnabasError(
             f"counted, and it is not exact: of {written.valid:,} valid clicks {outcome.distinct_clicks:,} are in the "
             f"table, in {picture.table_rows:,} rows; of {written.broken:,} broken ones {picture.dead_letters:,} are "
-            f"among the dead letters; {outcome.twice:,} records are in their topics twice. This must not happen: "
-            "please tell us, with what --keep leaves"
+            f"among the dead letters; of {len(outcome.expected_sessions):,} sessions that are over {_found(outcome):,} "
+            f"are in their topic as they were, of {len(outcome.sessions):,} that are there; {outcome.twice:,} records "
+            "are in their topics twice. This must not happen: please tell us, with what --keep leaves"
         )
     if outcome.is_complete:
         say("Counted: every valid click is in the table, once; every broken one is among the dead letters, once;")
-        say("no session is in its topic twice. Table and topics are written exactly once.")
+        say("every session that is over is in its topic, once. Table and topics are written exactly once.")
     say()
     say("Try next:")
     for text in _next_steps(options.keep):
         say(f"  {text}")
+
+
+def _found(outcome: DemoResult) -> int:
+    return len(outcome.expected_sessions.items() & outcome.sessions.items())
 
 
 def _ending(outcome: DemoResult) -> str:

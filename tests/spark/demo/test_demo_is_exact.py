@@ -7,16 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
 
-from barnabas.spark.demo.story import Click, Story
+from barnabas.spark.demo.counting import sessions_of
+from barnabas.spark.demo.story import Story
 from tests.oracles import other_process
 from tests.spark.rig import checkpoints, sessions
 
@@ -25,8 +24,6 @@ RATE, SEED = 100, 5
 FEWEST_CLICKS = 600
 #: For a machine that does much else. What is not done by then is stuck.
 LONGEST_S = 600
-#: Of the project: how late a click may come, and how long a pause ends a session.
-LATENESS_MS = PAUSE_MS = 300_000
 
 
 @other_process(sessions.missing())
@@ -58,7 +55,7 @@ def check(folder: Path, told: dict[str, Any]) -> None:
     assert sorted(table["id"].to_pylist()) == sorted(click.id for click in story.clicks)
     assert told["dead_letters"] == sum(told["causes"].values()) == sum(story.flaws.values())
     assert told["sessions"]
-    assert {(user, began_at): clicks for user, began_at, clicks in told["sessions"]} == _sessions(story.clicks)
+    assert {(user, began_at): clicks for user, began_at, clicks in told["sessions"]} == sessions_of(story.clicks)
     assert set(told["flows"]) == {"clicks", "dead_letters", "users", "page_views", "sessions"}
     assert told["views"] > 5
 
@@ -85,26 +82,3 @@ def run_demo(folder: Path, kills: int = 0) -> dict[str, Any]:
     # Shown if the test fails: where the time went.
     sys.stdout.write("".join(f"{at_s:6.1f} s  {what}\n" for what, at_s in told["times"].items()))
     return told
-
-
-def _sessions(clicks: Iterable[Click]) -> dict[tuple[str, str], int]:
-    """Sessions as anybody would compute them; those that are over when the watermark has seen all clicks."""
-    by_user: dict[str, list[list[int]]] = {}
-    for click in sorted(clicks, key=lambda click: click.at_ms):
-        visits = by_user.setdefault(click.user, [])
-        if visits and click.at_ms <= visits[-1][-1] + PAUSE_MS:
-            visits[-1].append(click.at_ms)
-        else:
-            visits.append([click.at_ms])
-    watermark_ms = max(visit[-1] for visits in by_user.values() for visit in visits) - LATENESS_MS
-    return {
-        (user, _text(visit[0])): len(visit)
-        for user, visits in by_user.items()
-        for visit in visits
-        if visit[-1] + PAUSE_MS <= watermark_ms
-    }
-
-
-def _text(at_ms: int) -> str:
-    at = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

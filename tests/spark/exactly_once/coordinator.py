@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 
 from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.spark.core.exactly_once.control import Control, Receipt
@@ -42,13 +43,15 @@ class Coordinator:
         self.now = 0
         self.ids: dict[str, Transaction] = {}
         self.receipts: dict[str, Receipt] = {}
+        self.has_forgotten = False
+        self._producer_ids = count()
         #: Told of each transaction that is ended, and of why it was aborted.
         self.on_commit: Callable[[str, Transaction], None] = lambda name, ended: None
         self.on_abort: Callable[[str, Transaction, str], None] = lambda name, ended, why: None
 
     def init(self, name: str, timeout: int, who: str) -> TransactionHandle:
         """InitProducerId, repeated until what was open is aborted."""
-        found = self.ids.setdefault(name, Transaction(len(self.ids), timeout))
+        found = self.ids.setdefault(name, Transaction(next(self._producer_ids), timeout))
         if found.state == "open":
             self._abort(name, found, f"{who} fenced it")
         found.epoch += 1
@@ -105,6 +108,15 @@ class Coordinator:
             for found in self.ids.values()
         )
 
+    def forget(self) -> None:
+        """A week passes: no transaction is open any more, and brokers know of none, nor of receipts."""
+        self.has_forgotten = True
+        for name, found in self.ids.items():
+            if found.state == "open":
+                self._abort(name, found, "its time was over")
+        self.ids.clear()
+        self.receipts.clear()
+
     def tick(self, passed: int) -> None:
         self.now += passed
         for name, found in self.ids.items():
@@ -112,8 +124,8 @@ class Coordinator:
                 self._abort(name, found, "its time was over")
 
     def _own(self, handle: TransactionHandle) -> Transaction:
-        found = self.ids[handle.transactional_id]
-        if (found.producer_id, found.epoch) != (handle.producer_id, handle.producer_epoch):
+        found = self.ids.get(handle.transactional_id)
+        if found is None or (found.producer_id, found.epoch) != (handle.producer_id, handle.producer_epoch):
             raise Fenced
         return found
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from barnabas.spark.core.exactly_once import names, protocol, refusals, steps
-from barnabas.spark.core.exactly_once.control import BatchDecision, Control, TaskPart, Written
+from barnabas.spark.core.exactly_once.control import BatchDecision, Control, LostControl, Written
 from barnabas.spark.core.exactly_once.names import Attempt, Stream
 from barnabas.spark.core.exactly_once.steps import DriverStep, Steps, take
 from tests.spark.exactly_once.simulated_batches import VARIANTS, play
@@ -57,10 +57,10 @@ def attempts_share_an_id() -> AbstractContextManager[Any]:
 
 @planted("a zombie of batch N wakes in N + 1, and begins in the id that is in use there", (5, "control topic gone"))
 def batches_share_an_id() -> AbstractContextManager[Any]:
-    return patch.multiple(names, SLOTS=1, REMAINDERS=1)
+    return patch.multiple(names, SLOTS=1, STAGES=1, REMAINDERS=1)
 
 
-@planted("commit fails half way, abort follows, and does not look for a decision", (2, "goes on"))
+@planted("commit fails half way, abort follows, and does not look for a decision", (0, "forgetful"))
 def abort_does_not_settle() -> AbstractContextManager[Any]:
     def abort(written: Sequence[Written]) -> Steps[None]:
         if written:
@@ -69,7 +69,7 @@ def abort_does_not_settle() -> AbstractContextManager[Any]:
     return patch.object(protocol, "abort", abort)
 
 
-@planted("abort ends what it can of the decision, and aborts what is left of the batch", (3, "copied"))
+@planted("abort ends what it can of the decision, and aborts what is left of the batch", (10, "old cluster"))
 def abort_after_a_failed_commit() -> AbstractContextManager[Any]:
     real = protocol.abort
 
@@ -83,7 +83,7 @@ def abort_after_a_failed_commit() -> AbstractContextManager[Any]:
     return patch.object(protocol, "abort", abort)
 
 
-@planted("a straggler passes the first task's time-out: nobody looks at the time that is left", (12, "rewound"))
+@planted("a straggler passes the first task's time-out: nobody looks at the time that is left", (6, "old cluster"))
 def decides_too_late() -> AbstractContextManager[Any]:
     def refusal_of(
         stream: Stream, decision: BatchDecision, left_ms: Mapping[str, int], needed_ms: int
@@ -94,10 +94,12 @@ def decides_too_late() -> AbstractContextManager[Any]:
     return patch.object(protocol, "refusal_of", refusal_of)
 
 
-@planted("the old driver comes back: what was read before the fence is believed after it", (0, "copied"))
+@planted("the old driver comes back: what was read before the fence is believed after it", (2, "two drivers"))
 def fences_after_reading() -> AbstractContextManager[Any]:
     def fence_and_read(stream: Stream, run: str) -> Steps[Control | None]:
         control = yield from take(steps.ReadControl(stream))
+        if isinstance(control, LostControl):
+            raise refusals.lost(stream, control)
         protocol.check_owner(stream, run, control)
         yield from take(steps.FenceDriver(stream))
         return control
@@ -105,12 +107,12 @@ def fences_after_reading() -> AbstractContextManager[Any]:
     return patch.object(protocol, "fence_and_read", fence_and_read)
 
 
-@planted("the old driver comes back, and nobody asks whether it is superseded", (0, "two drivers"))
+@planted("the old driver comes back, and nobody asks whether it is superseded", (1, "old cluster"))
 def nobody_is_superseded() -> AbstractContextManager[Any]:
     return patch.object(protocol, "check_owner", lambda stream, run, control: None)
 
 
-@planted("another number of tasks after a restart: handles are ended only for tasks that there are now", (5, "crashes"))
+@planted("another number of tasks after a restart: handles are ended only for tasks that there are now", (0, "rewound"))
 def ends_tasks_of_now() -> AbstractContextManager[Any]:
     def change(written: Sequence[Written], step: DriverStep[Any]) -> DriverStep[Any] | None:
         tasks = {each.attempt.task for each in written}
@@ -122,17 +124,17 @@ def ends_tasks_of_now() -> AbstractContextManager[Any]:
 
 @planted("the checkpoint is rewound, and what was decided is decided again", (0, "copied"))
 def chain_may_go_back() -> AbstractContextManager[Any]:
-    return _past_without(lambda newest, batch: newest is not None and newest.batch > batch)
+    return _past_without("check_not_later", lambda newest, batch: newest is not None and newest.batch > batch)
 
 
-@planted("a repeated batch with other rows is taken for the one that was decided", (0, "copied"))
+@planted("a repeated batch with other rows is taken for the one that was decided", (7, "rewound"))
 def other_rows_pass() -> AbstractContextManager[Any]:
-    return _past_without(lambda newest, batch: newest is not None and newest.batch == batch)
+    return _past_without("check_not_later", lambda newest, batch: newest is not None and newest.batch == batch)
 
 
 @planted("the control topic is lost, and the chain begins anew in the middle", (162, "control topic gone"))
 def chain_may_begin_anywhere() -> AbstractContextManager[Any]:
-    return _past_without(lambda newest, batch: newest is None)
+    return _past_without("check_chain", lambda newest, batch: newest is None)
 
 
 @planted(
@@ -143,10 +145,46 @@ def first_batch_is_always_first() -> AbstractContextManager[Any]:
     return _changed_commit(lambda written, step: None if isinstance(step, steps.HasCommitted) else step, answer=False)
 
 
+@planted("what may be old is believed: a decision that was just made is not seen, and said to be gone", (0, "crashes"))
+def old_news_are_believed() -> AbstractContextManager[Any]:
+    real = protocol.check_not_later
+
+    def check_not_later(stream: Stream, batch: int, control: Control | None, *rest: Any) -> None:
+        real(stream, batch, control, *rest)
+        protocol.check_chain(stream, batch, control, 0)
+
+    return patch.object(protocol, "check_not_later", check_not_later)
+
+
+@planted("the control topic has lost its end, and what is left is the newest", (0, "control topic cut"))
+def what_is_left_is_the_newest() -> AbstractContextManager[Any]:
+    def fence_and_read(stream: Stream, run: str) -> Steps[Control | None]:
+        yield from take(steps.FenceDriver(stream))
+        control = yield from take(steps.ReadControl(stream))
+        if isinstance(control, LostControl):
+            control = yield from take(steps.PeekControl(stream))
+        protocol.check_owner(stream, run, control)
+        return control
+
+    return patch.object(protocol, "fence_and_read", fence_and_read)
+
+
+@planted("what nobody remembers any more is called torn, though it is done", (1, "forgetful"))
+def the_forgotten_is_torn() -> AbstractContextManager[Any]:
+    real = protocol.check_unclear
+
+    def check_unclear(
+        stream: Stream, decided: BatchDecision | None, unclear: Iterable[protocol.Unclear], **options: Any
+    ) -> Steps[None]:
+        yield from real(stream, decided, [each._replace(is_forgotten=False) for each in unclear], **options)
+
+    return patch.object(protocol, "check_unclear", check_unclear)
+
+
 # Steps that are left out, or taken in another order.
 
 
-@planted("what is open is fenced before the decision is read", (0, "two drivers"))
+@planted("what is open is fenced before the decision is read", (0, "copied"))
 def fences_before_reading() -> AbstractContextManager[Any]:
     real = protocol.commit
 
@@ -167,7 +205,7 @@ def decides_with_dead_handles() -> AbstractContextManager[Any]:
 
 @planted(
     "the handles are probed before the driver's transaction begins, long before",
-    (12, "copied"),
+    (24, "crashes"),
 )
 def probes_before_writing() -> AbstractContextManager[Any]:
     def decide(stream: Stream, control: Control, needed_ms: int) -> Steps[None]:
@@ -182,7 +220,7 @@ def probes_before_writing() -> AbstractContextManager[Any]:
     return patch.object(protocol, "decide", decide)
 
 
-@planted("the handles of the messages are ended, not those of the decision", (0, "rewound"))
+@planted("the handles of the messages are ended, not those of the decision", (0, "control topic cut"))
 def ends_the_messages() -> AbstractContextManager[Any]:
     real = protocol.commit
 
@@ -203,7 +241,7 @@ def ends_the_messages() -> AbstractContextManager[Any]:
 def forgets_a_handle() -> AbstractContextManager[Any]:
     real = protocol.end_decided
 
-    def end_decided(stream: Stream, decided: BatchDecision | None) -> Steps[list[TaskPart]]:
+    def end_decided(stream: Stream, decided: BatchDecision | None) -> Steps[list[protocol.Unclear]]:
         if decided is None or len(decided.parts) < 2:
             return (yield from real(stream, decided))
         for part in decided.parts[:-1]:
@@ -213,23 +251,23 @@ def forgets_a_handle() -> AbstractContextManager[Any]:
     return patch.object(protocol, "end_decided", end_decided)
 
 
-@planted("a transaction that cannot be ended counts as committed", (3, "control topic gone"))
+@planted("a transaction that cannot be ended counts as committed", (4, "crashes"))
 def receipts_are_not_read() -> AbstractContextManager[Any]:
-    def check_unclear(stream: Stream, decided: BatchDecision | None, unclear: Iterable[TaskPart]) -> Steps[None]:
+    def check_unclear(stream: Stream, decided: BatchDecision | None, *rest: Any, **options: Any) -> Steps[None]:
         yield from ()
 
     return patch.object(protocol, "check_unclear", check_unclear)
 
 
-@planted("somebody goes on after a commit that failed, and nobody looks at the batch before", (2, "goes on"))
+@planted("somebody goes on after a commit that failed, and nobody looks at the batch before", (3, "goes on"))
 def the_batch_before_is_believed() -> AbstractContextManager[Any]:
-    def settle_before(stream: Stream, before: BatchDecision) -> Steps[None]:
+    def settle_before(stream: Stream, before: BatchDecision, batch: int) -> Steps[None]:
         yield from ()
 
     return patch.object(protocol, "settle_before", settle_before)
 
 
-@planted("losers and vanished tasks are left open", (3, "copied"))
+@planted("losers and vanished tasks are left open", (0, "copied"))
 def losers_stay_open() -> AbstractContextManager[Any]:
     def abort_losers(stream: Stream, decided: BatchDecision | None, runs: set[str], ids: Iterable[str]) -> Steps[None]:
         yield from ()
@@ -248,9 +286,7 @@ def aborts_those_who_may_decide() -> AbstractContextManager[Any]:
     return patch.object(protocol, "abort_losers", abort_losers)
 
 
-@planted(
-    "who takes over aborts what others have open, before it is written that they are superseded", (40, "two drivers")
-)
+@planted("who takes over aborts what others have open, before it is written that they are superseded", (4, "crashes"))
 def takes_over_in_silence() -> AbstractContextManager[Any]:
     def write(stream: Stream, control: Control) -> Steps[None]:
         yield from ()
@@ -293,15 +329,15 @@ def _changed_commit(change: Change, answer: Any = True) -> AbstractContextManage
     return patch.object(protocol, "commit", commit)
 
 
-def _past_without(passes: Callable[[BatchDecision | None, int], bool]) -> AbstractContextManager[Any]:
-    """The check of the past, without one of its cases."""
-    real = protocol.check_past
+def _past_without(check: str, passes: Callable[[BatchDecision | None, int], bool]) -> AbstractContextManager[Any]:
+    """A check of the past, without one of its cases."""
+    real = getattr(protocol, check)
 
     def check_past(stream: Stream, batch: int, control: Control | None, *rest: Any) -> None:
         if not passes(control.decision if control is not None else None, batch):
             real(stream, batch, control, *rest)
 
-    return patch.object(protocol, "check_past", check_past)
+    return patch.object(protocol, check, check_past)
 
 
 def find(name: str, stories: int = MAX_STORIES) -> tuple[int, str] | None:

@@ -1,7 +1,8 @@
 """Batches of streams that are written exactly once, from a seed: the real protocol, with everything else played here.
 Drivers run one after another or at once, tasks fail, vanish, are run twice and come back long after, answers get
-lost, transactions run out of time, checkpoints are rewound or copied, the control topic is deleted, and somebody goes
-on as if a batch were done that was decided, and failed; each of it between any two steps.
+lost, transactions run out of time, checkpoints are rewound or copied, the control topic is deleted, or loses its end,
+brokers forget what was long ago, and somebody goes on as if a batch were done that was decided, and failed; each of it
+between any two steps.
 
 A row is a number; a batch is a range of them, cut into tasks by chance each time that it runs. This must hold:
 
@@ -31,10 +32,11 @@ from typing import Any, Final, TypeVar
 import click
 
 from barnabas.spark.core.exactly_once import protocol, steps
-from barnabas.spark.core.exactly_once.control import BatchDecision, Control, Receipt, Written
+from barnabas.spark.core.exactly_once.control import BatchDecision, Control, LostControl, Receipt, Written
 from barnabas.spark.core.exactly_once.names import Attempt, Stream
 from barnabas.spark.core.exactly_once.refusals import (
     DeliveryError,
+    ForgottenBatchError,
     OtherPastError,
     SupersededError,
     TornBatchError,
@@ -45,7 +47,10 @@ T = TypeVar("T")
 #: What one of those who act does until somebody else may.
 Turns = Generator[None, None, T]
 
-VARIANTS: Final = ("crashes", "two drivers", "old cluster", "copied", "rewound", "control topic gone", "goes on")
+VARIANTS: Final = (
+    *("crashes", "two drivers", "old cluster", "copied", "rewound", "control topic gone", "goes on"),
+    *("control topic cut", "forgetful"),
+)
 STREAM: Final = Stream("query", "sink")
 
 _TIMEOUT: Final = 200
@@ -54,6 +59,8 @@ _LATENESS: Final = 10
 _NEEDED: Final = 80
 #: What is left of it at the moment at which a decision counts.
 _SURE: Final = _NEEDED - _DRIVER_TIMEOUT - _LATENESS
+#: How long who only peeks may be shown what was the newest before: markers of transactions come late.
+_STALE: Final = 60
 _MOST_TURNS: Final = 20_000
 
 
@@ -129,6 +136,10 @@ class Story:
         self.trace: list[str] = []
         # What is known of the past, to judge by.
         self.control: Control | None = None
+        #: What was the newest before, and until when it may be shown.
+        self.control_before: tuple[Control | None, int] = (None, 0)
+        #: Whether the newest is not in the control topic any more.
+        self.is_cut = False
         self.decided: dict[str, int] = {}
         self.ever_superseded: set[str] = set()
         self.visible: Counter[int] = Counter()
@@ -179,6 +190,16 @@ class Story:
             self.has_lost_control, self.control = True, None
             self.decided.clear()
             self.say("the control topic is gone")
+        elif self.variant == "control topic cut" and not self.is_deciding() and self.control is not None:
+            self.has_lost_control = self.is_cut = True
+            # What is left is what was there before, and nobody must go by it.
+            self.control = self.control_before[0]
+            self.decided.clear()
+            self.say("the control topic has lost its end")
+        elif self.variant == "forgetful" and not self.actors:
+            self.cluster.tick(10 * _TIMEOUT)
+            self.cluster.forget()
+            self.say("the brokers have forgotten what was long ago")
 
     def heal(self) -> None:
         """No more faults; each checkpoint gets a driver."""
@@ -262,7 +283,9 @@ class Story:
 
     def finish(self, driver: Driver) -> Turns[None]:
         try:
-            yield from self.perform(driver, protocol.finish(STREAM, driver.run))
+            # It looks at a checkpoint, if there is but one.
+            newest_done = self.checkpoints[0].done - 1 if len(self.checkpoints) == 1 else -1
+            yield from self.perform(driver, protocol.finish(STREAM, driver.run, newest_done))
         except (DeliveryError, Fenced, Unreachable) as error:
             self.say(f"{driver.run} does not finish: {type(error).__name__} {error}")
             self.check_refusal(error)
@@ -349,7 +372,7 @@ class Story:
 
     def launch(self, driver: Driver, stage: Stage, task: int) -> None:
         self.launches += 1
-        attempt = Attempt(STREAM, driver.run, stage.batch, task, stage.launched[task], self.launches)
+        attempt = Attempt(STREAM, driver.run, stage.batch, task, stage.launched[task], self.launches, stage.number)
         stage.launched[task] += 1
         name = f"{driver.run}/batch{stage.batch}.{stage.number}/task{task}.{attempt.attempt}"
         self.actors.append(Actor(name, self.write(attempt, stage), driver, self.cluster.now + self.delay()))
@@ -411,8 +434,11 @@ class Story:
     def do(self, driver: Driver, step: steps.DriverStep[Any]) -> Any:
         cluster = self.cluster
         match step:
-            case steps.PeekControl() | steps.ReadControl():
-                return self.control
+            case steps.PeekControl():
+                before, until = self.control_before
+                return before if cluster.now < until and self.chance.random() < 0.5 else self.control
+            case steps.ReadControl():
+                return LostControl("control", 50) if self.is_cut else self.control
             case steps.HasCommitted():
                 return self.can_list and any(
                     each.state == "committed" and each.control is None for each in cluster.ids.values()
@@ -467,6 +493,7 @@ class Story:
         if control.decision is not None and control.decision != before:
             assert before is None or before.batch < control.decision.batch, f"batch {before} is decided twice"
             self.decided = dict.fromkeys(control.decision.transactional_ids, self.cluster.now)
+        self.control_before = self.control, self.cluster.now + self.chance.choice((0, 0, 0, _STALE))
         self.control = control
 
     def aborted(self, name: str, ended: Transaction, why: str) -> None:
@@ -493,6 +520,8 @@ class Story:
     def check_refusal(self, error: Exception) -> None:
         if isinstance(error, TornBatchError):
             assert self.is_torn or self.has_lost_control, f"nothing is torn: {error}"
+        elif isinstance(error, ForgottenBatchError):
+            assert self.cluster.has_forgotten, f"nobody has forgotten anything: {error}"
         elif isinstance(error, OtherPastError):
             # A second driver on the checkpoint may have gone on.
             assert self.has_other_past or self.has_lost_control or self.has_met, f"there is one past: {error}"
@@ -511,7 +540,8 @@ class Story:
             assert not self.can_list or self.keeps_zombies, error
         else:
             is_other = self.has_other_past or self.has_lost_control
-            assert isinstance(error, TornBatchError) or (is_other and isinstance(error, OtherPastError)), error
+            is_known = isinstance(error, TornBatchError | ForgottenBatchError)
+            assert is_known or (is_other and isinstance(error, OtherPastError)), error
 
 
 def _told(step: steps.DriverStep[Any], answer: Any) -> str:

@@ -15,7 +15,9 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.cli.transactions import transactions
 from barnabas.spark.core.errors import OptionError
+from barnabas.spark.core.exactly_once import steps
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
+from barnabas.spark.sink import deciding
 from barnabas.spark.sink.deciding import DecidingCluster
 from barnabas.testing import EmbeddedBroker
 from tests.spark.exactly_once.real_batches import RealBatches
@@ -88,6 +90,24 @@ def test_what_nobody_tells_any_more_is_not_called_lost(
         assert "unknown: was decided so long ago" in told.output
         patched.setattr(DecidingCluster, "described", lambda *arguments: {})
         assert _asked(batches, tmp_path).output == told.output
+
+
+def test_what_is_forgotten_is_done_if_spark_says_so(
+    batches: RealBatches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that has been idle for so long that brokers have forgotten its last batch lacks nothing."""
+    batches.commit(0, batches.write(0, [["a"]]))
+    monkeypatch.setattr(DecidingCluster, "_receipt", lambda *arguments, **more: None)
+    monkeypatch.setattr(DecidingCluster, "described", lambda *arguments: {})
+    monkeypatch.setitem(deciding._TAKEN, steps.CommitTask, lambda *arguments: None)
+    told = _asked(batches, tmp_path, "--finish")
+    assert told.return_value == 1
+    assert "its checkpoint does not say that it is done. Whether 1 row are in the topics" in told.output
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    told = _asked(batches, tmp_path, "--finish")
+    assert told.return_value == 0
+    assert "unknown: was decided so long ago" in told.output
 
 
 def test_who_may_not_finish_it_is_told_by_the_exit_code_too(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
-from barnabas import Admin, NewTopic, UnsupportedRequestError
+from barnabas import Admin, NewTopic, TopicPartition, UnsupportedRequestError
 from barnabas.spark.core.exactly_once import Attempt, Control, finish, steps
 from barnabas.spark.core.exactly_once.control import decision_of
 from barnabas.spark.core.exactly_once.protocol import settle_before
@@ -225,7 +225,7 @@ def test_somebody_goes_on_when_it_is_too_late(make: Make) -> None:
     forgotten = replace(written[1].handle, transactional_id=f"{written[1].handle.transactional_id}0")
     decided = decision_of(1, batches.run, [written[0], replace(written[1], handle=forgotten)])
     with DecidingCluster(batches.plan.client, "barnabas-spark-control") as cluster:
-        cluster.perform(settle_before(batches.stream, decided))
+        cluster.perform(settle_before(batches.stream, decided, 2))
 
 
 def test_two_writers_that_share_a_name_are_told(make: Make) -> None:
@@ -245,6 +245,42 @@ def test_two_writers_that_share_a_name_are_told(make: Make) -> None:
     batches.commit(1, written[:1])
     with pytest.raises(OtherPastError, match=r"has 1 other row .* give each a sinkName of its own"):
         batches.commit(1, written[1:])
+
+
+def test_two_writers_that_share_a_name_are_told_also_where_repeated_batches_may_differ(make: Make) -> None:
+    """What another run has decided may have other rows; in one run only another writer has."""
+    batches = make(keeps_other_rows=True)
+    batches.commit(0, batches.write(0, [["a"]]))
+    with pytest.raises(OtherPastError, match="give each a sinkName of its own"):
+        batches.commit(0, batches.write(0, [["other"]]))
+    batches.restart()
+    batches.commit(0, batches.write(0, [["random"]]))
+    with pytest.raises(OtherPastError, match="give each a sinkName of its own"):
+        batches.commit(0, batches.write(0, [["other"]]))
+    assert batches.rows() == ["a"]
+
+
+def test_a_writer_that_is_given_another_number_is_told(make: Make) -> None:
+    batches = make()
+    batches.commit(0, batches.write(0, [["a"]]))
+    with pytest.raises(OtherPastError, match="called with batch 0 in batch 1: give it the number that foreachBatch"):
+        batches.commit(0, batches.write(1, [["b"]]))
+
+
+def test_a_control_topic_that_has_lost_its_end_is_told(make: Make) -> None:
+    """What is before the end must not be taken for the newest decision."""
+    batches = make()
+    batches.commit(0, batches.write(0, [["0"]]))
+    batches.commit(1, batches.write(1, [["1"]]))
+    key, place = batches.stream.name, TopicPartition("barnabas-spark-control", 0)
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        there = admin.list_group_offsets({key: [place]})[key][place].offset
+        for offset in (there + 10_000, there + 1):  # beyond the end, and what is no record of this query
+            admin.alter_group_offsets(key, {place: offset})
+            batches.restart()
+            with pytest.raises(OtherPastError, match=f"stood at offset {offset} .* is not there any more"):
+                batches.commit(1, batches.write(1, [["1"]]))
+    assert batches.rows() == ["0", "1"]
 
 
 def test_batches_that_were_left_out_are_told_and_what_helps_does(make: Make) -> None:
@@ -353,7 +389,7 @@ def test_a_control_topic_that_is_deleted_under_a_task(make: Make) -> None:
     with Admin(bootstrap_servers=batches.servers) as admin:
         assert "control-to-be-deleted" in admin.list_topics()
     # Spark runs the task again, and the driver says what that means.
-    with pytest.raises(OtherPastError, match="nobody knows what of batch 0 is in the topics"):
+    with pytest.raises(OtherPastError, match="nobody knows what of the newest batch is in the topics"):
         batches.commit(1, batches.write(1, [["1"]]))
     assert batches.rows() == ["0"]
 

@@ -36,6 +36,9 @@ class _Context:
     def taskAttemptId(self) -> int:  # noqa: N802
         return 99
 
+    def stageId(self) -> int:  # noqa: N802
+        return 4
+
 
 def _asked(monkeypatch: pytest.MonkeyPatch, run: str | None) -> Any:
     told = {"sql.streaming.queryId": "q", "spark.jobGroup.id": run, "streaming.sql.batchId": "5"}
@@ -46,7 +49,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch, run: str | None) -> Any:
 def test_a_task_is_named_by_query_run_batch_and_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = _asked(monkeypatch, _RUN)
     assert (attempt.stream, attempt.run, attempt.batch) == (Stream("q", "sink"), _RUN, 5)
-    assert (attempt.task, attempt.attempt, attempt.attempt_id) == (2, 1, 99)
+    assert (attempt.task, attempt.attempt, attempt.attempt_id, attempt.stage) == (2, 1, 99, 4)
 
 
 @pytest.mark.parametrize("group", ["nightly", "etl.orders", "7"])

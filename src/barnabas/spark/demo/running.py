@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from barnabas.spark.demo.counting import sessions_of
 from barnabas.spark.demo.picture import Picture, Window
 from barnabas.spark.demo.progress import PipelineWatch
 from barnabas.spark.demo.story import Story
@@ -62,6 +63,8 @@ class DemoResult:
     broken_off: int | None
     #: Of the topic of sessions, by user and beginning: how many clicks.
     sessions: Mapping[tuple[str, str], int]
+    #: Those that are over when all clicks that were written are known.
+    expected_sessions: Mapping[tuple[str, str], int]
     #: Records of the topics of sessions and dead letters that were there before.
     twice: int
     failure: BaseException | None
@@ -70,10 +73,11 @@ class DemoResult:
 
     @property
     def is_exact(self) -> bool:
-        """Whether each valid click is in the table once, each broken one among the dead letters once, and no session
-        in its topic twice."""
+        """Whether each valid click is in the table once, each broken one among the dead letters once, and each session
+        that is over in its topic once, with all of its clicks."""
         is_in_table = self.written.valid == self.distinct_clicks == self.picture.table_rows
-        return is_in_table and self.written.broken == self.picture.dead_letters and not self.twice
+        is_in_topics = self.written.broken == self.picture.dead_letters and self.sessions == self.expected_sessions
+        return is_in_table and is_in_topics and not self.twice
 
 
 class Demo:
@@ -106,8 +110,7 @@ class Demo:
             # What nobody will read need not be written while Spark takes its time.
             self._writer.stop()
             self._see_out(spark)
-            while self._topics.look(timeout_s=_TICK_S):
-                pass
+            self._topics.look_to_the_end(_ENDING_S)
             self._read_table(CLICKS)
             picture = self._picture("done" if is_complete else "stopped")
             self._show(picture)
@@ -120,10 +123,15 @@ class Demo:
                 distinct_clicks=self._clicks.count_distinct("id"),
                 broken_off=self._pipeline.broken_off,
                 sessions=dict(self._topics.found_sessions),
+                expected_sessions=self._expected_sessions() if is_complete else {},
                 twice=self._topics.twice,
                 failure=self._failure,
                 restarts=self._restarts,
             )
+
+    def _expected_sessions(self) -> dict[tuple[str, str], int]:
+        story = Story(seed=self._options.seed, rate=self._options.rate, start_ms=self._start_ms)
+        return sessions_of(story.clicks(self._writer.written.clicks).clicks)
 
     def _clean(self, temporary: Path) -> None:
         """Leave nothing, but for files that the failure tells people to look into."""

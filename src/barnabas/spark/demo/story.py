@@ -206,8 +206,13 @@ class Story:
         return f"/product/{int(self._clicking.paretovariate(0.8)) % _PRODUCTS + 1}"
 
 
+def time_text(at_ms: int) -> str:
+    """A time as it stands in records."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def _fields(click: Click) -> dict[str, object]:
-    at = datetime.fromtimestamp(click.at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = time_text(click.at_ms)
     return {"id": click.id, "user": click.user, "at": at, "page": click.page, "stay_ms": click.stay_ms}
 
 

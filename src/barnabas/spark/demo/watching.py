@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -75,6 +76,13 @@ class TopicWatch:
                 self._see_dead_letter(row["key"], row["headers"] or ())
         rows: int = batch.num_rows
         return rows
+
+    def look_to_the_end(self, timeout_s: float) -> None:
+        """Read all that is there now, unless that takes too long."""
+        ends, give_up_s = self._consumer.end_offsets(self._consumer.assignment()), time.monotonic() + timeout_s
+        while any(self._consumer.position(place) < end for place, end in ends.items()):
+            if not self.look(timeout_s=0.2) and time.monotonic() > give_up_s:
+                return
 
     def close(self) -> None:
         self._consumer.close()

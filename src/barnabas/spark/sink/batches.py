@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from barnabas.spark.core.exactly_once import BatchDecision, Written, abort, commit
+from barnabas.spark.core.exactly_once.refusals import other_batch
 from barnabas.spark.sink.deciding import DecidingCluster
 from barnabas.spark.sink.settings import needed_ms
 from barnabas.spark.sink.writing import WritePlan
 
+#: What the end of one task's transaction may take. They are ended one after the other.
+_MS_PER_TASK: Final = 10
+
 
 def commit_batch(plan: WritePlan, batch: int, written: Sequence[Written]) -> BatchDecision:
     """Decide, and end what is decided. Spark has a message of every task."""
-    options = plan.exactly_once
+    options, attempt = plan.exactly_once, written[0].attempt
     assert options is not None
-    stream = written[0].attempt.stream.name
+    if attempt.batch != batch:
+        raise other_batch(attempt.stream, batch, attempt.batch)
+    stream, here = attempt.stream.name, (attempt.run, batch)
     with DecidingCluster(plan.client, options.control_topic) as cluster:
+        done = cluster.newest_done.get(stream, ("", -1))
         decided = cluster.perform(
             commit(
                 batch,
                 written,
-                needed_ms=needed_ms(plan.client),
+                needed_ms=needed_ms(plan.client) + _MS_PER_TASK * len(written),
                 first_batch=options.first_batch,
-                keeps_other_rows=options.keeps_other_rows,
-                newest_done=cluster.newest_done.get(stream, -1),
+                # Done in this run: who comes with other rows is another writer.
+                keeps_other_rows=options.keeps_other_rows and done != here,
+                newest_done=done[1],
             )
         )
-        cluster.newest_done[stream] = batch
+        cluster.newest_done[stream] = here
         return decided
 
 

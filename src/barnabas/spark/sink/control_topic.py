@@ -19,6 +19,8 @@ _CONFIGS: Final = {"cleanup.policy": "compact", "message.timestamp.type": "LogAp
 
 #: As topics have that Kafka itself cannot do without. Of fewer brokers, the cluster's own default counts.
 _REPLICAS: Final = 3
+#: A decision that one broker alone has may be lost with it.
+_REPLICATED: Final = {"min.insync.replicas": 2}
 _log: Final = logging.getLogger("barnabas.spark")
 
 #: What this process knows to exist. Workers of Spark live on from task to task.
@@ -57,8 +59,9 @@ def create_control_topic(admin: Admin, topic: str) -> None:
 
     try:
         if not has_topic(admin, topic):
-            replicas = _REPLICAS if len(admin.describe_cluster().nodes) >= _REPLICAS else -1
-            admin.create_topics([NewTopic(topic, 1, replicas, configs=_CONFIGS)])
+            is_replicated = len(admin.describe_cluster().nodes) >= _REPLICAS
+            replicas, configs = (_REPLICAS, _CONFIGS | _REPLICATED) if is_replicated else (-1, _CONFIGS)
+            admin.create_topics([NewTopic(topic, 1, replicas, configs=configs)])
     except BarnabasError as error:
         if not (isinstance(error, BrokerError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
             raise _refused(topic, error) from error

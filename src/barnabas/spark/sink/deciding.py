@@ -18,7 +18,7 @@ from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.client.errors import KeyedError, ProducerFencedError
 from barnabas.net.errors import UnsupportedRequestError
 from barnabas.spark.core.exactly_once import steps
-from barnabas.spark.core.exactly_once.control import Control, Receipt, TaskPart
+from barnabas.spark.core.exactly_once.control import Control, LostControl, Receipt, TaskPart
 from barnabas.spark.core.exactly_once.names import Stream, prefix_of_query, stream_of
 from barnabas.spark.core.exactly_once.refusals import DeliveryError
 from barnabas.spark.sink.advice import advice_for, with_advice
@@ -101,27 +101,27 @@ class DecidingCluster:
             ) from error
 
     @property
-    def newest_done(self) -> dict[str, int]:
-        """The newest batch of each stream that was seen to come to its end in this process."""
+    def newest_done(self) -> dict[str, tuple[str, int]]:
+        """In which run each stream's newest batch was seen to come to its end in this process, and which that was."""
         return self._clients.newest_done
 
     # The control topic.
 
     def _peek_control(self, step: steps.PeekControl) -> Control | None:
-        return self._control(step.stream, is_stable=False)
+        found = self._control(step.stream, is_stable=False)
+        return self._newest_record(step.stream.name, is_stable=False) if isinstance(found, LostControl) else found
 
-    def _read_control(self, step: steps.ReadControl) -> Control | None:
+    def _read_control(self, step: steps.ReadControl) -> Control | LostControl | None:
         return self._control(step.stream, is_stable=True)
 
-    def _control(self, stream: Stream, *, is_stable: bool) -> Control | None:
+    def _control(self, stream: Stream, *, is_stable: bool) -> Control | LostControl | None:
         """By the offset that was committed with the newest record, or else by reading all."""
         key = stream.name
         committed = self._admin.list_group_offsets({key: [self._place]}, require_stable=is_stable)[key]
-        if self._place in committed:
-            found = self._record_at(key, committed[self._place].offset)
-            if found is not None:
-                return found
-        return self._newest_record(key, is_stable=is_stable)
+        if self._place not in committed:
+            return self._newest_record(key, is_stable=is_stable)
+        offset = committed[self._place].offset
+        return self._record_at(key, offset) or LostControl(self._place.topic, offset)
 
     def _record_at(self, key: str, offset: int) -> Control | None:
         # It is known to be committed: whatever others have open before it need not be waited for.
@@ -130,9 +130,13 @@ class DecidingCluster:
             if not first[self._place] <= offset < end[self._place]:
                 return None
             consumer.seek(self._place, offset)
-            for record in consumer.poll(_READ_S, max_records=1):
-                if record.offset == offset and record.key == key.encode() and record.value is not None:
-                    return Control.decode(record.value)
+            deadline_s = time.monotonic() + _READ_S
+            while consumer.position(self._place) <= offset:
+                for record in consumer.poll(1.0, max_records=1):
+                    if record.offset == offset and record.key == key.encode() and record.value is not None:
+                        return Control.decode(record.value)
+                if time.monotonic() > deadline_s:
+                    raise DeliveryError(f"the control topic '{self._place.topic}' cannot be read")
         return None
 
     def _newest_record(self, key: str, *, is_stable: bool) -> Control | None:

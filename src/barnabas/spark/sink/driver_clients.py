@@ -21,8 +21,8 @@ class DriverClients:
     def __init__(self, client: Mapping[str, str]) -> None:
         self._client = client
         self.admin = new_admin(client)
-        #: The newest batch of each stream that was seen to come to its end here.
-        self.newest_done: dict[str, int] = {}
+        #: By stream: the newest batch that was seen to come to its end here, and in which run.
+        self.newest_done: dict[str, tuple[str, int]] = {}
         self._consumers: dict[str, Consumer] = {}
         self._checked: set[str] = set()
 

@@ -55,6 +55,7 @@ def attempt_of_this_task(plan: WritePlan) -> Attempt:
         context.partitionId(),
         context.attemptNumber(),
         context.taskAttemptId(),
+        context.stageId(),
     )
 
 

@@ -39,6 +39,7 @@ class CheckpointTransactions:
 
     def __init__(self, folder: str, client: Mapping[str, str], control_topic: str) -> None:
         self.query = _query_of(folder)
+        self._newest_done = max(CheckpointFiles(folder).numbers("commits"), default=-1)
         settings = producer_settings(client, is_exactly_once=True)
         self._cluster = DecidingCluster(settings, control_topic, creates=False)
 
@@ -58,7 +59,7 @@ class CheckpointTransactions:
         problems = []
         for stream in self._cluster.streams_of(self.query):
             try:
-                self._cluster.perform(finish(stream, run))
+                self._cluster.perform(finish(stream, run, self._newest_done))
             except DeliveryError as problem:
                 problems.append(problem)
         return problems

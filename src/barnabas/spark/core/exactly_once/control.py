@@ -109,6 +109,14 @@ class Control:
             raise RemoteProtocolError(f"this is no control record of Spark's sink: {value[:200]!r}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class LostControl:
+    """The newest control record stood there, and does not any more: what is before it must not be taken for it."""
+
+    topic: str
+    offset: int
+
+
 def _decision(found: dict[str, Any]) -> BatchDecision:
     parts = (
         TaskPart(each["task"], each["rows"], TransactionHandle(**each["handle"]), each.get("begun_ms", 0))

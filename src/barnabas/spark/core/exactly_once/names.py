@@ -10,9 +10,11 @@ from typing import Final
 
 _PREFIX: Final = "barnabas-spark"
 #: Coordinators remember every id for a week, so there are only so many of a task: ids are used again after some
-#: batches, unless the remainder of Spark's number of the attempt differs. An attempt that sleeps so long, and then
-#: begins in the id of another, would abort it; the driver finds that out before it decides, or tells of a torn batch.
+#: batches, unless the remainder of Spark's number of the attempt, or of its stage, differs. An attempt that sleeps so
+#: long, and then begins in the id of another, would abort it; the driver finds that out before it decides, or tells of
+#: a torn batch.
 SLOTS: Final = 4
+STAGES: Final = 8
 REMAINDERS: Final = 61
 
 
@@ -55,11 +57,13 @@ class Attempt:
     attempt: int
     #: Spark's `taskAttemptId`: no two attempts of an application have the same.
     attempt_id: int
+    #: Another one wherever a batch is written again in the same run, as a function for `foreachBatch` may.
+    stage: int = 0
 
     @property
     def transactional_id(self) -> str:
         """No two attempts of near batches share one: to begin in an id aborts what is open in it."""
-        numbers = (self.task, self.batch % SLOTS, self.attempt, self.attempt_id % REMAINDERS)
+        numbers = (self.task, self.batch % SLOTS, self.stage % STAGES, self.attempt, self.attempt_id % REMAINDERS)
         return f"{self.stream.task_prefix}{self.run}.{'.'.join(map(str, numbers))}"
 
 

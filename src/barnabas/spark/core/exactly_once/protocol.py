@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from barnabas.spark.core.exactly_once import refusals
-from barnabas.spark.core.exactly_once.control import BatchDecision, Control, TaskPart, Written, decision_of, taken_over
+from barnabas.spark.core.exactly_once.control import (
+    BatchDecision,
+    Control,
+    LostControl,
+    TaskPart,
+    Written,
+    decision_of,
+    taken_over,
+)
 from barnabas.spark.core.exactly_once.names import Stream, run_of
 from barnabas.spark.core.exactly_once.steps import (
     AbortTasks,
@@ -30,6 +39,13 @@ from barnabas.spark.core.exactly_once.steps import (
 )
 
 
+class Unclear(NamedTuple):
+    """A part of a decision that was ended before. `is_forgotten`: so long ago that its coordinator does not know it."""
+
+    part: TaskPart
+    is_forgotten: bool
+
+
 def commit(
     batch: int,
     written: Sequence[Written],
@@ -43,18 +59,20 @@ def commit(
 
     `needed_ms` is the time that every transaction must have left when the batch is decided. `first_batch` is the first
     that is written exactly once: none before it need have a decision. The caller has seen `newest_done` come to its
-    end, so that nobody need look whether it has.
+    end, so that nobody need look whether it has. `keeps_other_rows` is for what another run has decided: in one run
+    only another writer has other rows.
     """
     stream, run = written[0].attempt.stream, written[0].attempt.run
     # Looked at before anything is fenced: a driver that has no business here should disturb nobody.
     control = yield from take(PeekControl(stream))
     check_owner(stream, run, control)
-    check_past(stream, batch, control, written, first_batch, keeps_other_rows)
+    check_not_later(stream, batch, control, written, keeps_other_rows)
     control = yield from fence_and_read(stream, run)
-    check_past(stream, batch, control, written, first_batch, keeps_other_rows)
+    check_not_later(stream, batch, control, written, keeps_other_rows)
+    check_chain(stream, batch, control, first_batch)
     decided = control.decision if control is not None else None
     if decided is not None and newest_done != decided.batch != batch:
-        yield from settle_before(stream, decided)
+        yield from settle_before(stream, decided, batch)
     listed = yield from take(ListOpen(stream))
     ours = taken_over(control, run, _runs(stream, listed))
     if decided is None or decided.batch != batch:
@@ -75,19 +93,19 @@ def abort(written: Sequence[Written]) -> Steps[None]:
     without any nobody knows which query this is."""
     if not written:
         return
-    stream, run = written[0].attempt.stream, written[0].attempt.run
+    stream, run, batch = written[0].attempt.stream, written[0].attempt.run, written[0].attempt.batch
     check_owner(stream, run, (yield from take(PeekControl(stream))))
     control = yield from fence_and_read(stream, run)
     decided = control.decision if control is not None else None
     unclear = yield from end_decided(stream, decided)
     listed = yield from take(ListOpen(stream))
     yield from abort_losers(stream, decided, {run}, [*_ids(written), *listed])
-    yield from check_unclear(stream, decided, unclear)
+    yield from check_unclear(stream, decided, unclear, newest_done=batch - 1)
 
 
-def finish(stream: Stream, run: str) -> Steps[BatchDecision | None]:
+def finish(stream: Stream, run: str, newest_done: int = -1) -> Steps[BatchDecision | None]:
     """End what dead drivers left: commit what was decided, abort the rest. `run` is a name that no run had before, and
-    supersedes all that there are."""
+    supersedes all that there are. `newest_done` is the newest batch that Spark has seen done."""
     control = yield from fence_and_read(stream, run)
     decided = control.decision if control is not None else None
     listed = yield from take(ListOpen(stream))
@@ -95,7 +113,7 @@ def finish(stream: Stream, run: str) -> Steps[BatchDecision | None]:
     ours = taken_over(control, run, _runs(stream, listed))
     yield from write(stream, ours)
     yield from abort_losers(stream, decided, set(ours.superseded), listed)
-    yield from check_unclear(stream, decided, unclear)
+    yield from check_unclear(stream, decided, unclear, newest_done=newest_done)
     return decided
 
 
@@ -111,51 +129,44 @@ def fence_and_read(stream: Stream, run: str) -> Steps[Control | None]:
     """The newest control record, which stays the newest unless somebody else fences."""
     yield from take(FenceDriver(stream))
     control = yield from take(ReadControl(stream))
+    if isinstance(control, LostControl):
+        raise refusals.lost(stream, control)
     check_owner(stream, run, control)
     if control is None and (yield from take(HasCommitted(stream))):
         raise refusals.deleted(stream)
     return control
 
 
-def check_past(
-    stream: Stream,
-    batch: int,
-    control: Control | None,
-    written: Sequence[Written],
-    first_batch: int,
-    keeps_other_rows: bool,
+def check_not_later(
+    stream: Stream, batch: int, control: Control | None, written: Sequence[Written], keeps_other_rows: bool
 ) -> None:
-    """The newest decision must be that of the batch before, or of this one with the same rows."""
+    """The newest decision is of no later batch; if it is of this one, with the same rows. True also of one that is not
+    the newest any more: so this is looked at before anybody is disturbed."""
     newest = control.decision if control is not None else None
-    if newest is None:
-        if batch != first_batch:
-            raise refusals.gone(stream, batch, None)
-    elif newest.batch > batch:
+    if newest is None or newest.batch < batch:
+        return
+    if newest.batch > batch:
         raise refusals.rewound(stream, batch, newest)
-    elif newest.batch < batch - 1 and batch != first_batch:
+    now = decision_of(batch, newest.run, written)
+    if newest.topic is not None and newest.topic != now.topic:
+        raise refusals.other_topic(stream, newest, now)
+    is_ours = newest.run == written[0].attempt.run
+    if (is_ours or not keeps_other_rows) and not newest.has_rows_of(now):
+        raise refusals.other_rows(stream, newest, now, len(written))
+
+
+def check_chain(stream: Stream, batch: int, control: Control | None, first_batch: int) -> None:
+    """None is missing between the newest decision and this batch."""
+    newest = control.decision if control is not None else None
+    if batch != first_batch and (newest is None or newest.batch < batch - 1):
         raise refusals.gone(stream, batch, newest)
-    elif newest.batch == batch:
-        now = decision_of(batch, newest.run, written)
-        if newest.topic is not None and newest.topic != now.topic:
-            raise refusals.other_topic(stream, newest, now)
-        if not keeps_other_rows and not newest.has_rows_of(now):
-            raise refusals.other_rows(stream, newest, now, len(written))
 
 
-def settle_before(stream: Stream, before: BatchDecision) -> Steps[None]:
+def settle_before(stream: Stream, before: BatchDecision, batch: int) -> Steps[None]:
     """Spark says that the batch before is done. So it is, unless somebody went on after a `commit` that failed: then
-    what it decided may still be open, or its time over. Where coordinators have forgotten, Spark is believed."""
-    missing = []
-    for part in before.parts:
-        is_committed = yield from take(CommitTask(stream, part.handle))
-        if is_committed:
-            continue
-        receipt = yield from take(PeekReceipt(stream, part.task))
-        is_proven = receipt.proves(part, before.batch) if receipt is not None else is_committed is None
-        if not is_proven:
-            missing.append(part)
-    if missing:
-        raise refusals.torn(stream, before, missing)
+    what it decided may still be open, or its time over."""
+    unclear = yield from end_decided(stream, before)
+    yield from check_unclear(stream, before, unclear, newest_done=batch - 1, waits=False)
 
 
 # The decision, and what follows from it.
@@ -190,26 +201,39 @@ def write(stream: Stream, control: Control) -> Steps[None]:
     yield from take(CommitControl(stream))
 
 
-def end_decided(stream: Stream, decided: BatchDecision | None) -> Steps[list[TaskPart]]:
+def end_decided(stream: Stream, decided: BatchDecision | None) -> Steps[list[Unclear]]:
     """Commit every transaction of the decision; returns those of which EndTxn could not tell."""
     unclear = []
     for part in decided.parts if decided is not None else ():
-        if not (yield from take(CommitTask(stream, part.handle))):
-            unclear.append(part)  # noqa: PERF401 (a comprehension cannot yield)
+        is_committed = yield from take(CommitTask(stream, part.handle))
+        if not is_committed:
+            unclear.append(Unclear(part, is_forgotten=is_committed is None))
     return unclear
 
 
-def check_unclear(stream: Stream, decided: BatchDecision | None, unclear: Iterable[TaskPart]) -> Steps[None]:
-    """What EndTxn could not tell, the receipts do."""
+def check_unclear(
+    stream: Stream,
+    decided: BatchDecision | None,
+    unclear: Iterable[Unclear],
+    *,
+    newest_done: int = -1,
+    waits: bool = True,
+) -> Steps[None]:
+    """What EndTxn could not tell, the receipts do. Where these are forgotten as well, Spark is believed, which has seen
+    `newest_done`. With `waits` receipts are read that no open transaction may change."""
     if decided is None:
         return
-    missing = []
-    for part in unclear:
-        receipt = yield from take(ReadReceipt(stream, part.task))
-        if receipt is None or not receipt.proves(part, decided.batch):
+    missing, forgotten = [], []
+    for part, is_forgotten in unclear:
+        receipt = yield from take(ReadReceipt(stream, part.task) if waits else PeekReceipt(stream, part.task))
+        if receipt is None and is_forgotten:
+            forgotten.append(part)
+        elif receipt is None or not receipt.proves(part, decided.batch):
             missing.append(part)
     if missing:
         raise refusals.torn(stream, decided, missing)
+    if forgotten and decided.batch > newest_done:
+        raise refusals.forgotten(stream, decided, forgotten)
 
 
 def abort_losers(

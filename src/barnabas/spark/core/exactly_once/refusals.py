@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.spark.core.errors import SparkConnectorError
-from barnabas.spark.core.exactly_once.control import BatchDecision, Control, TaskPart
+from barnabas.spark.core.exactly_once.control import BatchDecision, Control, LostControl, TaskPart
 from barnabas.spark.core.exactly_once.names import Stream
 
 _MOST_SHOWN: Final = 20
@@ -23,6 +23,10 @@ class DeliveryError(SparkConnectorError):
 
 class TornBatchError(DeliveryError):
     """A batch was decided, and not all of it can be found."""
+
+
+class ForgottenBatchError(DeliveryError):
+    """A batch was decided, and nobody remembers whether it was committed."""
 
 
 class SupersededError(DeliveryError):
@@ -49,6 +53,17 @@ def torn(stream: Stream, decision: BatchDecision, missing: list[TaskPart]) -> To
         f" {rows_text(lost)} are in the topics: those of {_parts(missing)}; the others are. If this was decided longer"
         " ago than offsets.retention.minutes, they may be there as well. Compare the topics with the source; the query"
         " goes on with a new checkpoint only, and startingOffsets that say from where."
+    )
+
+
+def forgotten(stream: Stream, decision: BatchDecision, parts: list[TaskPart]) -> ForgottenBatchError:
+    rows = sum(part.rows for part in parts)
+    return ForgottenBatchError(
+        f"Batch {decision.batch} of query {stream.query} was decided by run {decision.run}, with {_whole(decision)}, so"
+        " long ago that the brokers have forgotten what became of it (transactional.id.expiration.ms and"
+        f" offsets.retention.minutes), and its checkpoint does not say that it is done. Whether {rows_text(rows)} are"
+        f" in the topics, those of {_parts(parts)}, nobody can tell: compare them with the source. The query goes on"
+        " with a new checkpoint only, and startingOffsets that say from where."
     )
 
 
@@ -81,6 +96,22 @@ def deleted(stream: Stream) -> OtherPastError:
         " remember: decisions were deleted, or the option controlTopic named another topic then. In that case name it"
         " again. Else nobody knows what of the newest batch is in the topics: compare them with the source, and begin"
         " with a new checkpoint, or with another sinkName and exactlyOnceFrom, the first batch to be written."
+    )
+
+
+def lost(stream: Stream, control: LostControl) -> OtherPastError:
+    return OtherPastError(
+        f"The newest decision of query {stream.query} stood at offset {control.offset} of the control topic"
+        f" '{control.topic}', and is not there any more: the topic was made anew, or a broker lost its end. Nobody"
+        " knows what of the newest batch is in the topics: compare them with the source, and begin with a new"
+        " checkpoint, or with another sinkName and exactlyOnceFrom, the first batch to be written."
+    )
+
+
+def other_batch(stream: Stream, given: int, batch: int) -> OtherPastError:
+    return OtherPastError(
+        f"A writer of query {stream.query} was called with batch {given} in batch {batch}: give it the number that"
+        " foreachBatch gives."
     )
 
 

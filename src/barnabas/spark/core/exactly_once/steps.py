@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from barnabas.client.core.producing.transaction_states import TransactionHandle
-from barnabas.spark.core.exactly_once.control import Control, Receipt, TaskPart
+from barnabas.spark.core.exactly_once.control import Control, LostControl, Receipt, TaskPart
 from barnabas.spark.core.exactly_once.names import Stream
 
 A = TypeVar("A")
@@ -37,8 +37,8 @@ class PeekControl(DriverStep[Control | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadControl(DriverStep[Control | None]):
-    """The newest committed control record. What was committed when the step began is seen."""
+class ReadControl(DriverStep[Control | LostControl | None]):
+    """The newest committed control record. What was committed when the step began is seen, or seen to be lost."""
 
 
 @dataclass(frozen=True, slots=True)
