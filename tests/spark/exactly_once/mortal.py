@@ -167,7 +167,7 @@ def _after_steps(step: int | str, happens: Callable[[], None], *, settles: bool 
     """Something happens after so many steps, or after the one with this name. Whether a commit settles the batch before
     is up to chance: to Spark, which may have another process for each. So either only these steps count, or all others;
     or, where nothing is said, all."""
-    from barnabas.spark.core.exactly_once.steps import CommitTask, ListOpen
+    from barnabas.spark.core.exactly_once.steps import CommitTask, ListOpen, PeekReceipt
     from barnabas.spark.sink.deciding import DecidingCluster
 
     taken, has_listed, real = 0, False, DecidingCluster.take
@@ -176,7 +176,9 @@ def _after_steps(step: int | str, happens: Callable[[], None], *, settles: bool 
         nonlocal taken, has_listed
         answer = real(self, each)
         has_listed = has_listed or isinstance(each, ListOpen)
-        if settles is not None and settles != (isinstance(each, CommitTask) and not has_listed):
+        # Of a batch that was fenced meanwhile, receipts are looked at.
+        is_settling = isinstance(each, PeekReceipt) or (isinstance(each, CommitTask) and not has_listed)
+        if settles is not None and settles != is_settling:
             return answer
         taken += 1
         if step in (taken, type(each).__name__):
