@@ -71,6 +71,27 @@ def test_each_part_of_a_request_has_its_time() -> None:
 def test_times_fall_into_buckets_that_double() -> None:
     world = World()
     for wait_us in (0.0, 1.0, 1.5, 3.0, 5.0, 1e12):
+def test_a_request_that_comes_after_a_silence_was_not_in_the_queue_before() -> None:
+    world, waiting, later = World(), RequestFields(), RequestFields()
+    world.meter.arrived(waiting)
+    world.meter.turn_begins(0)
+    world.meter.begins(waiting, frame())
+    waiting.wait_begins()
+    world.meter.turn_ends()
+    world.passes(1)
+    waiting.wait_ends()  # between turns, as a timer does it
+    waiting.response_is_ready(10)
+    waiting.response_has_left()
+    world.passes(5000)
+    world.meter.arrived(later)
+    world.passes(2)
+    world.meter.turn_begins(0)
+    world.meter.begins(later, frame())
+    later.response_is_ready(10)
+    later.response_has_left()
+    assert ms(later.queue_time_ns) == 2
+
+
         request = RequestFields()
         world.meter.arrived(request)
         world.meter.turn_begins(0)

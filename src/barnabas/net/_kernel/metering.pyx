@@ -83,7 +83,6 @@ cdef class RequestMeter:
             PyMem_Free(self.apis[slot])
 
     cdef int64_t read_clock(self) except? -1:
-        self._is_stale = False
         self._was_read = True
         self.last_ns = machine_ns() if self._clock is None else <int64_t>(<double>self._clock() * 1e9)
         return self.last_ns
@@ -92,6 +91,7 @@ cdef class RequestMeter:
 
     def turn_begins(self, int64_t budget_ns):
         self._turn_began_ns = self.read_clock()
+        self._is_stale = False
         return self._turn_began_ns + budget_ns
 
     def has_time(self, int64_t end_ns):
@@ -116,6 +116,8 @@ cdef class RequestMeter:
     def arrived(self, RequestFields request not None):
         if self._is_stale:
             self.read_clock()
+            # A turn follows, and ends this. What others read between turns may be long ago by the next arrival.
+            self._is_stale = False
         request._arrived_ns = self.last_ns
 
     def begins(self, RequestFields request not None, bytearray frame not None):
