@@ -43,7 +43,9 @@ def test_each_part_of_a_request_has_its_time() -> None:
     world.passes(4)
     request.wait_ends()
     world.passes(8)
-    assert ms(request.elapsed_ns()) == 10
+    assert ms(request.charge_ns()) == 10
+    assert request.is_charged
+    assert request.charge_ns() == 0, "nothing is charged twice"
     request.throttle_time_ms = 5
     request.response_is_ready(100)
     assert not world.meter.has_time(end_ns)
@@ -68,9 +70,6 @@ def test_each_part_of_a_request_has_its_time() -> None:
     assert world.meter.keys == [_PRODUCE]
 
 
-def test_times_fall_into_buckets_that_double() -> None:
-    world = World()
-    for wait_us in (0.0, 1.0, 1.5, 3.0, 5.0, 1e12):
 def test_a_request_that_comes_after_a_silence_was_not_in_the_queue_before() -> None:
     world, waiting, later = World(), RequestFields(), RequestFields()
     world.meter.arrived(waiting)
@@ -92,6 +91,9 @@ def test_a_request_that_comes_after_a_silence_was_not_in_the_queue_before() -> N
     assert ms(later.queue_time_ns) == 2
 
 
+def test_times_fall_into_buckets_that_double() -> None:
+    world = World()
+    for wait_us in (0.0, 1.0, 1.5, 3.0, 5.0, 1e12):
         request = RequestFields()
         world.meter.arrived(request)
         world.meter.turn_begins(0)

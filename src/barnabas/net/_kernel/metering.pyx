@@ -125,6 +125,7 @@ cdef class RequestMeter:
         cdef Py_ssize_t size_bytes = PyByteArray_GET_SIZE(frame)
         cdef int16_t id_bytes = -1
         self._was_read = False
+        request.is_charged = False
         request._is_underway = self.is_recording and size_bytes >= SHORTEST_BYTES
         if not request._is_underway:
             return
@@ -133,7 +134,7 @@ cdef class RequestMeter:
         request._send_began_ns = 0
         request._also = -1
         request._begun_ns = self.last_ns
-        request._waiting_since_ns = request._remote_ns = 0
+        request._waiting_since_ns = request._remote_ns = request._charged_ns = 0
         request.throttle_time_ms = 0
         request.request_bytes = size_bytes
         request.response_bytes = 0
@@ -277,8 +278,12 @@ cdef class RequestFields:
                 except Exception:
                     _log.exception("who was told of a request failed")
 
-    def elapsed_ns(self):
-        return self.elapsed()
+    def charge_ns(self):
+        cdef int64_t elapsed_ns = self.elapsed()
+        cdef int64_t uncharged_ns = elapsed_ns - self._charged_ns if self.is_charged else elapsed_ns
+        self.is_charged = True
+        self._charged_ns = elapsed_ns
+        return uncharged_ns
 
     cdef int64_t elapsed(self) except? -1:
         """What the request in process has taken until now, without its time in the queue or waiting for others."""
