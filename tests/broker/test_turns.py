@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
+from barnabas.base.runtime import ManualClock
 from barnabas.base.steps import at_once
 from barnabas.broker.turns import (
     CROWDS,
@@ -27,7 +28,7 @@ from barnabas.broker.turns import (
     settled,
     spent,
 )
-from barnabas.net import AnswerTooLargeError, Connection
+from barnabas.net import AnswerTooLargeError, Connection, RequestMeter
 from tests.broker.connections import FakeConnection
 
 
@@ -138,6 +139,43 @@ def test_only_one_heavy_request_is_worked_on() -> None:
     peers[1].close("gone")
     peers[2].turn()
     assert done == ["a", "b", "c"], "whoever leaves makes room for the next"
+
+
+def times_ms(peer: Peer) -> tuple[float, float]:
+    """The local and the remote time of the request in process, which is answered now."""
+    peer.response_is_ready(10)
+    peer.response_has_left()
+    return peer.local_time_ns / 1e6, peer.remote_time_ns / 1e6
+
+
+def begun(meter: RequestMeter, peer: Peer) -> None:
+    meter.arrived(peer)
+    meter.turn_begins(0)
+    meter.begins(peer, bytearray(20))
+
+
+def test_to_wait_for_a_place_or_for_room_is_no_work() -> None:
+    clock = ManualClock()
+    clock.advance(1000)
+    meter = RequestMeter(lambda: clock.monotonic_ms() / 1000)
+    turns, first, second, third = Turns(), Peer(), Peer(), Peer(room_bytes=50)
+    for peer in (first, second, third):
+        begun(meter, peer)
+    Outcome(turns, first, heavy([], "a"))
+    Outcome(turns, second, heavy([], "b"))
+    Outcome(turns, third, with_room(100))
+    clock.advance(300)
+    turns.finished(first.as_connection)
+    assert third.granted is not None
+    third.granted()
+    clock.advance(40)
+    assert times_ms(first) == (340, 0)
+    assert times_ms(second) == (40, 300)
+    assert times_ms(third) == (40, 300)
+
+
+def with_room(size_bytes: int) -> Steps[None]:
+    yield Room(size_bytes)
 
 
 def test_a_heavy_request_whose_sender_left_while_it_waited_is_passed_over() -> None:

@@ -133,6 +133,7 @@ class Asker(asyncio.Transport):
         self.listener = listener
         self.connection = HttpConnection(listener)
         self.sent = b""
+        self.is_aborted = False
         self.connection.connection_made(self)
 
     def write(self, data: Any) -> None:
@@ -143,6 +144,9 @@ class Asker(asyncio.Transport):
 
     def close(self) -> None:
         """It has not left yet."""
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     async def ask(self, request: bytes) -> int:
         """The status of the answer."""
@@ -184,6 +188,58 @@ async def body(size_bytes: int) -> HttpAnswer:
     return HttpAnswer(parts=[b"x" * size_bytes])
 
 
+def test_a_probe_is_answered_whoever_else_is_connected() -> None:
+    asyncio.run(a_probe_is_answered_whoever_else_is_connected())
+
+
+async def a_probe_is_answered_whoever_else_is_connected() -> None:
+    listener = HttpListener({"/text": page, "/live": page}, open_paths=frozenset({"/live"}))
+    deaf = [Asker(listener) for _ in range(200)]
+    assert {await each.ask(get("/text")) for each in deaf} == {200}
+    assert await Asker(listener).ask(get("/live")) == 200
+    assert await Asker(listener).ask(get("/text")) == 503, "the reserve is for probes"
+    assert not any(each.is_aborted for each in deaf)
+    deaf[0].leave()
+    assert await Asker(listener).ask(get("/text")) == 200
+
+
+def test_who_says_nothing_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(who_says_nothing_makes_room_for_others(monkeypatch))
+
+
+async def who_says_nothing_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    now_s = began_s = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now_s)
+    listener = HttpListener({"/text": page, "/live": page}, open_paths=frozenset({"/live"}))
+    silent = [Asker(listener) for _ in range(250)]
+    assert Asker(listener).sent.startswith(b"HTTP/1.1 503 "), "they may ask yet"
+    assert await silent[0].ask(get("/text")) == 200
+    now_s = began_s + 1
+    assert await Asker(listener).ask(get("/text")) == 200
+    assert await Asker(listener).ask(get("/live")) == 200
+    assert [number for number, each in enumerate(silent) if each.is_aborted] == [1, 2]
+    for each in silent[1:3]:
+        each.leave()  # which the listener knew
+    assert len(listener.connections) == 251
+
+
+def test_a_crowd_of_silent_ones_is_bounded() -> None:
+    asyncio.run(a_crowd_of_silent_ones_is_bounded())
+
+
+async def a_crowd_of_silent_ones_is_bounded() -> None:
+    listener = HttpListener({"/text": page})
+    crowd = [Asker(listener) for _ in range(2000)]
+    assert len(listener.connections) == 450
+    assert sum(each.sent.startswith(b"HTTP/1.1 503 ") for each in crowd) == 200
+    assert sum(each.is_aborted for each in crowd) == 1550
+    for each in crowd:
+        each.leave()
+    assert not listener.connections
+    assert await Asker(listener).ask(get("/text")) == 200
+
+
 def test_a_connection_that_has_ended_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(a_connection_that_has_ended_leaves_no_timer(monkeypatch))
 
@@ -197,7 +253,7 @@ async def a_connection_that_has_ended_leaves_no_timer(monkeypatch: pytest.Monkey
         return timers[-1]
 
     monkeypatch.setattr(loop, "call_later", noted)
-    listener = HttpListener({"/text": page}, limits=HttpLimits(connections=1))
+    listener = HttpListener({"/text": page}, limits=HttpLimits(connections=1, reserve=0))
     asker, excess = Asker(listener), Asker(listener)
     assert excess.sent.startswith(b"HTTP/1.1 503 ")
     assert await asker.ask(get("/text")) == 200

@@ -43,7 +43,9 @@ def test_each_part_of_a_request_has_its_time() -> None:
     world.passes(4)
     request.wait_ends()
     world.passes(8)
-    assert ms(request.elapsed_ns()) == 10
+    assert ms(request.charge_ns()) == 10
+    assert request.is_charged
+    assert request.charge_ns() == 0, "nothing is charged twice"
     request.throttle_time_ms = 5
     request.response_is_ready(100)
     assert not world.meter.has_time(end_ns)
@@ -66,6 +68,27 @@ def test_each_part_of_a_request_has_its_time() -> None:
     assert told == [(1, 10, 63)]
     assert [request.api_key, request.api_version, request.correlation_id, request.client_id] == [0, 9, 77, "me"]
     assert world.meter.keys == [_PRODUCE]
+
+
+def test_a_request_that_comes_after_a_silence_was_not_in_the_queue_before() -> None:
+    world, waiting, later = World(), RequestFields(), RequestFields()
+    world.meter.arrived(waiting)
+    world.meter.turn_begins(0)
+    world.meter.begins(waiting, frame())
+    waiting.wait_begins()
+    world.meter.turn_ends()
+    world.passes(1)
+    waiting.wait_ends()  # between turns, as a timer does it
+    waiting.response_is_ready(10)
+    waiting.response_has_left()
+    world.passes(5000)
+    world.meter.arrived(later)
+    world.passes(2)
+    world.meter.turn_begins(0)
+    world.meter.begins(later, frame())
+    later.response_is_ready(10)
+    later.response_has_left()
+    assert ms(later.queue_time_ns) == 2
 
 
 def test_times_fall_into_buckets_that_double() -> None:

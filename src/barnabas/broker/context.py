@@ -91,6 +91,11 @@ class Quotas(Protocol):
         """
         ...
 
+    def charge_rest(self, context: RequestContext, connection: Connection) -> None:
+        """The answer is made: what it took since its sender was charged counts, too. As in Kafka, where the time of
+        network threads does, that makes only the next request wait."""
+        ...
+
 
 class NoQuotas:
     """The quotas of a node that has none."""
@@ -114,3 +119,6 @@ class NoQuotas:
 
     def fetch_throttle_ms(self, context: RequestContext, connection: Connection, size_bytes: int) -> tuple[int, bool]:
         return 0, True
+
+    def charge_rest(self, context: RequestContext, connection: Connection) -> None:
+        pass

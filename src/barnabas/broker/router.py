@@ -421,6 +421,8 @@ class Router:
         header = context.correlation_id.to_bytes(4, "big", signed=True) + header_end
         if self.turns.placed:
             self.turns.finished(connection)
+        if connection.is_charged:
+            self._quotas.charge_rest(context, connection)
         connection.respond([header, *body])
 
     def _fail(self, context: RequestContext, request: Request, connection: Connection, failure: Exception) -> None:

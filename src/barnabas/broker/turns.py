@@ -176,28 +176,35 @@ class _Work:
         if self.connection.is_closed:
             self._give_up()
         elif self._turns.take_place(self, crowd):
-            self.go_on_later()
+            self._waited()
 
     def go_on_later(self) -> None:
         """One slice, when others had their turn."""
         self._is_long = True
         self.connection.go_on_later(self.go_on)
 
-    def _waited(self, _: object) -> None:
+    def _waited(self, _: object = None) -> None:
         self.connection.wait_ends()
         self.go_on_later()
 
     def _gets(self, asked: Room | Crowd | asyncio.Future[Any]) -> bool:
         """Whether what it asks for is there. If not, the work goes on when it is."""
         if isinstance(asked, asyncio.Future):
-            if not asked.done():
-                self.connection.wait_begins()
+            gets = asked.done()
+            if not gets:
                 asked.add_done_callback(self._waited)
-            return asked.done()
-        if isinstance(asked, Crowd):
-            return self._turns.take_place(self, asked)
+        elif isinstance(asked, Crowd):
+            gets = self._turns.take_place(self, asked)
+        else:
+            gets = self._gets_room(asked)
+        if not gets:
+            # What others hold up is not its own time.
+            self.connection.wait_begins()
+        return gets
+
+    def _gets_room(self, room: Room) -> bool:
         try:
-            return self.connection.ask_room(asked.size_bytes, self.go_on_later)
+            return self.connection.ask_room(room.size_bytes, self._waited)
         except AnswerTooLargeError as refusal:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{refusal}: ask for less at a time") from None
 

@@ -1,7 +1,8 @@
 """A listener that answers GET requests over HTTP/1.1 with short-lived text, for programs that watch a node.
 
 It is bounded in everything that strangers can make it do: how many connect at once, how long a request may be and take
-to come, how long an answer may take to leave. Each connection has one request and ends with its answer.
+to come, how long an answer may take to leave. Each connection has one request and ends with its answer. Strangers who
+take all the places do not make a node look dead: there is a reserve for probes.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import asyncio
 import hmac
 from base64 import b64decode
 from binascii import Error as NotBase64Error
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final, cast
 
 from barnabas.base.log_context import logger
@@ -55,12 +58,28 @@ Page = Callable[[], Awaitable[HttpAnswer]]
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
     """How many may be connected, how long a request may take to come and an answer to leave, and how much may wait to
-    be taken by those who asked; one answer may be larger than that."""
+    be taken by those who asked; one answer may be larger than that.
+
+    When all places are taken, one who has been silent for `silent_s` makes room for the next; failing that, so many as
+    are in `reserve` are heard, and get what is at open paths.
+    """
 
     connections: int = 200
+    reserve: int = 50
+    silent_s: float = 1.0
     untaken_bytes: int = 64 * MIB
     request_s: float = 10.0
     answer_s: float = 30.0
+
+
+class _Place(Enum):
+    """What a connection may ask for."""
+
+    ORDINARY = auto()
+    #: What is at open paths.
+    RESERVE = auto()
+    #: Nothing: it is told so, and goes.
+    NONE = auto()
 
 
 class HttpListener:
@@ -79,10 +98,14 @@ class HttpListener:
         self.pages = pages
         self.limits = limits or HttpLimits()
         self._expected = None if password is None else f"{user}:{password}".encode()
-        self._open_paths = open_paths
+        self.open_paths = open_paths
         self._tls = tls
         self._listener: Listener | None = None
-        self.connections: set[HttpConnection] = set()
+        #: With the places that they have.
+        self.connections: dict[HttpConnection, _Place] = {}
+        self._taken: Counter[_Place] = Counter()
+        #: Since when those are connected who have not asked, the oldest first.
+        self._silent_since_s: dict[HttpConnection, float] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         #: Of answers whose connections have not ended.
         self.untaken_bytes = 0
@@ -108,6 +131,42 @@ class HttpListener:
         connection = HttpConnection(self)
         return connection if self._tls is None else self._tls.layer(connection, self.limits.request_s * 1000)
 
+    def admit(self, connection: HttpConnection, now_s: float) -> _Place | None:
+        """A place for who has just connected; None if there are too many even to be told that."""
+        limits, taken = self.limits, self._taken
+        if taken[_Place.ORDINARY] < limits.connections:
+            place = _Place.ORDINARY
+        elif (silent := self._silent_too_long(now_s)) is not None:
+            place = self.connections[silent]
+            self.forget(silent)
+            silent.abort()
+        elif taken[_Place.RESERVE] < limits.reserve:
+            place = _Place.RESERVE
+        elif taken[_Place.NONE] < limits.connections:
+            place = _Place.NONE
+        else:
+            return None
+        self.connections[connection] = place
+        taken[place] += 1
+        if place is not _Place.NONE:
+            self._silent_since_s[connection] = now_s
+        return place
+
+    def _silent_too_long(self, now_s: float) -> HttpConnection | None:
+        for oldest, since_s in self._silent_since_s.items():
+            return oldest if now_s - since_s >= self.limits.silent_s else None
+        return None
+
+    def asked(self, connection: HttpConnection) -> None:
+        """It is silent no more."""
+        self._silent_since_s.pop(connection, None)
+
+    def forget(self, connection: HttpConnection) -> None:
+        self.asked(connection)
+        place = self.connections.pop(connection, None)
+        if place is not None:
+            self._taken[place] -= 1
+
     def has_room(self, answer: HttpAnswer) -> bool:
         """Each may be another text, so those who never read would hold as many."""
         size_bytes = answer.body_bytes
@@ -116,7 +175,7 @@ class HttpListener:
         return self.untaken_bytes + size_bytes <= self.limits.untaken_bytes
 
     def is_known(self, path: str, authorization: str) -> bool:
-        if self._expected is None or path in self._open_paths:
+        if self._expected is None or path in self.open_paths:
             return True
         scheme, _, credentials = authorization.partition(" ")
         if scheme.lower() != "basic":
@@ -148,6 +207,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray(1024)
         self._received = b""
+        self._place: _Place | None = None
         self._is_asked = False
         self._is_over = False
         self._body_bytes = 0
@@ -156,10 +216,11 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._owner.connections.add(self)
-        if len(self._owner.connections) > self._owner.limits.connections:
-            self._is_asked = True
-            self._send(_BUSY)
+        place = self._place = self._owner.admit(self, self._loop.time())
+        if place is None:
+            self.abort()
+        elif place is _Place.NONE:
+            self._refuse(_BUSY)
         else:
             self._timer = self._loop.call_later(self._owner.limits.request_s, self.abort)
 
@@ -174,11 +235,16 @@ class HttpConnection(asyncio.BufferedProtocol):
         if end >= 0:
             self._ask(self._received[:end].decode("latin-1"))
         elif len(self._received) > _MOST_REQUEST_BYTES:
-            self._is_asked = True
-            self._send(HttpAnswer(431, b""))
+            self._refuse(HttpAnswer(431, b""))
+
+    def _refuse(self, answer: HttpAnswer) -> None:
+        self._is_asked = True
+        self._owner.asked(self)
+        self._send(answer)
 
     def _ask(self, head: str) -> None:
         self._is_asked = True
+        self._owner.asked(self)
         self._received = b""
         lines = head.split("\r\n")
         words = lines[0].split(" ")
@@ -188,6 +254,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         method, path = words[0], words[1].partition("?")[0]
         if method not in ("GET", "HEAD"):
             self._send(HttpAnswer(405, b"there is nothing but GET\n", headers={"Allow": "GET, HEAD"}))
+            return
+        if self._place is _Place.RESERVE and path not in self._owner.open_paths:
+            self._send(_BUSY)
             return
         given = (line.partition(":") for line in lines[1:])
         authorization = next((value.strip() for name, _, value in given if name.strip().lower() == "authorization"), "")
@@ -239,7 +308,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
-        self._owner.connections.discard(self)
+        self._owner.forget(self)
         self._owner.untaken_bytes -= self._body_bytes
         if self._timer is not None:
             self._timer.cancel()

@@ -50,6 +50,19 @@ def test_a_node_that_cannot_tell_some_of_its_metrics(tmp_path: Path) -> None:
     check(tmp_path, "BarnabasScrapeErrors", series, {"10m": [], "15m": [failed], "30m": []})
 
 
+def test_a_client_that_waits_most_of_the_time(tmp_path: Path) -> None:
+    waits = alert(
+        "till of User:ann waits for its quota most of the time on a",
+        "warning",
+        instance="a",
+        principal="User:ann",
+        client_id="till",
+    )
+    throttled = f'barnabas_throttled_ms_total{{{NODE},principal="User:ann",client_id='
+    series = {f'{throttled}"till"}}': "0+40000x30 1200000x30", f'{throttled}"shop"}}': "0+20000x60"}
+    check(tmp_path, "BarnabasClientThrottled", series, {"5m": [], "25m": [waits], "50m": []})
+
+
 BEHIND = alert("The group g is more than ten minutes behind", "warning", group="g")
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from barnabas.base.errors import known
 from barnabas.broker.metrics.node_metrics import FAMILIES
-from barnabas.client.admin import NewTopic
+from barnabas.client.admin import NewTopic, QuotaEntity
 from barnabas.client.admin.sync_admin import Admin
 from barnabas.client.consumer.sync_consumer import Consumer
 from barnabas.client.producer.sync_producer import Producer
@@ -96,18 +96,26 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def _work(bootstrap: str, seconds: float) -> None:
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic("work", 2, 1)])
+        quotas = {"producer_byte_rate": 500.0, "consumer_byte_rate": 1e6, "request_percentage": 90.0}
+        admin.alter_client_quotas({QuotaEntity(client_id="bounded"): quotas})
     with (
         Producer(bootstrap_servers=bootstrap) as producer,
         Producer(bootstrap_servers=bootstrap, transactional_id="work") as transactional,
-        Consumer("work", bootstrap_servers=bootstrap, group_id="work", auto_offset_reset="earliest") as consumer,
+        Producer(bootstrap_servers=bootstrap, client_id="bounded") as bounded,
+        Consumer(
+            "work", bootstrap_servers=bootstrap, group_id="work", client_id="bounded", auto_offset_reset="earliest"
+        ) as consumer,
     ):
         transactional.init_transactions()
+        sent = bounded.send("work", b"z" * 2000)
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             transactional.begin_transaction()
             transactional.send("work", b"x").result(10)
             transactional.commit_transaction()
             producer.send("work", b"y").result(10)
+            if sent.done():  # else it waits for its quota
+                sent = bounded.send("work", b"z" * 2000)
             consumer.poll(0.1)
             consumer.commit()
             time.sleep(0.1)

@@ -32,10 +32,16 @@ class Sender:
     request_bytes = 1000
 
     def __init__(self, elapsed_ns: int = 0) -> None:
-        self._elapsed_ns = elapsed_ns
+        self.elapsed_ns = elapsed_ns
+        self._charged_ns = 0
 
-    def elapsed_ns(self) -> int:
-        return self._elapsed_ns
+    def charge_ns(self) -> int:
+        uncharged_ns, self._charged_ns = self.elapsed_ns - self._charged_ns, self.elapsed_ns
+        return uncharged_ns
+
+
+def context_of(request: Request, user: str = "ann") -> RequestContext:
+    return RequestContext(ApiKey(request.API_KEY), 9, 1, "shop", "PLAINTEXT", f"User:{user}", "127.0.0.1")
 
 
 class Desk:
@@ -46,9 +52,7 @@ class Desk:
 
     def answer(self, request: Request, response: Response | None, *, took_ms: float = 0, user: str = "ann") -> int:
         sender: Any = Sender(int(took_ms * MS))
-        key = ApiKey(request.API_KEY)
-        context = RequestContext(key, 9, 1, "shop", "PLAINTEXT", f"User:{user}", "127.0.0.1")
-        return self.quotas.throttle_ms(context, request, response, sender)
+        return self.quotas.throttle_ms(context_of(request, user), request, response, sender)
 
 
 def produce(acks: int = 1) -> ProduceRequest:
@@ -110,11 +114,24 @@ def test_nodes_of_the_cluster_and_others_do_not_wait() -> None:
     assert desk.answer(ASKED, TOLD, took_ms=1000) == 1000
 
 
-def test_a_fetch_that_is_refused_costs_its_time_and_one_that_was_read_has_paid() -> None:
+def test_a_fetch_that_is_refused_costs_its_time_and_one_that_was_read_is_told_no_more() -> None:
     desk = Desk(request_percentage=0.001)
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
     assert desk.answer(request, FetchResponse(responses=[], throttle_time_ms=7), took_ms=1000) == 7
     assert desk.answer(request, FetchResponse(responses=[], error_code=70), took_ms=1000) == 1000
+
+
+def test_what_a_request_takes_after_its_wait_was_told_is_charged_once() -> None:
+    desk = Desk(request_percentage=50.0)
+    sender: Any = Sender(1000 * MS)
+    context = context_of(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]))
+    assert desk.quotas.fetch_throttle_ms(context, sender, 100) == (0, True)
+    sender.elapsed_ns = 8000 * MS
+    desk.quotas.charge_rest(context, sender)
+    desk.quotas.charge_rest(context, sender)
+    ((_, rate),) = desk.quotas.rates("request_percentage")
+    assert rate == pytest.approx(80), "8 of 10 s"
+    assert desk.answer(ASKED, TOLD) == 1000, "the next one waits"
 
 
 def test_who_has_a_quota_is_known_until_quotas_change() -> None:

@@ -4,6 +4,7 @@ touched."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
@@ -11,21 +12,27 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.broker.data.fetching import Fetch
+from barnabas.broker.quotas.broker_quotas import BrokerQuotas
 from barnabas.metadata.access_images import ClientQuotaEntity
 from barnabas.net.channel import Channel, ChannelLimits
 from barnabas.testing import AsyncEmbeddedBroker
+from barnabas.testing.sim.loop import VirtualTimeLoop
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.message import Request
 from barnabas.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.wire.messages.fetch import FetchRequest, FetchTopic, ReplicaState
+from barnabas.wire.messages.fetch import FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from barnabas.wire.messages.metadata import MetadataRequest
 from tests.broker.data_plane import batch, fetch_request, produce_request
 from tests.virtual_time import on_virtual_time
 
 RATE = 20_000
 WARM_UP_S, MINUTE_S = 15, 60
+#: Over which quotas are measured, and up to a tenth more.
+WINDOW_S = 10
 
 
 class Client:
@@ -214,6 +221,56 @@ async def test_quotas_change_while_clients_work_and_go() -> None:
         one.throttled_ms.clear()
         await one.produce(one.loop.time() + 0.05)
         assert one.throttled_ms == []
+
+
+def takes(seconds: float, work: Callable[..., Any]) -> Callable[..., Any]:
+    """The same work on a loop that is slow."""
+
+    def worked(*arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop._now_s += seconds
+        return work(*arguments)
+
+    return worked
+
+
+@pytest.mark.parametrize("partitions", [3, 200])
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_fetch_is_charged_what_it_takes_of_the_loop_and_no_waiting(
+    partitions: int, is_cold: bool, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_now: Any = (lambda *_: None) if is_cold else Fetch._read_now
+    monkeypatch.setattr(Fetch, "_read_now", takes(0.003, read_now))
+    monkeypatch.setattr(FetchResponse, "encode_in_slices", takes(0.05, FetchResponse.encode_in_slices))
+    monkeypatch.setattr(FetchResponse, "encode_parts", takes(0.05, FetchResponse.encode_parts))
+
+    @on_virtual_time
+    async def story() -> None:
+        async with AsyncEmbeddedBroker() as broker:
+            await broker.create_topic("t", partitions)
+            admin, reader = Client(broker, "admin"), Client(broker, "reader")
+            await set_quota(admin, by_id("reader"), request_percentage=90.0)
+            everywhere = {("t", number): bytes(batch([b"x" * 100])) for number in range(partitions)}
+            fetch = fetch_request(dict.fromkeys(everywhere, 0), max_wait_ms=60_000)
+            if waits:
+                fetching = asyncio.ensure_future(reader.ask(fetch, 11))
+                await asyncio.sleep(5)
+                await admin.ask(produce_request({**everywhere}), 11)
+                await fetching
+            else:
+                await admin.ask(produce_request({**everywhere}), 11)
+                await reader.ask(fetch, 11)
+            counts = broker.node._server.meter.counts_of(ApiKey.FETCH)
+            assert counts is not None
+            local_s = counts[5][1][0] / 1e9
+            assert 0.05 < local_s < 2
+            quotas = cast(BrokerQuotas, broker.node.services.quotas)
+            ((_, percent),) = quotas.rates("request_percentage")
+            assert percent / 100 * WINDOW_S == pytest.approx(local_s, rel=0.1)
+
+    story()
 
 
 def creation(name: str, partitions: int) -> CreateTopicsRequest:

@@ -455,6 +455,7 @@ class Fetch:
         if self._done.done() or self._is_looking:
             return
         self._is_looking = True
+        self._connection.wait_ends()
         if self._is_large:
             crowd = crowd_of(len(self._session.wanted))
             steps = self._look_in_steps()
@@ -490,6 +491,7 @@ class Fetch:
             else:
                 self._is_looking = self._is_news_due = False
                 self._services.turns.finished(self._connection)
+                self._connection.wait_begins()
                 self._wait_on(look)
         except Exception as failure:
             self._failed(failure)
@@ -500,11 +502,14 @@ class Fetch:
 
     def _complete(self, look: _Look) -> None:
         # From here on it is we who take time, not the client.
+        self._connection.wait_ends()
         self._unpark()
         answer = self._respond(look)
         if isinstance(answer, FetchResponse):
             # It leaves in a later turn of the loop; others that look before that must know of it.
             self._connection.expect_response(look.size_bytes)
+            # Until then the loop works for others.
+            self._connection.wait_begins()
             self._done.set_result(answer)
         else:
             for timer in self._timers:
@@ -599,11 +604,14 @@ class Fetch:
             while buffers[place] is None and isinstance(outcome, PartitionRead) and outcome.range is not None:
                 partition = known(partition, "only a partition that is here has been read")
                 log = partition.log
+                self._connection.wait_begins()
                 try:
                     buffers[place] = await self._services.runtime.offload(outcome.range.read)
                 except (OSError, LogError) as failure:
                     outcome = self._read_failure(wanted, partition, log, outcome.range, failure)
                     look.found[place] = wanted, partition, outcome
+                finally:
+                    self._connection.wait_ends()
         return await self._services.turns.future(self._connection, self._response_in_steps(look, buffers))
 
     def _read_failure(

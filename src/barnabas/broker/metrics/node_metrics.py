@@ -10,7 +10,6 @@ from barnabas.base.log_context import logger
 from barnabas.base.metrics.exposition import Exposition, Family
 from barnabas.base.metrics.prometheus import CONTENT_TYPE
 from barnabas.base.metrics.registry import MetricsRegistry
-from barnabas.base.metrics.samples import Windows
 from barnabas.broker.metrics import (
     controller,
     coordinators,
@@ -150,7 +149,3 @@ class NodeMetrics:
         self._watch.stop()
         if self._rendering is not None:
             self._rendering.cancel()
-
-
-def node_registry(now_ms: Callable[[], int], windows: Windows) -> MetricsRegistry:
-    return MetricsRegistry(now_ms, client_id=None, windows=windows)

@@ -125,10 +125,14 @@ class BrokerQuotas:
         self._fetch.unrecord(user, client_id, size_bytes, now_ms)
         return max(request_ms, bandwidth_ms), False
 
+    def charge_rest(self, context: RequestContext, connection: Connection) -> None:
+        # Nobody waits for it now: how long was told already. The next request does.
+        self._request_ms(_user(context.principal), context.client_id or "", connection, self._clock.monotonic_ms())
+
     def _request_ms(self, user: str, client_id: str, connection: Connection, now_ms: int) -> int:
         if self._request.is_empty:
             return 0
-        return self._request.record(user, client_id, connection.elapsed_ns() * _PERCENT_SECONDS_PER_NS, now_ms)
+        return self._request.record(user, client_id, connection.charge_ns() * _PERCENT_SECONDS_PER_NS, now_ms)
 
 
 def _user(principal: str) -> str:

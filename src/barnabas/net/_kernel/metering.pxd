@@ -45,6 +45,7 @@ cdef class RequestFields:
     cdef int64_t _begun_ns
     cdef int64_t _waiting_since_ns
     cdef int64_t _remote_ns
+    cdef int64_t _charged_ns
     cdef int64_t _ready_ns
     cdef int64_t _send_began_ns
     cdef int64_t _parts[PARTS]
@@ -60,5 +61,6 @@ cdef class RequestFields:
     cdef public object allowance
     cdef bint _is_underway
     cdef bint _is_ready
+    cdef readonly bint is_charged
 
     cdef int64_t elapsed(self) except? -1

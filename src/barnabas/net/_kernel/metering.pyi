@@ -87,8 +87,12 @@ class RequestFields:
         """Until the socket took its last byte."""
     @property
     def total_time_ns(self) -> int: ...
-    def elapsed_ns(self) -> int:
-        """What the request in process has taken of the loop until now: no queue, no waiting for others."""
+    def charge_ns(self) -> int:
+        """What the request in process has taken of the loop until now, no queue and no waiting for others, as far as
+        this was not asked before: to be charged to its sender."""
+    @property
+    def is_charged(self) -> bool:
+        """Whether `charge_ns` was asked for the request in process."""
     def count_error(self, code: int) -> None:
         """The answer to the request in process tells of an error."""
     def count_also_as(self, slot: int) -> None:

@@ -83,7 +83,6 @@ cdef class RequestMeter:
             PyMem_Free(self.apis[slot])
 
     cdef int64_t read_clock(self) except? -1:
-        self._is_stale = False
         self._was_read = True
         self.last_ns = machine_ns() if self._clock is None else <int64_t>(<double>self._clock() * 1e9)
         return self.last_ns
@@ -92,6 +91,7 @@ cdef class RequestMeter:
 
     def turn_begins(self, int64_t budget_ns):
         self._turn_began_ns = self.read_clock()
+        self._is_stale = False
         return self._turn_began_ns + budget_ns
 
     def has_time(self, int64_t end_ns):
@@ -116,6 +116,8 @@ cdef class RequestMeter:
     def arrived(self, RequestFields request not None):
         if self._is_stale:
             self.read_clock()
+            # A turn follows, and ends this. What others read between turns may be long ago by the next arrival.
+            self._is_stale = False
         request._arrived_ns = self.last_ns
 
     def begins(self, RequestFields request not None, bytearray frame not None):
@@ -123,6 +125,7 @@ cdef class RequestMeter:
         cdef Py_ssize_t size_bytes = PyByteArray_GET_SIZE(frame)
         cdef int16_t id_bytes = -1
         self._was_read = False
+        request.is_charged = False
         request._is_underway = self.is_recording and size_bytes >= SHORTEST_BYTES
         if not request._is_underway:
             return
@@ -131,7 +134,7 @@ cdef class RequestMeter:
         request._send_began_ns = 0
         request._also = -1
         request._begun_ns = self.last_ns
-        request._waiting_since_ns = request._remote_ns = 0
+        request._waiting_since_ns = request._remote_ns = request._charged_ns = 0
         request.throttle_time_ms = 0
         request.request_bytes = size_bytes
         request.response_bytes = 0
@@ -275,8 +278,12 @@ cdef class RequestFields:
                 except Exception:
                     _log.exception("who was told of a request failed")
 
-    def elapsed_ns(self):
-        return self.elapsed()
+    def charge_ns(self):
+        cdef int64_t elapsed_ns = self.elapsed()
+        cdef int64_t uncharged_ns = elapsed_ns - self._charged_ns if self.is_charged else elapsed_ns
+        self.is_charged = True
+        self._charged_ns = elapsed_ns
+        return uncharged_ns
 
     cdef int64_t elapsed(self) except? -1:
         """What the request in process has taken until now, without its time in the queue or waiting for others."""
