@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from barnabas.aio import Admin, Producer
+from barnabas.base.errors import known
 from barnabas.base.ids import TopicPartition
 from barnabas.base.metrics.exposition import Exposition, whole_text
 from barnabas.broker.data.replica_manager import ReplicaManager
 from barnabas.broker.metrics.lag import LagReader
 from barnabas.replication.partition import Partition
-from barnabas.testing import AsyncEmbeddedBroker
+from barnabas.testing import AsyncEmbeddedBroker, memory_files
 from tests.broker.metrics.scraping import Scrape
 from tests.broker.metrics.test_collectors import LISTENER, parts_of
 from tests.virtual_time import clock, on_virtual_time
@@ -53,6 +54,26 @@ async def test_seconds_of_a_group_are_not_told_while_a_partition_is_elsewhere(mo
     assert partly.value("barnabas_group_lag_seconds", group="g", topic="t", partition="0") >= 0
     assert partly.value("barnabas_group_lag_sum", group="g") == 1
     assert partly.value("barnabas_group_partitions_elsewhere", group="g") == 1
+
+
+@on_virtual_time
+async def test_no_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_file: memory_files._File, position: int, size_bytes: int) -> bytes:
+        raise AssertionError(f"{size_bytes} bytes at {position} are waited for")
+
+    async with AsyncEmbeddedBroker(overrides=LISTENER) as broker:
+        before = await lag_of_a_group(broker)
+        replicas = known(parts_of(broker).services, "a broker").replica_manager
+        for name in (HERE, THERE):
+            known(known(replicas.get(name), "here").log, "here").segments[-1].recent.clear()
+        monkeypatch.setattr(memory_files._File, "read_now", memory_files._File.read_at)
+        monkeypatch.setattr(memory_files._File, "read_at", fail)
+        assert lag(broker).value(LONGEST, group="g") >= before.value(LONGEST, group="g")
+        monkeypatch.setattr(memory_files._File, "read_now", lambda *_: None)
+        cold = lag(broker)
+        monkeypatch.undo()
+    assert LONGEST not in cold.names
+    assert cold.value("barnabas_group_lag_sum", group="g") == 2
 
 
 @on_virtual_time

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.metrics.exposition import Exposition, labels
 from barnabas.broker.metrics.naming import own
@@ -38,11 +37,6 @@ FAMILIES: Final = (COMMITTED, LAG, LAG_SECONDS, TOTAL, LONGEST, UNKNOWN)
 _PER_STEP: Final = 50
 #: So many timestamps are looked up for one scrape; of the others the records alone are told.
 _MOST_LOOKUPS: Final = 2_000
-#: Where the header of a batch of format 2 says its format and its largest timestamp; that ends here.
-_MAGIC_AT: Final = 16
-_MAGIC: Final = 2
-_MAX_TIMESTAMP_AT: Final = 35
-_HEADER_BYTES: Final = 43
 
 
 class LagReader:
@@ -123,15 +117,5 @@ def _written_ms(partition: Partition, offset: int) -> int | None:
     """When the first record from an offset on was written; None if that cannot be seen without waiting for a disk, or
     if nobody has said."""
     log = partition.log
-    if log is None:
-        return None
-    offset = max(offset, log.log_start_offset)
-    try:
-        found = log.read(offset, _HEADER_BYTES, end_offset=log.high_watermark).range
-        head = None if found is None else found.file.read_now(found.position, _HEADER_BYTES)
-    except (OSError, BarnabasError):
-        return None  # who reads it will be told
-    if head is None or len(head) < _HEADER_BYTES or head[_MAGIC_AT] != _MAGIC:
-        return None
-    written_ms = int.from_bytes(head[_MAX_TIMESTAMP_AT:_HEADER_BYTES], "big", signed=True)
-    return written_ms if written_ms > 0 else None
+    written_ms = None if log is None else log.timestamp_now(max(offset, log.log_start_offset))
+    return written_ms if written_ms is not None and written_ms > 0 else None
