@@ -8,13 +8,15 @@ the timestamp of the batch that holds it; nothing that lies on a disk only is wa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.metrics.exposition import Exposition, labels
 from barnabas.broker.metrics.naming import own
 from barnabas.broker.metrics.sources import NodeParts
 from barnabas.replication.partition import Partition
+
+T = TypeVar("T")
 
 COMMITTED: Final = own("group_committed_offset", "gauge", "What a group has committed for a partition.")
 LAG: Final = own("group_lag", "gauge", "Records that a group has not read, by partition.")
@@ -35,7 +37,7 @@ UNKNOWN: Final = own(
 FAMILIES: Final = (COMMITTED, LAG, LAG_SECONDS, TOTAL, LONGEST, UNKNOWN)
 
 _PER_STEP: Final = 50
-#: So many timestamps are looked up for one scrape; of the others the records alone are told.
+#: So many timestamps are looked up for one scrape, and the next goes on there; of the others, records alone are told.
 _MOST_LOOKUPS: Final = 2_000
 
 
@@ -44,6 +46,8 @@ class LagReader:
 
     def __init__(self) -> None:
         self._written_ms: dict[tuple[TopicPartition, int], int] = {}
+        #: With which group and partition the next scrape begins: everybody's turn comes to be looked up.
+        self._first: tuple[str | None, TopicPartition | None] = None, None
 
     def collect(self, parts: NodeParts, out: Exposition) -> Iterator[None]:
         services = parts.services
@@ -51,17 +55,20 @@ class LagReader:
             return
         now_ms = parts.runtime.clock.now_ms()
         found = _Found(now_ms, out)
-        for shard in services.groups.shards:
-            for group_id in shard.groups.ids():
-                found.begin(group_id)
-                # A list: while others have a turn, more is committed.
-                for number, (name, committed) in enumerate(list(shard.offsets.committed(group_id).items())):
-                    if number % _PER_STEP == 0:
-                        yield
-                    partition = services.replica_manager.get(name)
-                    self._look(found, name, committed.offset, partition)
-                found.end()
+        shards = {group_id: shard for shard in services.groups.shards for group_id in shard.groups.ids()}
+        first_group, first_partition = self._first
+        for group_id in _rotated(list(shards), first_group):
+            found.begin(group_id)
+            # A copy: while others have a turn, more is committed.
+            committed = dict(shards[group_id].offsets.committed(group_id))
+            for number, name in enumerate(_rotated(list(committed), first_partition)):
+                if number % _PER_STEP == 0:
+                    yield
+                partition = services.replica_manager.get(name)
+                self._look(found, name, committed[name].offset, partition)
+            found.end()
         self._written_ms = found.seen
+        self._first = found.left_out or self._first
 
     def _look(self, found: _Found, name: TopicPartition, offset: int, partition: Partition | None) -> None:
         out, label = found.out, labels(group=found.group_id, topic=name.topic, partition=name.partition)
@@ -77,9 +84,12 @@ class LagReader:
             out.add(LAG_SECONDS, 0, label)
             return
         written_ms = self._written_ms.get((name, offset))
-        if written_ms is None and found.lookups < _MOST_LOOKUPS:
-            found.lookups += 1
-            written_ms = _written_ms(partition, offset)
+        if written_ms is None:
+            if found.lookups < _MOST_LOOKUPS:
+                found.lookups += 1
+                written_ms = _written_ms(partition, offset)
+            elif found.left_out is None:
+                found.left_out = found.group_id, name
         if written_ms is None:
             found.is_known = False
             return
@@ -87,6 +97,12 @@ class LagReader:
         seconds = max(0, found.now_ms - written_ms) / 1000
         found.longest_s = max(found.longest_s, seconds)
         out.add(LAG_SECONDS, seconds, label)
+
+
+def _rotated(names: list[T], first: T | None) -> list[T]:
+    """All of them, `first` first if it is there."""
+    at = names.index(first) if first in names else 0
+    return names[at:] + names[:at]
 
 
 class _Found:
@@ -97,6 +113,8 @@ class _Found:
         self.out = out
         self.seen: dict[tuple[TopicPartition, int], int] = {}
         self.lookups = 0
+        #: The first for which there was no look-up left.
+        self.left_out: tuple[str, TopicPartition] | None = None
 
     def begin(self, group_id: str) -> None:
         self.group_id = group_id
