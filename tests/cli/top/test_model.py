@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.top.figures import ApiFigures, NodeFigures, figures_of, points, together
+from barnabas.cli.top.figures import ApiFigures, LoopTime, NodeFigures, figures_of, points, together
 from barnabas.cli.top.history import Age, EndHistory
-from barnabas.cli.top.model import GroupFacts, Model, PartitionRow, PartitionSeen, Sample, model_of
+from barnabas.cli.top.model import BrokerSeen, GroupFacts, Model, PartitionRow, PartitionSeen, Sample, model_of
 from barnabas.cli.top.reasons import reasons
 from tests.cli.top.example import model
 
@@ -153,6 +153,8 @@ barnabas_group_lag_seconds_max{group="g"} 3.25
 kafka_server_app_info_version{version="1",node_id="3"} 1
 barnabas_loop_idle_ratio 0.25
 barnabas_loop_longest_stall_seconds 0.5
+barnabas_loop_cpu_seconds_total 4.5
+barnabas_loop_seconds_total 60
 barnabas_throttled_ms_total{principal="User:a",client_id="c"} 120
 barnabas_throttled_ms_total{principal="User:b",client_id=""} 7
 what is this? {
@@ -169,7 +171,34 @@ def test_what_a_node_tells_is_read() -> None:
     assert told.bytes_in == {'a "quoted\\ \n}{ name': 42.0}
     assert told.group_lag_s == {"g": 3.25}
     assert (told.node_id, told.idle, told.longest_stall_ms) == (3, 0.25, 500)
+    assert told.loop == LoopTime(60.0, 4.5)
     assert told.throttled_ms == {"c as User:a": 120.0, "(no client.id) as User:b": 7.0}
+
+
+NODE = NodeFigures(idle=0.8, loop=LoopTime(100.0, 20.0))
+
+
+@pytest.mark.parametrize(
+    ("now", "shown"),
+    [
+        (replace(NODE, loop=LoopTime(102.0, 21.96)), 0.02),
+        (replace(NODE, loop=LoopTime(102.0, 22.01)), 0.0),  # its two clocks are not read in one instant
+        (NODE, 0.8),  # the same answer
+        (replace(NODE, loop=LoopTime(1.0, 0.5)), 0.8),  # it began anew
+        (NodeFigures(idle=0.8), 0.8),
+    ],
+)
+def test_a_loop_is_as_busy_as_it_was_since_the_last_look(now: NodeFigures, shown: float) -> None:
+    """However idle it was in the minute before: clients that wait now want to know now."""
+    assert now.idle_since(NODE) == pytest.approx(shown)
+    assert now.idle_since(NodeFigures(idle=0.9)) == now.idle_since(None) == 0.8
+    broker = BrokerSeen(1, "kafka:9092")
+    before, after = (
+        replace(at(second, {T0: 0}), brokers=(broker,), nodes={1: node}) for second, node in ((10, NODE), (12, now))
+    )
+    told = model_of(after, before, EndHistory())
+    assert told.brokers[0].idle == pytest.approx(shown)
+    assert any(each.startswith("Node 1 is busy") for each in reasons(told)) == (shown < 0.1)
 
 
 @pytest.mark.parametrize("other_break", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
