@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.top import history as history_module
 from barnabas.cli.top.figures import ApiFigures, LoopTime, NodeFigures, figures_of, points, together
 from barnabas.cli.top.history import Age, EndHistory
 from barnabas.cli.top.model import BrokerSeen, GroupFacts, Model, PartitionRow, PartitionSeen, Sample, model_of
@@ -79,6 +80,28 @@ def test_what_was_there_before_the_first_look_is_at_least_as_old() -> None:
     history.note_written(T0, 900, 2_000)
     assert history.age(T0, 900, 12_000) == Age(10.0)
     assert history.age(T0, 950, 12_000) == Age(6.0)
+
+
+def test_of_very_many_partitions_fewer_looks_are_kept_and_as_old_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "_MOST_OF_ALL", 2_000)
+    history, rate = EndHistory(), 5
+    partitions = [TopicPartition("t", number) for number in range(100)]
+    for second in range(600):
+        for each in partitions:
+            history.note(each, second * rate, second * 1000)
+        assert sum(map(len, history._looks.values())) <= 2_000
+    for each in partitions:
+        for age_s in (0, 1, 30, 300, 599):
+            assert history.age(each, (599 - age_s) * rate, 599_000).seconds == pytest.approx(age_s, abs=1)
+        assert not history.age(each, 0, 599_000).is_at_least
+
+
+def test_of_few_partitions_all_looks_of_half_an_hour_are_kept() -> None:
+    history = EndHistory()
+    for number in range(1_000):
+        for each in (T0, T1):
+            history.note(each, number, number * 2_000)
+    assert [len(each) for each in history._looks.values()] == [900, 900]
 
 
 def test_a_partition_that_was_cut_begins_anew() -> None:
