@@ -36,7 +36,8 @@ UNKNOWN: Final = own(
 )
 FAMILIES: Final = (COMMITTED, LAG, LAG_SECONDS, TOTAL, LONGEST, UNKNOWN)
 
-_PER_STEP: Final = 50
+#: Together a millisecond or two, if all are looked up.
+_PER_STEP: Final = 10
 #: So many timestamps are looked up for one scrape, and the next goes on there; of the others, records alone are told.
 _MOST_LOOKUPS: Final = 2_000
 
