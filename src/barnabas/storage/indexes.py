@@ -125,6 +125,29 @@ class OffsetIndex:
         place = bisect_right(offsets, offset - self.base_offset)
         return positions[place - 1] if place else 0, positions[place] if place < len(positions) else 0
 
+    def position_now(self, offset: int) -> int | None:
+        """The first of `surroundings`, without waiting for the disk and without bringing the entries into memory; None
+        if it cannot be told so."""
+        if self._offsets is not None:
+            return self.surroundings(offset)[0]
+        file = self._files.open(self.path)
+        try:
+            low, high, found = 0, file.size() // OFFSET_ENTRY_BYTES, 0
+            while low < high:
+                middle = (low + high) // 2
+                raw = file.read_now(middle * OFFSET_ENTRY_BYTES, OFFSET_ENTRY_BYTES)
+                if raw is None or len(raw) < OFFSET_ENTRY_BYTES:
+                    return None
+                relative, position = _OFFSET_ENTRY.unpack(raw)
+                is_unused = not relative and not position
+                if is_unused or relative > offset - self.base_offset:
+                    high = middle
+                else:
+                    low, found = middle + 1, position
+            return found
+        finally:
+            file.close()
+
     def upper_bound(self, entry: OffsetEntry, size_bytes: int) -> OffsetEntry | None:
         """The first entry at least `size_bytes` further on in the file than `entry`, if there is one."""
         offsets, positions = self._entries()

@@ -21,7 +21,7 @@ from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError, check
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.records.batch import BatchView
+from barnabas.records.batch import MAX_TIMESTAMP_AT, BatchView
 from barnabas.storage._kernel.appending import LogTail
 from barnabas.storage.aborted import AbortedTransaction
 from barnabas.storage.checkpoints import Checkpoint
@@ -426,6 +426,22 @@ class PartitionLog(LogTail):
         if offset >= segments[-1].base_offset:
             return len(segments) - 1
         return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def timestamp_now(self, offset: int) -> int | None:
+        """The largest timestamp of the batch that holds `offset`, or of the next after a gap, if memory can tell it.
+
+        For those who ask for many and need none of them: it never waits for the disk, raises nothing, and mends no
+        index. None if it would have to, and of batches of the old formats."""
+        try:
+            for segment in self._segments[self._segment_index(offset) :]:
+                header = segment.header_now(offset)
+                if header is None:
+                    return None
+                if header:
+                    return int.from_bytes(header[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8], "big", signed=True)
+        except OSError:
+            return None  # who reads there will be told
+        return None
 
     def holds(self, data: FileRange) -> bool:
         """Whether what `read` found is still there. Retention, truncation and compaction take files from readers."""

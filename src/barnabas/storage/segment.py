@@ -48,6 +48,8 @@ _HEADER_BYTES: Final = HEADER.size
 _MAGIC_AT: Final = 16
 _MAX_MAGIC: Final = 2
 _LOOK_BYTES: Final = 4096 + _HEADER_BYTES
+# Who must not wait gives up after so many looks: the index does not say much then.
+_MOST_LOOKS_NOW: Final = 16
 # Looking through more records takes too long where others wait, and so may unpacking compressed ones.
 _FEW_RECORDS: Final = 1000
 # From how many bytes on setting up a mapping costs less than a copy.
@@ -317,6 +319,35 @@ class Segment(SegmentTail):
             raise CorruptLogError(self.file.path, self.size_bytes, "the file ends within a batch")
         return None
 
+    def header_now(self, offset: int) -> bytes | bytearray | None:
+        """The header of the first batch that reaches `offset`; nothing if none does. None if that cannot be told
+        without waiting for the disk, or not by the index as it is, or if it is not of today's format."""
+        recent = self.recent.get(offset)
+        if recent is not None:
+            return self.file.read_now(recent[0], _HEADER_BYTES)
+        position = self.offset_index.position_now(offset)
+        if position is None:
+            return None
+        must_be_checked = position != 0
+        for _ in range(_MOST_LOOKS_NOW):
+            if position == self.size_bytes:
+                return b""
+            look = self.file.read_now(position, max(0, min(_LOOK_BYTES, self.size_bytes - position)))
+            if look is None or (must_be_checked and not self._begins_at_or_below(look, offset)):
+                return None
+            must_be_checked = False
+            try:
+                step, size_bytes, _ = find_offset(look, offset)
+            except RemoteProtocolError:
+                return None  # who reads it will be told
+            position += step
+            if size_bytes:
+                header = look[step : step + _HEADER_BYTES]
+                return header if len(header) == _HEADER_BYTES and header[_MAGIC_AT] == _MAX_MAGIC else None
+            if not step:
+                return None
+        return None
+
     def _check_gap(self, position: int, offset: int) -> None:
         """Raise if a batch that was found for an offset before its first cannot be where it is."""
         batch = next(self.entries(position))
@@ -361,9 +392,15 @@ class Segment(SegmentTail):
 
     def _lies_at_or_below(self, header: bytes, offset: int) -> bool:
         """Whether a batch begins with these bytes that leaves no records out which are looked for from `offset` on."""
+        return self._begins_at_or_below(header, offset) and (
+            header[_MAGIC_AT] == _MAX_MAGIC or self._begins_with_old_format()
+        )
+
+    def _begins_at_or_below(self, header: bytes | bytearray, offset: int) -> bool:
+        """The same, for all that these bytes themselves can say."""
         return (
             len(header) > _MAGIC_AT
-            and (header[_MAGIC_AT] == _MAX_MAGIC or (header[_MAGIC_AT] < _MAX_MAGIC and self._begins_with_old_format()))
+            and header[_MAGIC_AT] <= _MAX_MAGIC
             and self.base_offset <= int.from_bytes(header[:8], "big", signed=True) <= offset
             and 0 < int.from_bytes(header[8:12], "big", signed=True) < self.size_bytes
         )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
+from barnabas.base.metrics.exposition import Exposition
 from barnabas.base.metrics.registry import MetricsRegistry
-from barnabas.broker.metrics.process import LoopWatch
+from barnabas.broker.metrics.process import CPU, LIFETIME, LoopWatch
+from barnabas.broker.metrics.sources import NodeParts
 from barnabas.net import RequestMeter
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from tests.virtual_time import virtual_loop
@@ -69,3 +73,28 @@ def test_the_longest_turn_is_that_since_the_start(loop: VirtualTimeLoop) -> None
         return watch.longest_turn_ns
 
     assert loop.run_until_complete(story()) == pytest.approx(200_000_000)
+
+
+def test_processor_time_comes_with_the_time_that_it_is_a_part_of() -> None:
+    """On a clock as nodes have it: nothing is waited for here."""
+
+    async def told() -> tuple[float, float]:
+        watch = LoopWatch(MetricsRegistry(lambda: 0, client_id=None), RequestMeter(time.monotonic))
+        began = _collected(watch)
+        end_s = time.thread_time() + 0.05
+        while time.thread_time() < end_s:
+            pass
+        ended = _collected(watch)
+        watch.stop()
+        return ended[0] - began[0], ended[1] - began[1]
+
+    cpu_s, seconds = asyncio.run(told())
+    assert 0.05 <= cpu_s <= seconds + 0.01
+
+
+def _collected(watch: LoopWatch) -> tuple[float, float]:
+    out = Exposition()
+    for _ in watch.collect(cast(NodeParts, None), out):
+        pass
+    values = dict(line.split(" ") for family in (CPU, LIFETIME) for line in out.lines_of(family))
+    return float(values[CPU.name]), float(values[LIFETIME.name])

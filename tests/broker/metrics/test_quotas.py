@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.aio import Admin, Consumer, Producer
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import NewTopic, QuotaEntity
+from barnabas.client.admin import NewTopic, QuotaEntity, QuotaName
 from barnabas.testing import AsyncEmbeddedBroker
 from tests.broker.metrics.scraping import Scrape
 from tests.virtual_time import clock, on_virtual_time
@@ -56,3 +56,24 @@ async def test_how_much_of_its_quotas_a_client_uses() -> None:
     assert found.value(FETCHED, user="", client_id="shop") * WINDOW_S > 30_000
     assert found.value(REQUEST_TIME, user="ANONYMOUS", client_id="till") == 0, "on virtual time they take none"
     assert -4 <= found.value(TOKENS, user="", client_id="builder") < 0, "11 come in a window; 15 were taken"
+
+
+@on_virtual_time
+async def test_names_of_clients_can_neither_end_a_line_nor_fill_the_answer() -> None:
+    hostile, endless = 'a"b\\c\nd} 1\nevil{x="', "x" * 32_000
+    async with AsyncEmbeddedBroker(overrides={"metrics.listener": "127.0.0.1:0"}) as broker:
+        where = broker.bootstrap_servers
+        async with Admin(bootstrap_servers=where, client_id="admin") as admin:
+            await admin.alter_client_quotas({QuotaEntity(client_id=QuotaName.DEFAULT): {"producer_byte_rate": 100}})
+            await admin.create_topics([NewTopic("t", 1)])
+        for client_id in (hostile, f"{endless}1", f"{endless}2"):
+            async with Producer(bootstrap_servers=where, client_id=client_id, clock=clock()) as producer:
+                await (await producer.send("t", b"x" * 2000, partition=0))
+        found = Scrape(b"".join(await broker.node.metrics.node_metrics.text()).decode())
+    for family in (PRODUCED, "barnabas_throttled_ms_total"):
+        told = sorted(dict(labels)["client_id"] for name, labels in found.samples if name == family)
+        assert told[0] == hostile
+        assert len(set(told)) == len(told) == 3, "who begins alike is told apart"
+        assert max(map(len, told)) < 300
+        assert all(each.startswith("x" * 200) for each in told[1:])
+    assert "evil" not in found.names

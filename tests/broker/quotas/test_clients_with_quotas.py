@@ -114,6 +114,36 @@ async def test_two_producers_get_what_their_quotas_say_and_a_third_is_not_touche
         assert free.throttled_ms == []
 
 
+async def steadily(client: Client, until_s: float) -> list[float]:
+    """How long each of its requests took, of which it sends one every 50 ms."""
+    took_s, request = [], produce_request({("t", 0): batch([b"x" * 1000])})
+    while client.loop.time() < until_s:
+        began_s = client.loop.time()
+        await client.ask(request, 11)
+        took_s.append(client.loop.time() - began_s)
+        await asyncio.sleep(0.05)
+    return took_s
+
+
+@on_virtual_time
+async def test_who_floods_over_a_quota_is_felt_by_nobody_else() -> None:
+    async with AsyncEmbeddedBroker() as broker:
+        await broker.create_topic("t", 1)
+        admin, steady = Client(broker, "admin"), Client(broker, "steady")
+        flood = [Client(broker, "noisy") for _ in range(20)]
+        await set_quota(admin, by_id("noisy"), producer_byte_rate=RATE)
+        alone_s = await steadily(steady, steady.loop.time() + MINUTE_S)
+        until_s = steady.loop.time() + MINUTE_S
+        flooding = asyncio.gather(*(each.produce(until_s) for each in flood))
+        beside_s, taken = await steadily(steady, until_s), await flooding
+        assert len(beside_s) == pytest.approx(len(alone_s), rel=0.05)
+        assert sum(beside_s) == pytest.approx(sum(alone_s), rel=0.1)
+        assert max(beside_s) < 2 * max(alone_s)
+        assert steady.throttled_ms == []
+        assert all(each.throttled_ms for each in flood)
+        assert sum(taken) / MINUTE_S < 2 * RATE, "what may come at once at first, and its quota from there on"
+
+
 def test_quotas_hold_where_requests_are_not_counted() -> None:
     """On a clock as nodes have it: where time is virtual, requests are always counted."""
 

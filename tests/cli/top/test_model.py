@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.top.figures import ApiFigures, NodeFigures, figures_of, points, together
+from barnabas.cli.top import history as history_module
+from barnabas.cli.top.figures import ApiFigures, LoopTime, NodeFigures, figures_of, points, together
 from barnabas.cli.top.history import Age, EndHistory
-from barnabas.cli.top.model import GroupFacts, Model, PartitionRow, PartitionSeen, Sample, model_of
+from barnabas.cli.top.model import BrokerSeen, GroupFacts, Model, PartitionRow, PartitionSeen, Sample, model_of
 from barnabas.cli.top.reasons import reasons
 from tests.cli.top.example import model
 
@@ -79,6 +80,28 @@ def test_what_was_there_before_the_first_look_is_at_least_as_old() -> None:
     history.note_written(T0, 900, 2_000)
     assert history.age(T0, 900, 12_000) == Age(10.0)
     assert history.age(T0, 950, 12_000) == Age(6.0)
+
+
+def test_of_very_many_partitions_fewer_looks_are_kept_and_as_old_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "_MOST_OF_ALL", 2_000)
+    history, rate = EndHistory(), 5
+    partitions = [TopicPartition("t", number) for number in range(100)]
+    for second in range(600):
+        for each in partitions:
+            history.note(each, second * rate, second * 1000)
+        assert sum(map(len, history._looks.values())) <= 2_000
+    for each in partitions:
+        for age_s in (0, 1, 30, 300, 599):
+            assert history.age(each, (599 - age_s) * rate, 599_000).seconds == pytest.approx(age_s, abs=1)
+        assert not history.age(each, 0, 599_000).is_at_least
+
+
+def test_of_few_partitions_all_looks_of_half_an_hour_are_kept() -> None:
+    history = EndHistory()
+    for number in range(1_000):
+        for each in (T0, T1):
+            history.note(each, number, number * 2_000)
+    assert [len(each) for each in history._looks.values()] == [900, 900]
 
 
 def test_a_partition_that_was_cut_begins_anew() -> None:
@@ -153,6 +176,8 @@ barnabas_group_lag_seconds_max{group="g"} 3.25
 kafka_server_app_info_version{version="1",node_id="3"} 1
 barnabas_loop_idle_ratio 0.25
 barnabas_loop_longest_stall_seconds 0.5
+barnabas_loop_cpu_seconds_total 4.5
+barnabas_loop_seconds_total 60
 barnabas_throttled_ms_total{principal="User:a",client_id="c"} 120
 barnabas_throttled_ms_total{principal="User:b",client_id=""} 7
 what is this? {
@@ -169,7 +194,34 @@ def test_what_a_node_tells_is_read() -> None:
     assert told.bytes_in == {'a "quoted\\ \n}{ name': 42.0}
     assert told.group_lag_s == {"g": 3.25}
     assert (told.node_id, told.idle, told.longest_stall_ms) == (3, 0.25, 500)
+    assert told.loop == LoopTime(60.0, 4.5)
     assert told.throttled_ms == {"c as User:a": 120.0, "(no client.id) as User:b": 7.0}
+
+
+NODE = NodeFigures(idle=0.8, loop=LoopTime(100.0, 20.0))
+
+
+@pytest.mark.parametrize(
+    ("now", "shown"),
+    [
+        (replace(NODE, loop=LoopTime(102.0, 21.96)), 0.02),
+        (replace(NODE, loop=LoopTime(102.0, 22.01)), 0.0),  # its two clocks are not read in one instant
+        (NODE, 0.8),  # the same answer
+        (replace(NODE, loop=LoopTime(1.0, 0.5)), 0.8),  # it began anew
+        (NodeFigures(idle=0.8), 0.8),
+    ],
+)
+def test_a_loop_is_as_busy_as_it_was_since_the_last_look(now: NodeFigures, shown: float) -> None:
+    """However idle it was in the minute before: clients that wait now want to know now."""
+    assert now.idle_since(NODE) == pytest.approx(shown)
+    assert now.idle_since(NodeFigures(idle=0.9)) == now.idle_since(None) == 0.8
+    broker = BrokerSeen(1, "kafka:9092")
+    before, after = (
+        replace(at(second, {T0: 0}), brokers=(broker,), nodes={1: node}) for second, node in ((10, NODE), (12, now))
+    )
+    told = model_of(after, before, EndHistory())
+    assert told.brokers[0].idle == pytest.approx(shown)
+    assert any(each.startswith("Node 1 is busy") for each in reasons(told)) == (shown < 0.1)
 
 
 @pytest.mark.parametrize("other_break", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])

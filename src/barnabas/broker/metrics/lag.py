@@ -8,14 +8,15 @@ the timestamp of the batch that holds it; nothing that lies on a disk only is wa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
-from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.metrics.exposition import Exposition, labels
 from barnabas.broker.metrics.naming import own
 from barnabas.broker.metrics.sources import NodeParts
 from barnabas.replication.partition import Partition
+
+T = TypeVar("T")
 
 COMMITTED: Final = own("group_committed_offset", "gauge", "What a group has committed for a partition.")
 LAG: Final = own("group_lag", "gauge", "Records that a group has not read, by partition.")
@@ -35,14 +36,10 @@ UNKNOWN: Final = own(
 )
 FAMILIES: Final = (COMMITTED, LAG, LAG_SECONDS, TOTAL, LONGEST, UNKNOWN)
 
-_PER_STEP: Final = 50
-#: So many timestamps are looked up for one scrape; of the others the records alone are told.
+#: Together a millisecond or two, if all are looked up.
+_PER_STEP: Final = 10
+#: So many timestamps are looked up for one scrape, and the next goes on there; of the others, records alone are told.
 _MOST_LOOKUPS: Final = 2_000
-#: Where the header of a batch of format 2 says its format and its largest timestamp; that ends here.
-_MAGIC_AT: Final = 16
-_MAGIC: Final = 2
-_MAX_TIMESTAMP_AT: Final = 35
-_HEADER_BYTES: Final = 43
 
 
 class LagReader:
@@ -50,6 +47,8 @@ class LagReader:
 
     def __init__(self) -> None:
         self._written_ms: dict[tuple[TopicPartition, int], int] = {}
+        #: With which group and partition the next scrape begins: everybody's turn comes to be looked up.
+        self._first: tuple[str | None, TopicPartition | None] = None, None
 
     def collect(self, parts: NodeParts, out: Exposition) -> Iterator[None]:
         services = parts.services
@@ -57,17 +56,20 @@ class LagReader:
             return
         now_ms = parts.runtime.clock.now_ms()
         found = _Found(now_ms, out)
-        for shard in services.groups.shards:
-            for group_id in shard.groups.ids():
-                found.begin(group_id)
-                # A list: while others have a turn, more is committed.
-                for number, (name, committed) in enumerate(list(shard.offsets.committed(group_id).items())):
-                    if number % _PER_STEP == 0:
-                        yield
-                    partition = services.replica_manager.get(name)
-                    self._look(found, name, committed.offset, partition)
-                found.end()
+        shards = {group_id: shard for shard in services.groups.shards for group_id in shard.groups.ids()}
+        first_group, first_partition = self._first
+        for group_id in _rotated(list(shards), first_group):
+            found.begin(group_id)
+            # A copy: while others have a turn, more is committed.
+            committed = dict(shards[group_id].offsets.committed(group_id))
+            for number, name in enumerate(_rotated(list(committed), first_partition)):
+                if number % _PER_STEP == 0:
+                    yield
+                partition = services.replica_manager.get(name)
+                self._look(found, name, committed[name].offset, partition)
+            found.end()
         self._written_ms = found.seen
+        self._first = found.left_out or self._first
 
     def _look(self, found: _Found, name: TopicPartition, offset: int, partition: Partition | None) -> None:
         out, label = found.out, labels(group=found.group_id, topic=name.topic, partition=name.partition)
@@ -83,9 +85,12 @@ class LagReader:
             out.add(LAG_SECONDS, 0, label)
             return
         written_ms = self._written_ms.get((name, offset))
-        if written_ms is None and found.lookups < _MOST_LOOKUPS:
-            found.lookups += 1
-            written_ms = _written_ms(partition, offset)
+        if written_ms is None:
+            if found.lookups < _MOST_LOOKUPS:
+                found.lookups += 1
+                written_ms = _written_ms(partition, offset)
+            elif found.left_out is None:
+                found.left_out = found.group_id, name
         if written_ms is None:
             found.is_known = False
             return
@@ -93,6 +98,12 @@ class LagReader:
         seconds = max(0, found.now_ms - written_ms) / 1000
         found.longest_s = max(found.longest_s, seconds)
         out.add(LAG_SECONDS, seconds, label)
+
+
+def _rotated(names: list[T], first: T | None) -> list[T]:
+    """All of them, `first` first if it is there."""
+    at = names.index(first) if first in names else 0
+    return names[at:] + names[:at]
 
 
 class _Found:
@@ -103,6 +114,8 @@ class _Found:
         self.out = out
         self.seen: dict[tuple[TopicPartition, int], int] = {}
         self.lookups = 0
+        #: The first for which there was no look-up left.
+        self.left_out: tuple[str, TopicPartition] | None = None
 
     def begin(self, group_id: str) -> None:
         self.group_id = group_id
@@ -123,15 +136,5 @@ def _written_ms(partition: Partition, offset: int) -> int | None:
     """When the first record from an offset on was written; None if that cannot be seen without waiting for a disk, or
     if nobody has said."""
     log = partition.log
-    if log is None:
-        return None
-    offset = max(offset, log.log_start_offset)
-    try:
-        found = log.read(offset, _HEADER_BYTES, end_offset=log.high_watermark).range
-        head = None if found is None else found.file.read_now(found.position, _HEADER_BYTES)
-    except (OSError, BarnabasError):
-        return None  # who reads it will be told
-    if head is None or len(head) < _HEADER_BYTES or head[_MAGIC_AT] != _MAGIC:
-        return None
-    written_ms = int.from_bytes(head[_MAX_TIMESTAMP_AT:_HEADER_BYTES], "big", signed=True)
-    return written_ms if written_ms > 0 else None
+    written_ms = None if log is None else log.timestamp_now(max(offset, log.log_start_offset))
+    return written_ms if written_ms is not None and written_ms > 0 else None

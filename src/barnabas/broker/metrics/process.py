@@ -34,7 +34,12 @@ NETWORK_IDLE: Final = of_mbean(
     "gauge",
     "The same: requests are received and handled by one loop.",
 )
-IDLE: Final = own("loop_idle_ratio", "gauge", "The same, by its own name.")
+IDLE: Final = own(
+    "loop_idle_ratio",
+    "gauge",
+    "The share of the last minute or so in which the loop's thread used no processor, 0 to 1. While it waits for a "
+    "disk, it uses none: that the longest stall tells of.",
+)
 STALL: Final = own(
     "loop_longest_stall_seconds",
     "gauge",
@@ -43,6 +48,9 @@ STALL: Final = own(
 TURN: Final = own("loop_longest_turn_seconds", "gauge", "The longest turn with requests, since the start.")
 REQUESTS_BUSY: Final = own("loop_requests_seconds_total", "counter", "Time in which requests were handled.")
 CPU: Final = own("loop_cpu_seconds_total", "counter", "Processor time of the thread with the event loop.")
+LIFETIME: Final = own(
+    "loop_seconds_total", "counter", "For how long the loop was there when its processor time was read."
+)
 STARTED: Final = of_mbean("kafka.server:type=app-info#start-time-ms", "gauge", "When the node started.")
 #: As Prometheus's own libraries call them.
 _PROCESS: Final = (
@@ -60,7 +68,7 @@ DISK_WRITTEN: Final = of_mbean(
     "kafka.server:type=KafkaServer,name=linux-disk-write-bytes", "counter", "Bytes that it had written to them."
 )
 FAMILIES: Final = (
-    *(HANDLER_IDLE, NETWORK_IDLE, IDLE, STALL, TURN, REQUESTS_BUSY, CPU, STARTED),
+    *(HANDLER_IDLE, NETWORK_IDLE, IDLE, STALL, TURN, REQUESTS_BUSY, CPU, LIFETIME, STARTED),
     *(*_PROCESS, DISK_READ, DISK_WRITTEN),
 )
 
@@ -76,6 +84,7 @@ class LoopWatch:
         self._busy = registry.sampled("loop-metrics", (RATIO_OF_NS, "busy-ratio", "The share of time at work."))
         self._stall = registry.sampled("loop-metrics", (MAX, "longest-stall-ms", "How long something kept the loop."))
         self.started_ms = time.time_ns() // 1_000_000
+        self._began_ns = time.monotonic_ns()
         self._cpu_ns = time.thread_time_ns()
         self._timer: asyncio.TimerHandle | None = None
         self._wait()
@@ -120,6 +129,7 @@ class LoopWatch:
             (TURN, self.longest_turn_ns / 1e9),
             (REQUESTS_BUSY, self._meter.busy_ns / 1e9),
             (CPU, time.thread_time()),
+            (LIFETIME, (time.monotonic_ns() - self._began_ns) / 1e9),
             (STARTED, self.started_ms),
         ):
             out.add(family, value)

@@ -32,6 +32,8 @@ _BYTES_IN: Final = "kafka_server_brokertopicmetrics_bytesin_total"
 _BYTES_OUT: Final = "kafka_server_brokertopicmetrics_bytesout_total"
 _GROUP_LAG: Final = "barnabas_group_lag_seconds_max"
 _IDLE: Final = "barnabas_loop_idle_ratio"
+_BUSY: Final = "barnabas_loop_cpu_seconds_total"
+_LIFETIME: Final = "barnabas_loop_seconds_total"
 _STALL: Final = "barnabas_loop_longest_stall_seconds"
 _NODE: Final = "kafka_server_app_info_version"
 _THROTTLED: Final = "barnabas_throttled_ms_total"
@@ -91,6 +93,13 @@ def together(several: Iterable[ApiFigures]) -> ApiFigures:
     return ApiFigures(sum(each.count for each in found), sums, tuple(sorted(buckets.items())))
 
 
+class LoopTime(NamedTuple):
+    """For how long a loop is there, and how much of that it was at work; both by the node's clocks, at one moment."""
+
+    seconds: float
+    busy_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
     """What is shown of a node. Counters grow from its start on."""
@@ -99,13 +108,26 @@ class NodeFigures:
     bytes_in: Mapping[str, float] = field(default_factory=dict)
     bytes_out: Mapping[str, float] = field(default_factory=dict)
     group_lag_s: Mapping[str, float] = field(default_factory=dict)
-    #: The share of its time that its loop had nothing to do.
+    #: The share of the last minute that its loop had nothing to do.
     idle: float | None = None
     #: How long the loop was busy with one thing, at most, of late.
     longest_stall_ms: float | None = None
     #: How long quotas had clients wait, in milliseconds, by who they are.
     throttled_ms: Mapping[str, float] = field(default_factory=dict)
     node_id: int | None = None
+    #: None of nodes that tell the share of the last minute alone.
+    loop: LoopTime | None = None
+
+    def idle_since(self, before: NodeFigures | None) -> float | None:
+        """The share of the time since then that its loop had nothing to do; where that is not told, of the last minute.
+
+        By the node's own clock: one that is busy answers late."""
+        if before is None or self.loop is None or before.loop is None:
+            return self.idle
+        seconds, busy_s = self.loop.seconds - before.loop.seconds, self.loop.busy_s - before.loop.busy_s
+        if seconds <= 0 or busy_s < 0:
+            return self.idle  # it began anew, or this is the same answer
+        return max(0.0, 1.0 - busy_s / seconds)
 
 
 def points(text: str) -> Iterator[Point]:
@@ -150,7 +172,7 @@ def figures_of(text: str) -> NodeFigures:
             topics[name][labels["topic"]] = value
         elif name == _GROUP_LAG:
             lags[labels.get("group", "")] = value
-        elif name in (_IDLE, _STALL):
+        elif name in (_IDLE, _STALL, _BUSY, _LIFETIME):
             single[name] = value
         elif name == _NODE and labels.get("node_id", "").isdecimal():
             node_id = int(labels["node_id"])
@@ -171,6 +193,7 @@ def figures_of(text: str) -> NodeFigures:
         single[_STALL] * 1000 if _STALL in single else None,
         throttled,
         node_id,
+        LoopTime(single[_LIFETIME], single[_BUSY]) if _BUSY in single and _LIFETIME in single else None,
     )
 
 

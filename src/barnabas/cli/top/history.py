@@ -10,6 +10,9 @@ from barnabas.base.ids import TopicPartition
 
 #: Looks that are kept of a partition: half an hour, at two seconds.
 _MOST_LOOKS: Final = 900
+#: And of all partitions together, some 80 MiB: of more than 555, each gets its share of them, and at least a few.
+_MOST_OF_ALL: Final = 500_000
+_FEWEST_LOOKS: Final = 4
 
 
 class Age(NamedTuple):
@@ -33,6 +36,14 @@ class EndHistory:
         if len(looks) > 1 and looks[-1][0] == looks[-2][0] == end_offset:
             looks.pop()  # of a partition that nobody writes, the first and the last look are enough
         looks.append((end_offset, at_ms))
+        self._bound(looks)
+
+    def _bound(self, looks: list[tuple[int, int]]) -> None:
+        """Where there are very many partitions, looks become rarer the older they are, and the first one stays: what
+        lies between two is told by their distance."""
+        most = max(_FEWEST_LOOKS, _MOST_OF_ALL // len(self._looks))
+        while len(looks) > most and most < _MOST_LOOKS:
+            del looks[1:-1:2]
         del looks[:-_MOST_LOOKS]
 
     def note_written(self, partition: TopicPartition, offset: int, at_ms: int) -> None:

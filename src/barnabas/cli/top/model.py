@@ -209,7 +209,7 @@ def _broker(broker: BrokerSeen, now: Sample, before: Sample | None) -> BrokerRow
         _rate(figures, then, lambda each: sum(each.bytes_in.values()), seconds),
         _rate(figures, then, lambda each: sum(each.bytes_out.values()), seconds),
         _rate(figures, then, lambda each: sum(api.count for api in each.apis.values()), seconds),
-        None if figures is None else figures.idle,
+        None if figures is None else figures.idle_since(then),
         None if figures is None else figures.longest_stall_ms,
     )
 

@@ -7,6 +7,7 @@ import math
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.metrics.prometheus import escaped_label
 from barnabas.client.core.metrics import FetchMetrics, MetricsRegistry, NetworkMetrics, ProducerMetrics, prometheus_text
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -78,3 +79,13 @@ def test_any_client_id_comes_through() -> None:
 
 def test_no_metrics_make_no_text() -> None:
     assert prometheus_text([]) == ""
+
+
+def test_an_endless_label_is_shortened_and_stays_different_from_others() -> None:
+    longest_topic = "t" * 249
+    assert escaped_label(longest_topic) == longest_topic
+    one, other = escaped_label("x" * 30_000 + "1"), escaped_label("x" * 30_000 + "2")
+    assert one != other
+    assert one == escaped_label("x" * 30_000 + "1"), "it is the same whenever it is told"
+    assert len(one) < 300
+    assert len(escaped_label('"' * 30_000)) < 600
