@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import time
+from pathlib import Path
+from random import Random
 
 import pytest
 
 from barnabas.records.batch import HEADER
 from barnabas.storage.log import PartitionLog
+from barnabas.storage.real_files import RealFileSystem
+from barnabas.storage.recovery import load_log
 from barnabas.storage.validation import prepare_from_client
 from barnabas.testing.sim.disk import SimulatedDisk
-from tests.storage.logs import NOW_MS, batch, new_disk, open_log, topic_settings
+from tests.storage.logs import NOW_MS, PARTITION, batch, new_disk, open_log, topic_settings
 
 COUNT = 60
 READS = ("read_at", "sync", "write_at")
@@ -19,12 +25,16 @@ READS = ("read_at", "sync", "write_at")
 def filled(disk: SimulatedDisk) -> PartitionLog:
     """Batches of three records, a second apart, in several segments with an index entry every few batches."""
     log = open_log(disk)
+    fill(log)
+    return log
+
+
+def fill(log: PartitionLog) -> None:
     for number in range(COUNT):
         data = batch([b"x" * 10] * 3, timestamp_ms=NOW_MS + number * 1000)
         log.append(prepare_from_client(data, log.settings, NOW_MS), leader_epoch=0, now_ms=NOW_MS)
     log.set_high_watermark(log.log_end_offset)
     assert len(log.segments) > 3
-    return log
 
 
 def calls_of(disk: SimulatedDisk) -> list[str]:
@@ -117,6 +127,24 @@ def test_a_gap_is_passed_over() -> None:
     first, second = log.segments[:2]
     first.cut_at(0, 0)
     assert log.timestamp_now(0) == RIGHT[second.base_offset]
+
+
+def test_what_lay_on_the_disk_only_is_told_to_who_asks_again(tmp_path: Path) -> None:
+    """As of a group that stopped, after the node was restarted: nobody reads there."""
+    files, folder = RealFileSystem(), str(tmp_path / "clicks-3")
+    files.make_directory(folder)
+    log = load_log(files, folder, PARTITION, topic_settings(), was_clean=True, now_ms=NOW_MS, randomness=Random(5))
+    fill(log)
+    log.flush()
+    os.sync()
+    for segment in log.segments:
+        segment.unload_indexes()
+        for path in (segment.file.path, segment.offset_index.path):
+            with Path(path).open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    while log.timestamp_now(0) != RIGHT[0]:
+        time.sleep(0.001)  # the disk has its own time
+    log.close()
 
 
 def test_who_would_have_to_look_through_a_segment_gives_up() -> None:

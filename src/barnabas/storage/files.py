@@ -44,6 +44,10 @@ class File(Protocol):
         """What `read_at` gives, if it can be had without waiting for the disk; None if not all of it can."""
         ...
 
+    def prefetch(self, position: int, size_bytes: int) -> None:
+        """Have this read without waiting for it, so that `read_now` finds it some time later. A hint."""
+        ...
+
     def map_now(self, position: int, size_bytes: int) -> memoryview | None:
         """The same where it lies, for a system call: who else looks at it is gone if the file is cut meanwhile.
 

@@ -126,8 +126,8 @@ class OffsetIndex:
         return positions[place - 1] if place else 0, positions[place] if place < len(positions) else 0
 
     def position_now(self, offset: int) -> int | None:
-        """The first of `surroundings`, without waiting for the disk and without bringing the entries into memory; None
-        if it cannot be told so."""
+        """The first of `surroundings`, without waiting for the disk and without keeping the entries in memory; None if
+        it cannot be told so, yet."""
         if self._offsets is not None:
             return self.surroundings(offset)[0]
         file = self._files.open(self.path)
@@ -137,6 +137,7 @@ class OffsetIndex:
                 middle = (low + high) // 2
                 raw = file.read_now(middle * OFFSET_ENTRY_BYTES, OFFSET_ENTRY_BYTES)
                 if raw is None or len(raw) < OFFSET_ENTRY_BYTES:
+                    file.prefetch(0, file.size())
                     return None
                 relative, position = _OFFSET_ENTRY.unpack(raw)
                 is_unused = not relative and not position

@@ -45,6 +45,7 @@ PRIVATE_DIRECTORY: Final = 0o700
 _NONE = -1
 # Only Linux has it. A read with this flag returns what is in the page cache and no more.
 _NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_CAN_ADVISE: Final = hasattr(os, "posix_fadvise")
 
 
 class RealFile(DescriptorFile):
@@ -99,6 +100,17 @@ class RealFile(DescriptorFile):
         finally:
             calls.pop()
         return self.read_at(position, size_bytes)
+
+    def prefetch(self, position: int, size_bytes: int) -> None:
+        if not _CAN_ADVISE:
+            return
+        calls = self.calls
+        calls.append(None)
+        try:
+            descriptor = self.descriptor if self.descriptor >= 0 else self.files.lend(self)
+            os.posix_fadvise(descriptor, position, size_bytes, os.POSIX_FADV_WILLNEED)
+        finally:
+            calls.pop()
 
     def map_now(self, position: int, size_bytes: int) -> memoryview | None:
         calls = self.calls

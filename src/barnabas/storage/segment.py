@@ -321,10 +321,11 @@ class Segment(SegmentTail):
 
     def header_now(self, offset: int) -> bytes | bytearray | None:
         """The header of the first batch that reaches `offset`; nothing if none does. None if that cannot be told
-        without waiting for the disk, or not by the index as it is, or if it is not of today's format."""
+        without waiting for the disk, which may be otherwise the next time, or not by the index as it is, or if it is
+        not of today's format."""
         recent = self.recent.get(offset)
         if recent is not None:
-            return self.file.read_now(recent[0], _HEADER_BYTES)
+            return self._look_now(recent[0], _HEADER_BYTES)
         position = self.offset_index.position_now(offset)
         if position is None:
             return None
@@ -332,7 +333,7 @@ class Segment(SegmentTail):
         for _ in range(_MOST_LOOKS_NOW):
             if position == self.size_bytes:
                 return b""
-            look = self.file.read_now(position, max(0, min(_LOOK_BYTES, self.size_bytes - position)))
+            look = self._look_now(position, max(0, min(_LOOK_BYTES, self.size_bytes - position)))
             if look is None or (must_be_checked and not self._begins_at_or_below(look, offset)):
                 return None
             must_be_checked = False
@@ -347,6 +348,13 @@ class Segment(SegmentTail):
             if not step:
                 return None
         return None
+
+    def _look_now(self, position: int, size_bytes: int) -> bytes | bytearray | None:
+        """What is in memory of that. Who looks again after a while finds what was not."""
+        look = self.file.read_now(position, size_bytes)
+        if look is None:
+            self.file.prefetch(position, size_bytes)
+        return look
 
     def _check_gap(self, position: int, offset: int) -> None:
         """Raise if a batch that was found for an offset before its first cannot be where it is."""

@@ -254,6 +254,9 @@ class _File:
     def read_now(self, position: int, size_bytes: int) -> bytes:
         return self.read_at(position, size_bytes)
 
+    def prefetch(self, position: int, size_bytes: int) -> None:
+        """All of it is in memory."""
+
     def map_now(self, position: int, size_bytes: int) -> None:
         return None
 

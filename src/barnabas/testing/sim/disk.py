@@ -366,6 +366,9 @@ class SimulatedFile:
     def read_now(self, position: int, size_bytes: int) -> bytes | None:
         return None if self._disk.is_cold() else self.read_at(position, size_bytes)
 
+    def prefetch(self, position: int, size_bytes: int) -> None:
+        """Chance alone says what is in memory."""
+
     def map_now(self, position: int, size_bytes: int) -> None:
         return None
 
