@@ -247,6 +247,18 @@ def test_the_closest_quota_holds(set_ones: set[int], of_others: set[int]) -> Non
     assert found == (None if first is None else QuotaLimit(ORDER[first][2], 10.0 + first))
 
 
+def test_of_endless_names_little_is_kept_and_they_are_told_apart() -> None:
+    known, stranger, another = (f"{'x' * 30_000}{each}" for each in "012")
+    limits = QuotaLimits(
+        ClientQuotasImage({entity(client_id=known): {KEY: 1.0}, entity(client_id=None): {KEY: 2.0}}), KEY
+    )
+    found = [limits.of("ann", each) for each in (known, stranger, another, known)]
+    assert [each and each.bound for each in found] == [1.0, 2.0, 2.0, 1.0]
+    owners = {each.owner for each in found if each is not None}
+    assert len(owners) == 3
+    assert max(len(client_id) for _, client_id in owners) <= 256
+
+
 def test_who_has_no_client_id_has_no_quota_by_client_id() -> None:
     quotas = ClientQuotasImage({entity(client_id=None): {KEY: 1.0}, entity(user="ann", client_id=None): {KEY: 2.0}})
     limits = QuotaLimits(quotas, KEY)

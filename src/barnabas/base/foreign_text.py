@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import Final
 
 #: What terminals act on (C0, DEL, C1), what reorders a line (marks of direction), what others take for the end of a
@@ -14,6 +15,9 @@ _SHORT_FORMS: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 _LONGEST_WORD: Final = 300
 _LEFT_OF_A_WORD: Final = 64
+#: Every name of a topic is shorter. Names of clients, groups and users are of others' choice, up to 32 KiB.
+_LONGEST_NAME: Final = 256
+_DIGEST_BYTES: Final = 8
 _LONG_WORD: Final = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
 
 
@@ -30,6 +34,15 @@ def escaped_lines(text: str) -> str:
 def shortened(text: str) -> str:
     """With the beginning of each endless word, and how long it was: enough to know an id by."""
     return text if len(text) <= _LONGEST_WORD else _LONG_WORD.sub(_shorten, text)
+
+
+def told_apart(name: str) -> str:
+    """A name, or what stands for one that is very long where many are kept: always the same for the same, and another
+    for another that begins alike."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = blake2b(name.encode(errors="backslashreplace"), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{name[: _LONGEST_NAME - 1 - len(digest)]}…{digest}"
 
 
 def one_line(text: str, most_bytes: int, *, is_whole: bool = False) -> str:

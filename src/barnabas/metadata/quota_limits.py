@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from barnabas.base.foreign_text import told_apart
 from barnabas.metadata.access_images import ClientQuotaEntity, ClientQuotasImage
 from barnabas.metadata.client_quotas import CLIENT_ID, USER
 
@@ -45,7 +46,7 @@ class QuotaLimits:
         """What holds for a client, or None."""
         if self.is_empty:
             return None
-        client = (user, client_id)
+        client = (user, told_apart(client_id))
         try:
             return self._found[client]
         except KeyError:
@@ -58,7 +59,8 @@ class QuotaLimits:
         for entity, owner in _candidates(user, client_id):
             bound = self._quotas.get(entity, {}).get(self._key)
             if bound is not None:
-                return QuotaLimit(owner, bound)
+                # Of a client that calls itself by another long name in every request, little is kept.
+                return QuotaLimit((owner[0], told_apart(owner[1])), bound)
         return None
 
 

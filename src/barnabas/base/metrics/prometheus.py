@@ -10,16 +10,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Final
 
+from barnabas.base.foreign_text import told_apart
 from barnabas.base.metrics.registry import Metric, MetricName
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _LABELS: Final = {"client-id": "client_id", "node-id": "node"}
-#: Every name of a topic is shorter. Names of clients, groups and users are of others' choice, up to 32 KiB.
-_MOST_CHARACTERS: Final = 256
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -60,15 +58,7 @@ def _label_value(key: str, value: str) -> str:
 
 def escaped_label(text: str) -> str:
     """The value of a label: nobody's name can end it, or the line, or be endless."""
-    if len(text) > _MOST_CHARACTERS:
-        text = _shortened(text)
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def _shortened(text: str) -> str:
-    """Always the same for the same text, and another for another: what begins alike must not become one."""
-    digest = blake2b(text.encode(errors="backslashreplace"), digest_size=8).hexdigest()
-    return f"{text[:_MOST_CHARACTERS]}…{digest}"
+    return told_apart(text).replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def escaped_help(text: str) -> str:

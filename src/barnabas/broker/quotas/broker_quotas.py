@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from barnabas.base.foreign_text import told_apart
 from barnabas.base.quotas import QuotaWindow
 from barnabas.base.runtime import Clock
 from barnabas.broker._kernel.credits import Allowance
@@ -44,7 +45,7 @@ class BrokerQuotas:
         self._request = ClientQuotaManager(REQUEST_PERCENTAGE, window, window.sample_ms)
         self.limits_frames = False
         #: By principal and client id.
-        self._allowances: dict[tuple[str, str | None], Allowance] = {}
+        self._allowances: dict[tuple[str, str], Allowance] = {}
 
     def set_quotas(self, quotas: ClientQuotasImage) -> None:
         """Other quotas hold from now on."""
@@ -61,7 +62,8 @@ class BrokerQuotas:
                 yield from each.rates(self._clock.monotonic_ms())
 
     def allowance(self, connection: Connection) -> Allowance:
-        client = (connection.principal, connection.client_id)
+        client_id = connection.client_id or ""
+        client = (connection.principal, told_apart(client_id))
         found = self._allowances.get(client)
         if found is None or found.is_stale:
             if found is not None:
@@ -69,7 +71,7 @@ class BrokerQuotas:
                 found.forget()
             if len(self._allowances) >= _MOST_REMEMBERED:
                 self._forget_allowances()
-            user, client_id, now_ms = _user(client[0]), client[1] or "", self._clock.monotonic_ms()
+            user, now_ms = _user(connection.principal), self._clock.monotonic_ms()
             credits_ = (each.credit_of(user, client_id, now_ms) for each in (self._produce, self._fetch, self._request))
             found = self._allowances[client] = Allowance(*credits_)
         connection.allowance = found
