@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
+from barnabas.base.foreign_text import told_apart
+
 #: Of more, those that were slowed down last are known.
 _MOST: Final = 1000
 
@@ -19,7 +21,7 @@ class ThrottledClients:
         self._total_ms: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def note(self, principal: str, client_id: str | None, throttle_ms: int) -> None:
-        client = (principal, client_id or "")
+        client = (principal, told_apart(client_id or ""))
         self._total_ms[client] = self._total_ms.get(client, 0) + throttle_ms
         self._total_ms.move_to_end(client)
         if len(self._total_ms) > _MOST:
