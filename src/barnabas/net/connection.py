@@ -343,8 +343,8 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         if self.phase is _CLOSED or throttle_ms <= 0:
             return
         self.throttle_time_ms = throttle_ms
-        self._around.throttled.note(self.principal, self.client_id, throttle_ms)
         end_s = self._loop.time() + throttle_ms / 1000
+        self._around.throttled.note(self.principal, self.client_id, throttle_ms, end_s)
         if self._throttle_timer is not None:
             if self._throttle_timer.when() >= end_s:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -180,6 +181,8 @@ barnabas_loop_cpu_seconds_total 4.5
 barnabas_loop_seconds_total 60
 barnabas_throttled_ms_total{principal="User:a",client_id="c"} 120
 barnabas_throttled_ms_total{principal="User:b",client_id=""} 7
+barnabas_throttle_left_ms{principal="User:a",client_id="c"} 90
+kafka_server_kafkaserver_clusterid{cluster_id="here"} 1
 what is this? {
 name_without_value
 """
@@ -196,6 +199,7 @@ def test_what_a_node_tells_is_read() -> None:
     assert (told.node_id, told.idle, told.longest_stall_ms) == (3, 0.25, 500)
     assert told.loop == LoopTime(60.0, 4.5)
     assert told.throttled_ms == {"c as User:a": 120.0, "(no client.id) as User:b": 7.0}
+    assert (told.throttle_left_ms, told.cluster_id) == ({"c as User:a": 90.0}, "here")
 
 
 NODE = NodeFigures(idle=0.8, loop=LoopTime(100.0, 20.0))
@@ -235,6 +239,27 @@ def test_names_of_others_become_no_lines(other_break: str) -> None:
 def test_any_text_is_read_or_passed_over(text: str) -> None:
     list(points(text))
     figures_of(text)
+
+
+def test_who_waits_for_a_quota_is_told_of_until_it_does_not() -> None:
+    """A wait of some seconds is told once by what it adds up to, and lasts for several looks."""
+    client = "hog as User:a"
+    waited = [0.0, 7755.0, 7755.0, 7755.0, 7755.0]
+    left = [0.0, 6900.0, 4900.0, 600.0, 0.0]
+    nodes = [
+        NodeFigures(throttled_ms={client: all_ms}, throttle_left_ms={client: left_ms})
+        for all_ms, left_ms in zip(waited, left, strict=True)
+    ]
+    told = [
+        model_of(Sample(2000, nodes={1: now}), Sample(0, nodes={1: before}), EndHistory()).throttled
+        for before, now in pairwise(nodes)
+    ]
+    assert told == [
+        (f"{client} (waits 6.9 s more)",),
+        (f"{client} (waits 4.9 s more)",),
+        (f"{client} (waits 0.6 s more)",),
+        (),
+    ]
 
 
 def test_why_it_is_slow() -> None:

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -29,7 +29,9 @@ from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli import output
-from barnabas.cli.top.scraping import SETTING, ScrapeError, Scraper, _address, _figures, parse_addresses
+from barnabas.cli.top import scraping
+from barnabas.cli.top.figures import NodeFigures
+from barnabas.cli.top.scraping import SETTING, MetricsAddress, ScrapeError, Scraper, _address, _figures, parse_addresses
 from barnabas.cli.top.terminal import Terminal, show_all_text
 from barnabas.client.admin import ClusterDescription, ConfigEntry, ConfigResource
 from barnabas.client.core.cluster_view import Node
@@ -401,6 +403,18 @@ def test_a_broker_is_asked_for_its_listener_until_it_has_told() -> None:
     first, second = "kafka-1:9404", "kafka-2:9405"
     assert asyncio.run(story()) == [[], [first], [first, second], [first, second], [second], ["kafka-1:9406", second]]
     assert admin.asked == [["1", "2", "3", "4"], ["1", "2", "3", "4"], ["2"], ["1"]]
+
+
+def test_metrics_of_another_cluster_are_not_taken_for_those_of_this(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"a": NodeFigures(cluster_id="here", node_id=1), "b": NodeFigures(cluster_id="elsewhere", node_id=2)}
+
+    async def figures(address: MetricsAddress) -> NodeFigures:
+        return told[address.host]
+
+    monkeypatch.setattr(scraping, "_figures", figures)
+    scraper, admin = Scraper([MetricsAddress(host, 9404) for host in told]), cast(Any, None)
+    nodes, problems = asyncio.run(scraper.scrape(admin, ClusterDescription("here", None, ())))
+    assert (set(nodes), problems) == ({1}, ["metrics of b:9404: they are of another cluster, elsewhere"])
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -49,6 +50,9 @@ MEMORY_LEFT: Final = of_mbean(f"{_SERVER}MemoryPoolAvailable", "gauge", "What is
 THROTTLED: Final = own(
     "throttled_ms_total", "counter", "How long quotas had a client wait; of the clients that waited last."
 )
+THROTTLE_LEFT: Final = own(
+    "throttle_left_ms", "gauge", "How long a client waits yet for its quota, with the last of its connections."
+)
 OUTGOING_HELD: Final = own("answers_bytes", "gauge", "Memory of answers that were not taken yet.")
 STATE: Final = of_mbean("kafka.server:type=KafkaServer,name=BrokerState", "gauge", "3 is running, as Kafka counts.")
 CLUSTER: Final = of_mbean("kafka.server:type=KafkaServer,name=ClusterId", "gauge", "1, with the id as a label.")
@@ -72,7 +76,7 @@ FAMILIES: Final = (
         REFUSED,
         SOFTWARE,
     ),
-    *(QUEUE, MEMORY, MEMORY_LEFT, OUTGOING_HELD, THROTTLED, STATE, CLUSTER, INFO, COMMIT),
+    *(QUEUE, MEMORY, MEMORY_LEFT, OUTGOING_HELD, THROTTLED, THROTTLE_LEFT, STATE, CLUSTER, INFO, COMMIT),
 )
 
 
@@ -100,8 +104,10 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
     for (listener, name, version), count in software.most_common(_MOST_SOFTWARE):
         out.add(SOFTWARE, count, labels(clientSoftwareName=name, clientSoftwareVersion=version, listener=listener))
     state = BrokerState.NOT_RUNNING if parts.broker is None else parts.broker.state
-    for (principal, client_id), waited_ms in server.throttled.total_ms.items():
-        out.add(THROTTLED, waited_ms, labels(principal=principal, client_id=client_id))
+    for each in server.throttled.told(asyncio.get_running_loop().time()):
+        label = labels(principal=each.principal, client_id=each.client_id)
+        out.add(THROTTLED, each.total_ms, label)
+        out.add(THROTTLE_LEFT, round(each.left_ms), label)
     out.add(STATE, state)
     out.add(CLUSTER, 1, labels(cluster_id=parts.cluster_id))
     build = package_build()

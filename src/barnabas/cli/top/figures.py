@@ -37,6 +37,8 @@ _LIFETIME: Final = "barnabas_loop_seconds_total"
 _STALL: Final = "barnabas_loop_longest_stall_seconds"
 _NODE: Final = "kafka_server_app_info_version"
 _THROTTLED: Final = "barnabas_throttled_ms_total"
+_THROTTLE_LEFT: Final = "barnabas_throttle_left_ms"
+_CLUSTER: Final = "kafka_server_kafkaserver_clusterid"
 
 _LINE: Final = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?")
 _LABEL: Final = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
@@ -117,6 +119,9 @@ class NodeFigures:
     node_id: int | None = None
     #: None of nodes that tell the share of the last minute alone.
     loop: LoopTime | None = None
+    #: How long clients wait yet for their quotas.
+    throttle_left_ms: Mapping[str, float] = field(default_factory=dict)
+    cluster_id: str | None = None
 
     def idle_since(self, before: NodeFigures | None) -> float | None:
         """The share of the time since then that its loop had nothing to do; where that is not told, of the last minute.
@@ -159,6 +164,8 @@ def figures_of(text: str) -> NodeFigures:
     lags: dict[str, float] = {}
     single: dict[str, float] = {}
     throttled: dict[str, float] = {}
+    throttle_left: dict[str, float] = {}
+    cluster_id: str | None = None
     node_id: int | None = None
     for name, labels, value in points(text):
         request = labels.get("request", "")
@@ -178,6 +185,10 @@ def figures_of(text: str) -> NodeFigures:
             node_id = int(labels["node_id"])
         elif name == _THROTTLED:
             throttled[_client(labels)] = value
+        elif name == _THROTTLE_LEFT:
+            throttle_left[_client(labels)] = value
+        elif name == _CLUSTER:
+            cluster_id = labels.get("cluster_id")
     apis = {
         name: ApiFigures(count, tuple(sums.get(name, ApiFigures().sums_ms)), tuple(sorted(buckets.get(name, ()))))
         for name, count in counts.items()
@@ -194,6 +205,8 @@ def figures_of(text: str) -> NodeFigures:
         throttled,
         node_id,
         LoopTime(single[_LIFETIME], single[_BUSY]) if _BUSY in single and _LIFETIME in single else None,
+        throttle_left,
+        cluster_id,
     )
 
 

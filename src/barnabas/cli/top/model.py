@@ -14,6 +14,8 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.top.figures import NodeFigures, together
 from barnabas.cli.top.history import EndHistory
 
+#: Whoever waits longer is told of for as long as that, not only when it begins.
+_LONG_WAIT_MS: Final = 1000
 _MAY_WAIT: Final = frozenset({"Fetch", "FetchConsumer", "FetchFollower", "JoinGroup", "SyncGroup", "ShareFetch"})
 _Total = Callable[[NodeFigures], float]
 
@@ -280,7 +282,7 @@ def _requests(now: Sample, before: Sample | None) -> tuple[tuple[ApiRow, ...] | 
     then = before.nodes if before is not None else {}
     pairs = [(figures, then[number]) for number, figures in now.nodes.items() if number in then]
     seconds = _seconds(now, before)
-    throttled = _throttled(pairs, seconds)
+    throttled = _throttled(now.nodes.values(), pairs, seconds)
     rows = []
     for name in sorted({name for figures, _ in pairs for name in figures.apis}):
         between = together(
@@ -292,16 +294,26 @@ def _requests(now: Sample, before: Sample | None) -> tuple[tuple[ApiRow, ...] | 
     return tuple(rows), throttled
 
 
-def _throttled(pairs: Sequence[tuple[NodeFigures, NodeFigures]], seconds: float) -> tuple[str, ...]:
-    """Who was made to wait between the samples, and for which share of the time; those most of all first."""
+def _throttled(
+    nodes: Iterable[NodeFigures], pairs: Sequence[tuple[NodeFigures, NodeFigures]], seconds: float
+) -> tuple[str, ...]:
+    """Who waits for its quota now, and how long yet; and who was made to wait between the samples. Those most of all
+    first."""
+    left: dict[str, float] = {}
+    for figures in nodes:
+        for client, left_ms in figures.throttle_left_ms.items():
+            if left_ms > 0:
+                left[client] = max(left_ms, left.get(client, 0.0))
     waited: dict[str, float] = {}
     for figures, old in pairs:
         for client, total_ms in figures.throttled_ms.items():
             since_ms = total_ms - old.throttled_ms.get(client, 0.0)
-            if since_ms > 0:
+            if since_ms > 0 and left.get(client, 0.0) < _LONG_WAIT_MS:
                 waited[client] = waited.get(client, 0.0) + since_ms
-    ordered = sorted(waited.items(), key=lambda each: -each[1])
-    return tuple(f"{client} ({total_ms:,.0f} ms in {seconds:.0f} s)" for client, total_ms in ordered)
+    texts = {client: (ms, f"{ms:,.0f} ms in {seconds:.0f} s") for client, ms in waited.items()}
+    texts |= {client: (ms, f"waits {ms / 1000:,.1f} s more") for client, ms in left.items() if client not in texts}
+    ordered = sorted(texts.items(), key=lambda each: -each[1][0])
+    return tuple(f"{client} ({text})" for client, (_, text) in ordered)
 
 
 def _lacking(now: Sample) -> Iterable[PartitionRow]:

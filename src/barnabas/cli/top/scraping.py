@@ -96,6 +96,8 @@ class Scraper:
             number = answer.node_id if answer.node_id is not None else address.broker_id
             if number is None:
                 problems.append(f"metrics of {address.text}: they do not say of which node they are")
+            elif None not in (answer.cluster_id, cluster.cluster_id) and answer.cluster_id != cluster.cluster_id:
+                problems.append(f"metrics of {address.text}: they are of another cluster, {answer.cluster_id}")
             elif address.broker_id not in (None, number):
                 # A broker that listens on its own machine alone is not to be reached from another.
                 problems.append(f"metrics of broker {address.broker_id}: at {address.text} is node {number}")
