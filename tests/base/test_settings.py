@@ -230,8 +230,8 @@ def test_unknown_names_are_warned_about_with_the_nearest_name(caplog: pytest.Log
             {"node.id": 1}, parse_properties("linger_ms=5\nmy.plugin.size=3", origin="a.properties")
         )
     told = [
-        "linger_ms (a.properties line 1): unknown setting; did you mean linger.ms?",
-        "my.plugin.size (a.properties line 2): unknown setting",
+        "linger_ms (a.properties line 1): unknown setting, ignored unless a plug-in reads it; did you mean linger.ms?",
+        "my.plugin.size (a.properties line 2): unknown setting, ignored unless a plug-in reads it",
     ]
     assert [str(warning) for warning in settings.warnings] == told
     assert caplog.messages == told

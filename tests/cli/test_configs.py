@@ -46,6 +46,9 @@ def test_settings_are_set_and_removed(barnabas: Tools, our_node: str, tmp_path: 
         ("--alter --user ann --client app --delete-config SCRAM-SHA-256", "have no 'SCRAM-SHA-256'"),
         ("--alter --ip 127.0.0.1 --add-config producer_byte_rate=1", "ips have no 'producer_byte_rate'"),
         ("--alter --user ann --add-config producer_byte_rate=fast", "producer_byte_rate must be a number, not 'fast'"),
+        ("--alter --client app --add-config producer_byte_rate=nan", "producer_byte_rate must be a number, not 'nan'"),
+        ("--alter --client app --add-config producer_byte_rate=inf", "producer_byte_rate must be a number, not 'inf'"),
+        ("--alter --client app --add-config producer_byte_rate=-1", "--delete-config producer_byte_rate removes it"),
         ("--alter --user ann --add-config SCRAM-SHA-256=secret", "SCRAM-SHA-256=[iterations=8192,password=secret]"),
         ("--alter --user ann --add-config SCRAM-SHA-256=[iterations=7,password=x]", "at least 4096 iterations, not 7"),
         ("--alter --user-defaults --add-config SCRAM-SHA-256=[password=x]", "SCRAM-SHA-256 is for one user"),
@@ -58,6 +61,18 @@ def test_failures_are_told_in_one_line(barnabas: Tools, our_node: str, call: str
     assert said in told.err
     assert told.err.count("\n") == 1
     assert "password=x" not in told.err
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("--client nobody", "no quotas are set for client-id 'nobody'\n"),
+        ("--client-defaults", "no quotas are set for the default client-id\n"),
+        ("--user nobody", "no quotas or passwords are set for user-principal 'nobody'\n"),
+    ],
+)
+def test_who_has_nothing_is_told_beside_the_output(barnabas: Tools, our_node: str, call: str, said: str) -> None:
+    assert barnabas.at(our_node, f"configs --describe {call}") == (0, "", said)
 
 
 def test_lists_stand_in_brackets() -> None:

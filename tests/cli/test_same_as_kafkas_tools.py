@@ -102,6 +102,7 @@ configs --describe --user bob
 configs --describe --user nobody
 configs --describe --user-defaults
 configs --describe --entity-type clients
+configs --describe --entity-type clients --entity-name nobody
 configs --describe --entity-type users --entity-type clients
 configs --describe --user ann --client app
 configs --describe --entity-type users --entity-name ann --entity-type clients

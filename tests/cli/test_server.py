@@ -29,6 +29,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 log.retention.hours=168
 """
+METRICS = ("--override", "metrics.listener=127.0.0.1:0")
 
 
 def barnabas(*arguments: str, folder: Path) -> str:
@@ -53,9 +54,11 @@ def formatted(folder: Path) -> Path:
 
 def test_it_is_formatted_started_and_stopped_as_kafka_is(folder: Path) -> None:
     formatted(folder)
-    ready = barnabas("server", "start", "server.properties", "--daemon", folder=folder)
+    ready = barnabas("server", "start", "server.properties", "--daemon", *METRICS, folder=folder)
     try:
+        ready, metrics = ready.splitlines()
         assert ready.startswith("ready: bootstrap 127.0.0.1:")
+        assert metrics.startswith("metrics: http://127.0.0.1:")
         bootstrap = ready.split()[2]
         assert AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).brokers
     finally:
@@ -71,7 +74,7 @@ def test_it_is_formatted_started_and_stopped_as_kafka_is(folder: Path) -> None:
     assert "INFO barnabas.broker: [node 1] Starting node 1" in log
     assert "INFO barnabas.cli: [node 1] Terminating process due to signal SIGTERM" in log
     assert log.endswith("INFO barnabas.broker: [node 1] Node 1: shut down completed\n")
-    assert (folder / "logs/server.out").read_text().splitlines() == [f"ready: bootstrap {bootstrap}"]
+    assert (folder / "logs/server.out").read_text().splitlines() == [f"ready: bootstrap {bootstrap}", metrics]
     assert (folder / "logs-a/__cluster_metadata-0/00000000000000000000.log") in made
     assert not [(each, oct(each.stat().st_mode)) for each in made if each.stat().st_mode & 0o077]
 

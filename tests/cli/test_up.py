@@ -94,6 +94,31 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     assert told.count("\n") == 1
 
 
+def test_where_metrics_are_is_a_line_of_its_own(tmp_path: Path) -> None:
+    with running(*ANYWHERE, "--ephemeral", "--metrics", "127.0.0.1:0", folder=tmp_path) as (process, _):
+        assert process.stdout is not None
+        assert re.fullmatch(r"metrics: http://127\.0\.0\.1:[0-9]+/metrics\n", process.stdout.readline())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--metrics", "9405"), "--metrics 9405: write it as HOST:PORT"),
+        (
+            ("--listen", "127.0.0.1:9405", "--metrics", "127.0.0.1:9405"),
+            "--listen 127.0.0.1:9405 and --metrics 127.0.0.1:9405 both name port 9405 of 127.0.0.1",
+        ),
+        (("--nodes", "3", "--metrics", "127.0.0.1:9094"), "both name port 9094 of 127.0.0.1"),
+    ],
+)
+def test_a_place_for_metrics_that_cannot_be_is_told_by_the_option(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    code, told = refused("up", *arguments, folder=tmp_path)
+    assert code == 2
+    assert said in told
+
+
 def test_a_directory_is_used_by_one_node(tmp_path: Path) -> None:
     with running(*ANYWHERE, "--data-dir", "data", folder=tmp_path):
         code, told = refused(*ANYWHERE, "--data-dir", "data", folder=tmp_path)
@@ -148,7 +173,16 @@ def test_a_name_that_nobody_knows_is_told_with_the_nearest_that_is_known(tmp_pat
     with running(*ANYWHERE, "--ephemeral", "--override", "num.partitons=3", folder=tmp_path):
         pass
     told = (tmp_path / "node.log").read_text()
-    assert told.count("did you mean num.partitions?") == 1
+    assert told.count("ignored unless a plug-in reads it; did you mean num.partitions?") == 1
+
+
+def test_a_logger_that_nobody_has_is_told_with_the_nearest_that_is_known(tmp_path: Path) -> None:
+    levels = "logging.levels=kafka.request.loger=DEBUG,kafka.log=WARN,asyncio=ERROR"
+    with running(*ANYWHERE, "--ephemeral", "--override", levels, folder=tmp_path):
+        pass
+    told = (tmp_path / "node.log").read_text()
+    assert "a logger kafka.request.loger so far; did you mean kafka.request.logger?" in told
+    assert told.count("nothing here has a logger") == 1
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,10 @@ def test_all_listeners_are_opened_or_none(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("host", "said"),
-    [("203.0.113.7", "this machine does not have the address"), ("no-such-host.invalid", "cannot be listened on")],
+    [
+        ("203.0.113.7", "this machine does not have the address"),
+        ("no-such-host.invalid", "choose another with --listen or listeners=..."),
+    ],
 )
 def test_an_address_that_is_not_ours_is_told(run: Run, host: str, said: str) -> None:
     async def story() -> None:

@@ -46,6 +46,8 @@ class Action(click.Command):
     ) -> click.Context:
         try:
             return super().make_context(info_name, args, parent, **extra)
+        except click.NoSuchOption as problem:
+            raise click.ClickException(usage_text(_of_the_tool(problem, info_name, parent) or problem)) from None
         except click.UsageError as problem:
             raise click.ClickException(usage_text(problem)) from None
 
@@ -55,6 +57,16 @@ class Action(click.Command):
         except click.UsageError as problem:
             problem.ctx = problem.ctx or ctx
             raise click.ClickException(usage_text(problem)) from None
+
+
+def _of_the_tool(
+    problem: click.NoSuchOption, action: str | None, tool: click.Context | None
+) -> click.UsageError | None:
+    """What is said of an option that there is, but at another place."""
+    name = problem.option_name
+    if tool is None or not any(name in each.opts for each in tool.command.params):
+        return None
+    return click.UsageError(f"No such option: {name}; put {name} before {action}", problem.ctx)
 
 
 def connection_before_action(function: F) -> F:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,10 +53,7 @@ async def alter(admin: Admin, wanted: ConfigsRequest) -> None:
 async def _alter_quotas(admin: Admin, wanted: ConfigsRequest) -> None:
     changes: dict[str, float | None] = {}
     for name, text in wanted.add.items():
-        try:
-            changes[name] = float(text)
-        except ValueError:
-            raise click.UsageError(f"--add-config: {name} must be a number, not {text!r}") from None
+        changes[name] = _quota(name, text)
     if wanted.delete:
         now = await _quotas(admin, wanted)
         known = next(iter(now.values()), {})
@@ -64,6 +62,21 @@ async def _alter_quotas(admin: Admin, wanted: ConfigsRequest) -> None:
             raise BarnabasError(f"--delete-config: there is no {', '.join(unknown)} that could be deleted")
         changes |= dict.fromkeys(wanted.delete)
     await admin.alter_client_quotas({_entity(wanted): changes})
+
+
+def _quota(name: str, text: str) -> float:
+    """Looked at before it is sent: brokers call also what is no number too large, or not greater than 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise click.UsageError(f"--add-config: {name} must be a number, not {text!r}")
+    if value <= 0:
+        raise click.UsageError(
+            f"--add-config: {name} must be greater than 0, not {text}; --delete-config {name} removes it"
+        )
+    return value
 
 
 def _entity(wanted: ConfigsRequest) -> QuotaEntity:
@@ -152,6 +165,9 @@ async def describe(admin: Admin, wanted: ConfigsRequest) -> None:
         (f"user-principal '{user}'", [f"{name}=iterations={number}" for name, number in found])
         for user, found in credentials.items()
     ]
+    if not rows and not secrets and len(wanted.names) == len(wanted.types):
+        _tell_none(wanted)
+        return
     if is_terminal():
         print_table(("entity", "settings"), [(who, what) for who, what in (*rows, *secrets)])
         return
@@ -159,6 +175,13 @@ async def describe(admin: Admin, wanted: ConfigsRequest) -> None:
         say(shown(f"Quota configs for {who} are {', '.join(what)}"))
     for who, what in secrets:
         say(shown(f"SCRAM credential configs for {who} are {', '.join(what)}"))
+
+
+def _tell_none(wanted: ConfigsRequest) -> None:
+    """On standard error: of these Kafka's tool prints nothing, and programs may read that."""
+    what = "quotas or passwords" if wanted.types == (USERS,) and DEFAULT not in wanted.names else "quotas"
+    who = _entity_text([(kind, name or None) for kind, name in zip(wanted.types, wanted.names, strict=True)])
+    say(shown(f"no {what} are set for {who}"), err=True)
 
 
 async def _credentials(admin: Admin, wanted: ConfigsRequest) -> dict[str, list[tuple[str, int]]]:

@@ -32,7 +32,13 @@ _HIGHEST_RATE: Final = 50_000
 
 
 @click.command()
-@click.option("--seconds", metavar="N", type=click.FloatRange(min=1), help="End after this time; else with Ctrl-C.")
+@click.option(
+    "--seconds",
+    metavar="N",
+    type=click.FloatRange(min=1),
+    help="Write clicks for this time; then take what was written in and stop Spark, half a minute more or so. "
+    "Without it, Ctrl-C ends the demo.",
+)
 @click.option(
     "--rate",
     metavar="N",

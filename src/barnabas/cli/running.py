@@ -121,7 +121,9 @@ async def _serve(node: Node, notes: Sequence[str]) -> None:
         return
     starting.result()
     collect_garbage_rarely()
-    say(f"ready: {node.described}")
+    metrics = "" if node.metrics.url is None else f"\nmetrics: {node.metrics.url}"
+    # Both in one piece: whoever has read the first line of a pipe has the second.
+    say(f"ready: {node.described}{metrics}")
     sys.stdout.flush()
     notify(READY)
     for note in notes:

@@ -156,8 +156,11 @@ def _start_daemon(properties: str, arguments: Sequence[str], log_file: str | Non
         with output.open("rb") as printed:
             printed.seek(start)
             told_line = next((line for line in printed if line.startswith(_TOLD_AT_THE_START)), None)
+            metrics = next((line for line in printed if line.startswith(b"metrics: ")), None)
         if told_line is not None and told_line.endswith(b"\n"):
             say(f"{told_line.decode().strip()} (process {process.pid}, log in {log_path})")
+            if metrics is not None:
+                say(metrics.decode().strip())
             return
         time.sleep(0.05)
     with output.open(encoding="utf-8", errors="replace") as text:

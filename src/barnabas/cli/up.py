@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.base.properties import parse_overrides
 from barnabas.broker.quorum.formatting import node_directories
+from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.settings.process_log import ProcessLogSettings
 from barnabas.broker.single_node import format_if_new, single_node_settings
 from barnabas.cli.running import log_as, run_node
@@ -98,6 +99,10 @@ def up(
     options = {"logging.format": log_format, "metrics.listener": metrics}
     given = parse_overrides([*overrides, *(f"{name}={value}" for name, value in options.items() if value is not None)])
     roles = _roles(nodes, controllers, brokers)
+    if metrics is not None:
+        _check_metrics(metrics)
+        if "listeners" not in given:
+            _check_apart(listen, metrics, roles or {1: "broker,controller"})
     if roles is not None:
         if ephemeral:
             raise click.UsageError("nodes of a cluster are processes of their own, and keep nothing in memory")
@@ -158,6 +163,28 @@ def _address(listen: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise click.UsageError(f"--listen {listen}: write it as HOST:PORT")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _check_metrics(metrics: str) -> None:
+    """Here rather than with all settings: there it is called by a name that nobody wrote."""
+    try:
+        BrokerSettings.declared()["metrics.listener"].convert(metrics)
+    except ValueError:
+        raise click.UsageError(f"--metrics {metrics}: write it as HOST:PORT, 127.0.0.1:9404 say") from None
+
+
+def _check_apart(listen: str, metrics: str, roles: Mapping[int, str]) -> None:
+    """Brokers listen at the port of --listen and those after it; the metrics of all nodes do so from theirs on."""
+    host, port = _address(listen)
+    metrics_host, _, first = metrics.removeprefix("SSL://").rpartition(":")
+    if host != metrics_host.strip("[]") or not port or not int(first):
+        return
+    taken = range(port, port + sum("broker" in each for each in roles.values()))
+    both = sorted({*taken} & {*range(int(first), int(first) + len(roles))})
+    if both:
+        raise click.UsageError(
+            f"--listen {listen} and --metrics {metrics} both name port {both[0]} of {host}: give one of them another"
+        )
 
 
 def _disk() -> FileSystem:

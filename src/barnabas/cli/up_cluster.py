@@ -168,13 +168,16 @@ class LocalCluster:
                 raise BarnabasError(f"node {node.node_id} did not start (see {node.log}): {reason}")
             return
         node.told += piece
-        for line in node.told.decode(errors="replace").splitlines():
+        lines = node.told.decode(errors="replace").splitlines()
+        for line in lines:
             if line.startswith("ready: ") and not node.is_ready:
                 node.is_ready = True
                 node.bootstrap = line.rpartition("bootstrap ")[2] if "bootstrap " in line else None
                 what = node.roles.replace(",", " and ")
                 where = f" at {node.bootstrap}" if node.bootstrap else ""
-                say(f"node {node.node_id}: {what}{where}, process {_pid(node)}, log in {node.log}", err=True)
+                # It comes with the line that says that the node is ready.
+                metrics = next((f", {each}" for each in lines if each.startswith("metrics: ")), "")
+                say(f"node {node.node_id}: {what}{where}{metrics}, process {_pid(node)}, log in {node.log}", err=True)
 
     @property
     def replication(self) -> str:

@@ -85,12 +85,13 @@ class Listener:
         return True
 
     def _explain(self, failure: OSError) -> ListenError:
-        address = address_text(self.spec.host, self.spec.port)
+        address, how = address_text(self.spec.host, self.spec.port), self.spec.chosen_with
         if failure.errno == errno.EADDRINUSE:
-            how = self.spec.chosen_with
             return ListenError(f"{address} is already in use by another process; choose another with {how}")
         if failure.errno == errno.EADDRNOTAVAIL:
-            return ListenError(f"{address} cannot be listened on: this machine does not have the address")
-        if failure.errno == errno.EACCES:
-            return ListenError(f"{address} cannot be listened on: permission denied; choose a port from 1024 on")
-        return ListenError(f"{address} cannot be listened on: {failure.strerror or failure}")
+            why = "this machine does not have the address; choose another"
+        elif failure.errno == errno.EACCES:
+            why = "permission denied; choose a port from 1024 on"
+        else:
+            why = f"{failure.strerror or failure}; choose another"
+        return ListenError(f"{address} cannot be listened on: {why} with {how}")

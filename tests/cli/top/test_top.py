@@ -346,6 +346,13 @@ def test_a_node_is_asked_by_http() -> None:
             served(answer)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_nobody_there_is_told_in_words(host: str) -> None:
+    (address,) = parse_addresses(f"{host}:{free_ports(1)[0]}") or ()
+    with pytest.raises(ScrapeError, match=r"^nobody answers there$"):
+        asyncio.run(_figures(address))
+
+
 def test_a_listener_is_where_the_broker_says() -> None:
     broker = Node(3, "kafka-3", 9092)
     told = {

@@ -150,7 +150,7 @@ def unknown(name: str, given: GivenValue, declared: Mapping[str, Setting], hints
     hint = _elsewhere(name, hints)
     if not hint and (near := nearest_name(name, declared)):
         hint = f"; did you mean {near}?"
-    return SettingsWarning(name, f"unknown setting{hint}", given.where)
+    return SettingsWarning(name, f"unknown setting, ignored unless a plug-in reads it{hint}", given.where)
 
 
 def _elsewhere(name: str, hints: Mapping[str, str]) -> str:

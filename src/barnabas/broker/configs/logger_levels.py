@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from barnabas.base.log_context import TRACE, logger
+from barnabas.base.settings.names import nearest_name
+
+_log = logger("barnabas.settings")
 
 ROOT: Final = "root"
 #: Each request and its answer, at DEBUG, and all that they hold at TRACE. As with Kafka, a level for everything is not
@@ -91,10 +94,15 @@ def reset_level(name: str) -> None:
 
 def apply_levels(given: Iterable[str]) -> None:
     """What `logging.levels` says: NAME=LEVEL each. A logger that nothing here has yet is one all the same: libraries
-    have their own."""
+    have their own. But it may be a slip, so it is told."""
+    known = {*logger_levels(), *logging.root.manager.loggerDict}
     for each in given:
-        name, _, level = each.rpartition("=")
-        set_level(name.strip(), level.strip())
+        name, level = (part.strip() for part in each.rsplit("=", 1))
+        if name not in known:
+            near = nearest_name(name, known)
+            hint = f"; did you mean {near}?" if near else ""
+            _log.warning("logging.levels: nothing here has a logger %s so far%s", name, hint)
+        set_level(name, level)
 
 
 def on_levels_changed(follow: Callable[[], None]) -> Callable[[], None]:

@@ -16,6 +16,7 @@ from barnabas.base.plugins import ClusterResourceListeners
 from barnabas.broker.metrics.node_metrics import NodeMetrics
 from barnabas.broker.metrics.sources import NodeParts
 from barnabas.broker.settings import BrokerSettings
+from barnabas.net.errors import address_text
 from barnabas.net.http_listener import HttpAnswer, HttpListener
 from barnabas.net.tls.listening import ListenerTls
 
@@ -56,6 +57,14 @@ class MetricsServer:
             each.name != "jmx" for each in self._settings.metric_reporters
         )
 
+    @property
+    def url(self) -> str | None:
+        """Where it listens, as a person is told."""
+        if self.address is None:
+            return None
+        scheme, (host, port) = "http" if self._tls is None else "https", self.address
+        return f"{scheme}://{address_text(host, port)}{_METRICS}"
+
     async def start(self, node_id: int, cluster_id: str) -> None:
         if not self.is_wanted:
             return
@@ -90,8 +99,7 @@ class MetricsServer:
         )
         self._started.push_async_callback(listener.stop)
         self.address = (host, await listener.start(host, port))
-        scheme = "http" if self._tls is None else "https"
-        _log.info("Metrics are at %s://%s:%d%s", scheme, host or "*", self.address[1], _METRICS)
+        _log.info("Metrics are at %s", self.url)
 
     async def _health(self) -> HttpAnswer:
         return HttpAnswer(200, b"alive\n")

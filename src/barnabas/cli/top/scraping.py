@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
+import os
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -157,9 +159,21 @@ async def _figures(address: MetricsAddress) -> NodeFigures:
         raise ScrapeError(f"no answer within {_ANSWER_S:.0f} s") from None
     except asyncio.LimitOverrunError:
         raise ScrapeError("the head of its answer does not end") from None
+    except OSError as problem:
+        raise ScrapeError(_why(problem)) from problem
     # A name that is none is a ValueError, and so is a number that is none in what it tells.
-    except (OSError, ValueError, asyncio.IncompleteReadError) as problem:
+    except (ValueError, asyncio.IncompleteReadError) as problem:
         raise ScrapeError(str(problem) or type(problem).__name__) from problem
+
+
+def _why(problem: OSError) -> str:
+    """In words: asyncio tells of addresses and numbers of errors, and of a name with two addresses both."""
+    refused = f"[Errno {errno.ECONNREFUSED}]"
+    if isinstance(problem, ConnectionRefusedError) or refused in str(problem):
+        return "nobody answers there"
+    if problem.errno is not None and problem.errno > 0 and not isinstance(problem, ssl.SSLError):
+        return os.strerror(problem.errno)
+    return problem.strerror or str(problem) or type(problem).__name__
 
 
 async def _get(address: MetricsAddress) -> str:

@@ -18,6 +18,7 @@ WIDE: Final = 150
 _GAP: Final = "  "
 _SHORTEST_NAME: Final = 8
 _UNKNOWN: Final = "-"
+_NO_NODE_TELLS: Final = "no node tells: start them with --metrics, or name them with top --metrics"
 
 
 class Section(Enum):
@@ -121,7 +122,7 @@ def _tables(model: Model, choice: Choice) -> list[ScreenTable]:
             lambda each: each.name,
             _API_COLUMNS,
             _ordered(model.apis or (), lambda each: each.name, lambda each: each.cost_ms, by_name),
-            "no node tells: see --metrics" if model.apis is None else "no requests since the last look",
+            _NO_NODE_TELLS if model.apis is None else "no requests since the last look",
         ),
         ScreenTable(
             Section.PARTITIONS,
