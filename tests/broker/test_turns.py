@@ -154,7 +154,7 @@ def begun(meter: RequestMeter, peer: Peer) -> None:
     meter.begins(peer, bytearray(20))
 
 
-def test_to_wait_for_a_place_or_for_room_is_no_work() -> None:
+def test_to_wait_for_a_turn_or_a_place_or_room_is_no_work() -> None:
     clock = ManualClock()
     clock.advance(1000)
     meter = RequestMeter(lambda: clock.monotonic_ms() / 1000)
@@ -168,10 +168,15 @@ def test_to_wait_for_a_place_or_for_room_is_no_work() -> None:
     turns.finished(first.as_connection)
     assert third.granted is not None
     third.granted()
-    clock.advance(40)
-    assert times_ms(first) == (340, 0)
-    assert times_ms(second) == (40, 300)
-    assert times_ms(third) == (40, 300)
+    for peer in (first, second, third):
+        clock.advance(40)
+        peer.turn()
+    clock.advance(5)
+    assert times_ms(first) == (85, 340), "it has made its answer since its turn"
+    second.turn()
+    clock.advance(6)
+    assert times_ms(second) == (6, 425), "it had a turn of no time before"
+    assert times_ms(third) == (11, 420)
 
 
 def with_room(size_bytes: int) -> Steps[None]:

@@ -184,6 +184,27 @@ async def who_does_not_read_holds_no_more_than_some_texts_together() -> None:
     assert await Asker(listener).ask(get("/text")) == 503
 
 
+def test_who_has_read_for_too_long_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(who_has_read_for_too_long_makes_room_for_others(monkeypatch))
+
+
+async def who_has_read_for_too_long_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    now_s = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now_s)
+    listener = HttpListener({"/text": lambda: body(30_000)}, limits=HttpLimits(untaken_bytes=70_000))
+    deaf = Asker(listener)
+    assert await deaf.ask(get("/text")) == 200
+    now_s += 1
+    others = [Asker(listener) for _ in range(3)]
+    assert [await each.ask(get("/text")) for each in others[:2]] == [200, 503]
+    now_s += 1
+    assert await others[2].ask(get("/text")) == 200
+    assert [each.is_aborted for each in (deaf, *others)] == [True, False, False, False]
+    deaf.leave()
+    assert listener.untaken_bytes == 60_000
+
+
 async def body(size_bytes: int) -> HttpAnswer:
     return HttpAnswer(parts=[b"x" * size_bytes])
 

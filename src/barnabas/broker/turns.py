@@ -89,14 +89,16 @@ class Turns:
             work.go_on()
 
     def future(self, connection: Connection, steps: Steps[T]) -> asyncio.Future[T]:
-        """The same for those who wait."""
+        """The same for those who wait, and whoever goes on then ends the waiting of the connection."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def then(outcome: T, was_long: bool) -> None:
+            connection.wait_begins()
             if not done.done():
                 done.set_result(outcome)
 
         def failed(failure: Exception) -> None:
+            connection.wait_begins()
             if not done.done():
                 done.set_exception(failure)
 
@@ -157,6 +159,7 @@ class _Work:
         if self._is_long and self.connection.is_closed:
             self._give_up()
             return
+        self.connection.wait_ends()
         steps = self._steps
         try:
             for _ in range(STEPS_PER_TURN):
@@ -176,35 +179,31 @@ class _Work:
         if self.connection.is_closed:
             self._give_up()
         elif self._turns.take_place(self, crowd):
-            self._waited()
+            self.go_on_later()
 
-    def go_on_later(self) -> None:
-        """One slice, when others had their turn."""
+    def go_on_later(self, _: object = None) -> None:
+        """One slice, when others had their turn: what they take is not its own time."""
         self._is_long = True
+        self.connection.wait_begins()
         self.connection.go_on_later(self.go_on)
-
-    def _waited(self, _: object = None) -> None:
-        self.connection.wait_ends()
-        self.go_on_later()
 
     def _gets(self, asked: Room | Crowd | asyncio.Future[Any]) -> bool:
         """Whether what it asks for is there. If not, the work goes on when it is."""
         if isinstance(asked, asyncio.Future):
             gets = asked.done()
             if not gets:
-                asked.add_done_callback(self._waited)
+                asked.add_done_callback(self.go_on_later)
         elif isinstance(asked, Crowd):
             gets = self._turns.take_place(self, asked)
         else:
             gets = self._gets_room(asked)
         if not gets:
-            # What others hold up is not its own time.
             self.connection.wait_begins()
         return gets
 
     def _gets_room(self, room: Room) -> bool:
         try:
-            return self.connection.ask_room(room.size_bytes, self._waited)
+            return self.connection.ask_room(room.size_bytes, self.go_on_later)
         except AnswerTooLargeError as refusal:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{refusal}: ask for less at a time") from None
 

@@ -61,13 +61,15 @@ class HttpLimits:
     be taken by those who asked; one answer may be larger than that.
 
     When all places are taken, one who has been silent for `silent_s` makes room for the next; failing that, so many as
-    are in `reserve` are heard, and get what is at open paths.
+    are in `reserve` are heard, and get what is at open paths. When too much waits to be taken, the answer that has been
+    leaving for longest makes room, if that is `slow_s`.
     """
 
     connections: int = 200
     reserve: int = 50
     silent_s: float = 1.0
     untaken_bytes: int = 64 * MIB
+    slow_s: float = 2.0
     request_s: float = 10.0
     answer_s: float = 30.0
 
@@ -107,7 +109,8 @@ class HttpListener:
         #: Since when those are connected who have not asked, the oldest first.
         self._silent_since_s: dict[HttpConnection, float] = {}
         self.tasks: set[asyncio.Task[None]] = set()
-        #: Of answers whose connections have not ended.
+        #: Whose long answers have not left, since when and how long they are, the oldest first.
+        self._leaving: dict[HttpConnection, tuple[float, int]] = {}
         self.untaken_bytes = 0
 
     async def start(self, host: str, port: int) -> int:
@@ -163,16 +166,29 @@ class HttpListener:
 
     def forget(self, connection: HttpConnection) -> None:
         self.asked(connection)
+        self._has_left(connection)
         place = self.connections.pop(connection, None)
         if place is not None:
             self._taken[place] -= 1
 
-    def has_room(self, answer: HttpAnswer) -> bool:
-        """Each may be another text, so those who never read would hold as many."""
+    def leaves(self, connection: HttpConnection, answer: HttpAnswer, now_s: float) -> bool:
+        """Whether there is room for an answer: each may be another text, so those who never read would hold as many."""
         size_bytes = answer.body_bytes
-        if size_bytes <= _SHORT_BYTES or not self.untaken_bytes:
+        if size_bytes <= _SHORT_BYTES:
             return True
-        return self.untaken_bytes + size_bytes <= self.limits.untaken_bytes
+        while self._leaving and self.untaken_bytes + size_bytes > self.limits.untaken_bytes:
+            oldest = next(iter(self._leaving))
+            if now_s - self._leaving[oldest][0] < self.limits.slow_s:
+                return False
+            self._has_left(oldest)
+            oldest.abort()
+        self._leaving[connection] = now_s, size_bytes
+        self.untaken_bytes += size_bytes
+        return True
+
+    def _has_left(self, connection: HttpConnection) -> None:
+        _, size_bytes = self._leaving.pop(connection, (0, 0))
+        self.untaken_bytes -= size_bytes
 
     def is_known(self, path: str, authorization: str) -> bool:
         if self._expected is None or path in self.open_paths:
@@ -210,7 +226,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._place: _Place | None = None
         self._is_asked = False
         self._is_over = False
-        self._body_bytes = 0
         self._transport = cast(asyncio.Transport, None)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -269,7 +284,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._is_over:
             return
         has_body = method == "GET"
-        self._send(answer if not has_body or self._owner.has_room(answer) else _BUSY, has_body=has_body)
+        has_room = not has_body or self._owner.leaves(self, answer, self._loop.time())
+        self._send(answer if has_room else _BUSY, has_body=has_body)
 
     def _send(self, answer: HttpAnswer, *, has_body: bool = True) -> None:
         if self._timer is not None:
@@ -285,8 +301,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         ]
         self._transport.write("\r\n".join(head).encode() + b"\r\n\r\n")
         if has_body:
-            self._body_bytes = answer.body_bytes
-            self._owner.untaken_bytes += self._body_bytes
             # As it is: those who ask at the same time share one body.
             self._transport.writelines([answer.body, *answer.parts])
         self._transport.close()
@@ -309,6 +323,5 @@ class HttpConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
         self._owner.forget(self)
-        self._owner.untaken_bytes -= self._body_bytes
         if self._timer is not None:
             self._timer.cancel()

@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.ids import Uuid
+from barnabas.broker import turns
 from barnabas.broker.data.fetching import Fetch
 from barnabas.broker.quotas.broker_quotas import BrokerQuotas
 from barnabas.metadata.access_images import ClientQuotaEntity
@@ -299,6 +300,33 @@ def test_a_fetch_is_charged_what_it_takes_of_the_loop_and_no_waiting(
             quotas = cast(BrokerQuotas, broker.node.services.quotas)
             ((_, percent),) = quotas.rates("request_percentage")
             assert percent / 100 * WINDOW_S == pytest.approx(local_s, rel=0.1)
+
+    story()
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_nobody_pays_for_the_slices_of_others(is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    count, ids = 200, ("one", "two", "three")
+    read_now: Any = (lambda *_: None) if is_cold else Fetch._read_now
+    monkeypatch.setattr(Fetch, "_read_now", takes(0.003, read_now))
+    monkeypatch.setattr(turns, "STEPS_PER_TURN", 1)
+
+    @on_virtual_time
+    async def story() -> None:
+        async with AsyncEmbeddedBroker() as broker:
+            await broker.create_topic("t", count)
+            admin, *readers = (Client(broker, each) for each in ("admin", *ids))
+            for each in ids:
+                await set_quota(admin, by_id(each), request_percentage=90.0)
+            everywhere = {("t", number): bytes(batch([b"x" * 100])) for number in range(count)}
+            await admin.ask(produce_request({**everywhere}), 11)
+            began_s = admin.loop.time()
+            fetch = fetch_request(dict.fromkeys(everywhere, 0))
+            await asyncio.gather(*(each.ask(fetch, 11) for each in readers))
+            assert admin.loop.time() - began_s > len(ids) * count * 0.003, "they took turns"
+            quotas = cast(BrokerQuotas, broker.node.services.quotas)
+            for _, percent in quotas.rates("request_percentage"):
+                assert percent / 100 * WINDOW_S == pytest.approx(count * 0.003, rel=0.1)
 
     story()
 

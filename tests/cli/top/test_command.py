@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,26 @@ async def test_a_cluster_that_goes_away_is_shown_as_it_was_and_since_when(capsys
         assert "\nclicks " in told
         top._key("q")
         await running
+
+
+class HasProblems(Looks):
+    async def look(self) -> Sample:
+        return replace(await super().look(), problems=("always",))
+
+
+@on_virtual_time
+async def test_a_warning_stays_until_a_look_went_well(capsys: pytest.CaptureFixture[str]) -> None:
+    top = top_of(HasProblems())
+    running = asyncio.ensure_future(top.run())
+    await asyncio.sleep(1)
+    top._warned("a broker is gone")
+    assert re.search(r"\? a broker is gone\s+\? always", capsys.readouterr().out)
+    await asyncio.sleep(10)
+    told = capsys.readouterr().out
+    assert "? always" in told
+    assert "gone" not in told
+    top._key("q")
+    await running
 
 
 @on_virtual_time

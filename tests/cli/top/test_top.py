@@ -36,6 +36,7 @@ from barnabas.cli.top.terminal import Terminal, show_all_text
 from barnabas.client.admin import ClusterDescription, ConfigEntry, ConfigResource
 from barnabas.client.core.cluster_view import Node
 from barnabas.client.errors import ClientTimeoutError, KeyedError
+from barnabas.net.errors import UnsupportedRequestError
 from barnabas.testing import EmbeddedBroker
 from tests.cli.processes import command
 from tests.cli.tools import Tools
@@ -393,7 +394,8 @@ class Settings:
         return results
 
 
-def test_a_broker_is_asked_for_its_listener_until_it_has_told() -> None:
+def test_a_broker_is_asked_for_its_listener_until_it_has_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scraping, "_LOOKS_BETWEEN", 1)
     late = ClientTimeoutError("no time")
     denied = BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     admin: Any = Settings(late, {"1": ":9404", "2": late, "3": denied, "4": None}, {"2": ":9405"}, {"1": ":9406"})
@@ -410,6 +412,37 @@ def test_a_broker_is_asked_for_its_listener_until_it_has_told() -> None:
     first, second = "kafka-1:9404", "kafka-2:9405"
     assert asyncio.run(story()) == [[], [first], [first, second], [first, second], [second], ["kafka-1:9406", second]]
     assert admin.asked == [["1", "2", "3", "4"], ["1", "2", "3", "4"], ["2"], ["1"]]
+
+
+def test_who_cannot_be_asked_is_waited_for_rarely() -> None:
+    late = ClientTimeoutError("no time")
+    admin: Any = Settings({"1": ":9404", "2": late, "3": UnsupportedRequestError("kafka-3", "no")}, {"2": late})
+
+    async def story() -> None:
+        scraper, nodes = Scraper(None), tuple(Node(number, f"kafka-{number}", 9092) for number in (1, 2, 3))
+        for _ in range(15):
+            found = await scraper._find(admin, ClusterDescription("c", None, nodes))
+            assert [each.text for each in found] == ["kafka-1:9404"]
+
+    asyncio.run(story())
+    assert admin.asked == [["1", "2", "3"], ["2"]]
+
+
+def test_where_nobody_tells_any_more_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin: Any = Settings({"1": ":9404"}, {"1": ":9405"})
+
+    async def figures(address: MetricsAddress) -> NodeFigures:
+        if address.port == 9404:
+            raise ScrapeError("nobody answers there")
+        return NodeFigures(node_id=1)
+
+    monkeypatch.setattr(scraping, "_figures", figures)
+
+    async def story() -> list[set[int]]:
+        scraper, cluster = Scraper(None), ClusterDescription("c", None, (Node(1, "kafka-1", 9092),))
+        return [set((await scraper.scrape(admin, cluster))[0]) for _ in range(3)]
+
+    assert asyncio.run(story()) == [set(), {1}, {1}]
 
 
 def test_metrics_of_another_cluster_are_not_taken_for_those_of_this(monkeypatch: pytest.MonkeyPatch) -> None:

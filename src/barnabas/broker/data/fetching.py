@@ -505,11 +505,11 @@ class Fetch:
         self._connection.wait_ends()
         self._unpark()
         answer = self._respond(look)
+        # It goes on in a later turn of the loop, which works for others until then.
+        self._connection.wait_begins()
         if isinstance(answer, FetchResponse):
-            # It leaves in a later turn of the loop; others that look before that must know of it.
+            # Others that look before that must know of it.
             self._connection.expect_response(look.size_bytes)
-            # Until then the loop works for others.
-            self._connection.wait_begins()
             self._done.set_result(answer)
         else:
             for timer in self._timers:
@@ -600,6 +600,7 @@ class Fetch:
 
     async def _respond_cold(self, look: _Look, buffers: list[Buffer | None]) -> FetchResponse:
         """Read what is not in memory, away from the loop."""
+        self._connection.wait_ends()
         for place, (wanted, partition, outcome) in enumerate(look.found):
             while buffers[place] is None and isinstance(outcome, PartitionRead) and outcome.range is not None:
                 partition = known(partition, "only a partition that is here has been read")

@@ -56,9 +56,14 @@ class LagReader:
             return
         now_ms = parts.runtime.clock.now_ms()
         found = _Found(now_ms, out)
-        shards = {group_id: shard for shard in services.groups.shards for group_id in shard.groups.ids()}
+        shards = {}
+        for shard in services.groups.shards:
+            yield
+            shards.update(dict.fromkeys(shard.groups.ids(), shard))
         first_group, first_partition = self._first
-        for group_id in _rotated(list(shards), first_group):
+        for groups, group_id in enumerate(_rotated(list(shards), first_group)):
+            if groups % _PER_STEP == 0:
+                yield
             found.begin(group_id)
             # A copy: while others have a turn, more is committed.
             committed = dict(shards[group_id].offsets.committed(group_id))

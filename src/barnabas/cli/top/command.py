@@ -104,7 +104,7 @@ class _Top:
         self._woken = asyncio.Event()
         self._over = asyncio.Event()
         self._terminal: Terminal | None = None
-        #: What the client told last, until all is well again.
+        #: What the client told last, until a look went well without another word of it.
         self._warning: str | None = None
 
     async def run(self) -> int:
@@ -166,14 +166,15 @@ class _Top:
 
     async def _look_again(self) -> None:
         """A cluster that does not answer for a while is what people want to see, with what it said last."""
+        before = self._warning
         try:
-            model = await self._look()
+            await self._look()
         except BarnabasError as problem:
             if self._model is not None:
                 silent = f"no answer since {time_text(self._model.at_ms)}: {reason(problem)}"
                 self._model = replace(self._model, problems=(silent,))
         else:
-            if not model.problems:
+            if self._warning is before:
                 self._warning = None
 
     def _warned(self, warning: str) -> None:

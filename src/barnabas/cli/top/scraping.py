@@ -19,6 +19,7 @@ import click
 
 from barnabas.base.errors import BarnabasError, BrokerError
 from barnabas.cli.top.figures import NodeFigures, figures_of
+from barnabas.net.errors import UnsupportedRequestError
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin, ClusterDescription, ConfigEntry, ConfigResource
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 SETTING: Final = "metrics.listener"
 _PATH: Final = "/metrics"
 _ANSWER_S: Final = 5.0
+_LOOKS_BETWEEN: Final = 10
 _MOST_BYTES: Final = 64 * 1024 * 1024
 #: A node that listens everywhere does not say where it is.
 _EVERYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})
@@ -82,6 +84,8 @@ class Scraper:
         self._given = given
         #: Of each broker that has told; None for those without a listener.
         self._found: dict[int, MetricsAddress | None] = {}
+        #: In how many looks a broker is asked again that has not told.
+        self._looks_to_pass: dict[int, int] = {}
 
     async def scrape(self, admin: Admin, cluster: ClusterDescription) -> tuple[dict[int, NodeFigures], list[str]]:
         """What each node tells, and of those who do not, why."""
@@ -94,6 +98,9 @@ class Scraper:
                 if not isinstance(answer, ScrapeError):
                     raise answer
                 problems.append(f"metrics of {address.text}: {answer}")
+                if address.broker_id is not None:
+                    # It may have started anew, with another listener.
+                    self._found.pop(address.broker_id, None)
                 continue
             number = answer.node_id if answer.node_id is not None else address.broker_id
             if number is None:
@@ -108,12 +115,16 @@ class Scraper:
         return nodes, problems
 
     async def _find(self, admin: Admin, cluster: ClusterDescription) -> tuple[MetricsAddress, ...]:
-        """By the settings of brokers: each is asked until it has told, or refused to."""
+        """By the settings of brokers: each is asked until it has told, or refused to, and rarely if it does not answer:
+        to wait for that takes long."""
         at_work = {each.node_id: each for each in cluster.nodes if each.node_id not in cluster.fenced}
         for gone in self._found.keys() - at_work.keys():
             del self._found[gone]
-        unasked = sorted(at_work.keys() - self._found.keys())
-        for number, listener in (await _listeners(admin, unasked)).items():
+        self._looks_to_pass = {number: looks - 1 for number, looks in self._looks_to_pass.items() if looks > 1}
+        unasked = sorted(at_work.keys() - self._found.keys() - self._looks_to_pass.keys())
+        told = await _listeners(admin, unasked)
+        self._looks_to_pass |= dict.fromkeys(set(unasked) - told.keys(), _LOOKS_BETWEEN)
+        for number, listener in told.items():
             self._found[number] = _address(listener, at_work[number]) if listener else None
         return tuple(each for each in self._found.values() if each is not None)
 
@@ -136,9 +147,13 @@ async def _listeners(admin: Admin, brokers: Sequence[int]) -> dict[int, str | No
     except BarnabasError as problem:
         errors = dict.fromkeys(resources, problem)
     entries = {resources[each]: config.get(SETTING) for each, config in configs.items()}
-    refusals = (each for each, error in errors.items() if isinstance(error, BrokerError) and not error.code.retriable)
+    refusals = (each for each, error in errors.items() if _is_refusal(error))
     told = {number: None if entry is None else entry.value for number, entry in entries.items()}
     return told | {resources[each]: None for each in refusals}
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return isinstance(error, UnsupportedRequestError) or (isinstance(error, BrokerError) and not error.code.retriable)
 
 
 def _address(listener: str, broker: Node) -> MetricsAddress | None:
