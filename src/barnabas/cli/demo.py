@@ -190,7 +190,8 @@ def _tell(outcome: DemoResult, options: DemoOptions) -> None:
             f"table, in {picture.table_rows:,} rows; of {written.broken:,} broken ones {picture.dead_letters:,} are "
             f"among the dead letters; of {len(outcome.expected_sessions):,} sessions that are over {_found(outcome):,} "
             f"are in their topic as they were, of {len(outcome.sessions):,} that are there; {outcome.twice:,} records "
-            "are in their topics twice. This must not happen: please tell us, with what --keep leaves"
+            "are in their topics twice. Unless somebody else wrote to them, this must not happen: please tell us, with "
+            "what --keep leaves"
         )
     if outcome.is_complete:
         say("Counted: every valid click is in the table, once; every broken one is among the dead letters, once;")

@@ -130,7 +130,7 @@ class MortalWriter(TopicStreamWriter):
         from barnabas import Admin
 
         written = [each.written for each in messages if isinstance(each, TransactionWritten)]
-        handles = [each.handle for each in written if each is not None and each.handle is not None]
+        handles = [each.handle for each in written if each.handle is not None]
         with Admin(bootstrap_servers=self.task.servers) as admin:
             admin.fence_producers([handles[0].transactional_id])
 

@@ -132,7 +132,7 @@ def other_rows_pass() -> AbstractContextManager[Any]:
     return _past_without("check_not_later", lambda newest, batch: newest is not None and newest.batch == batch)
 
 
-@planted("the control topic is lost, and the chain begins anew in the middle", (162, "control topic gone"))
+@planted("the control topic is lost, and the chain begins anew in the middle", (71, "control topic gone"))
 def chain_may_begin_anywhere() -> AbstractContextManager[Any]:
     return _past_without("check_chain", lambda newest, batch: newest is None)
 
@@ -179,6 +179,18 @@ def the_forgotten_is_torn() -> AbstractContextManager[Any]:
         yield from real(stream, decided, [each._replace(is_forgotten=False) for each in unclear], **options)
 
     return patch.object(protocol, "check_unclear", check_unclear)
+
+
+@planted("rows that are never the same are refused, though what was decided is to be kept", (7, "never the same"))
+def nothing_is_kept() -> AbstractContextManager[Any]:
+    real = protocol.check_not_later
+
+    def check_not_later(
+        stream: Stream, batch: int, control: Control | None, written: Sequence[Written], keeps_other_rows: bool
+    ) -> None:
+        real(stream, batch, control, written, False)
+
+    return patch.object(protocol, "check_not_later", check_not_later)
 
 
 # Steps that are left out, or taken in another order.

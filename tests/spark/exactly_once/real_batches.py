@@ -63,8 +63,8 @@ class RealBatches:
     def abort(self, written: Sequence[Written]) -> None:
         batches.abort_batch(self.plan, written)
 
-    def dies_after(self, step_count: int, batch: int, written: Sequence[Written], *, is_abort: bool = False) -> str:
-        """Commit or abort with a driver that dies after so many steps; the name of the last, "" if it did not."""
+    def dies_after(self, step_count: int, batch: int, written: Sequence[Written]) -> str:
+        """Commit with a driver that dies after so many steps; the name of the last, "" if it did not."""
         taken: list[str] = []
 
         class Mortal(deciding.DecidingCluster):
@@ -80,13 +80,10 @@ class RealBatches:
         dying = Mortal(self.plan.client, options.control_topic)
         dying.__enter__()
         self.left.push(lambda *error: dying.__exit__(None, None, None))
-        from barnabas.spark.core.exactly_once import abort, commit
+        from barnabas.spark.core.exactly_once import commit
         from barnabas.spark.sink.settings import needed_ms
 
-        needed = needed_ms(self.plan.client)
-        asked: steps.Steps[Any] = (
-            abort(written) if is_abort else commit(batch, written, needed_ms=needed, newest_done=batch - 1)
-        )
+        asked = commit(batch, written, needed_ms=needed_ms(self.plan.client), newest_done=batch - 1)
         try:
             dying.perform(asked)
         except DriverDies:

@@ -1,8 +1,8 @@
 """Batches of streams that are written exactly once, from a seed: the real protocol, with everything else played here.
 Drivers run one after another or at once, tasks fail, vanish, are run twice and come back long after, answers get
 lost, transactions run out of time, checkpoints are rewound or copied, the control topic is deleted, or loses its end,
-brokers forget what was long ago, and somebody goes on as if a batch were done that was decided, and failed; each of it
-between any two steps.
+brokers forget what was long ago, somebody goes on as if a batch were done that was decided, and failed, or tries it
+again in the same run, and a query gives other rows each time; each of it between any two steps.
 
 A row is a number; a batch is a range of them, cut into tasks by chance each time that it runs. This must hold:
 
@@ -49,7 +49,7 @@ Turns = Generator[None, None, T]
 
 VARIANTS: Final = (
     *("crashes", "two drivers", "old cluster", "copied", "rewound", "control topic gone", "goes on"),
-    *("control topic cut", "forgetful"),
+    *("control topic cut", "forgetful", "tries again", "never the same"),
 )
 STREAM: Final = Stream("query", "sink")
 
@@ -100,6 +100,8 @@ class Driver:
     has_committed: bool = False
     #: The newest batch that its process has seen done.
     newest_done: int = -1
+    #: How often it has written a batch, from the beginning.
+    writings: int = 0
     error: Exception | None = None
     is_at_end: bool = False
 
@@ -110,6 +112,8 @@ class Stage:
 
     batch: int
     number: int
+    #: As Spark numbers it: attempts at a stage have one number.
+    writing: int
     tasks: list[range]
     launched: list[int]
     taken: dict[int, Written] = field(default_factory=dict)
@@ -308,7 +312,7 @@ class Story:
                     checkpoint.ends.append(end)
                 yield
                 try:
-                    yield from self.run_batch(driver, batch, range(start, checkpoint.ends[batch]))
+                    yield from self.run_batch_until_done(driver, batch, range(start, checkpoint.ends[batch]))
                 except (DeliveryError, Fenced, Unreachable) as error:
                     is_last = checkpoint.ends[batch] == self.row_count  # nobody comes who would look
                     if self.variant != "goes on" or is_last or not self.is_decided(batch):
@@ -328,6 +332,17 @@ class Story:
         decided = self.control.decision if self.control is not None else None
         return decided is not None and decided.batch == batch
 
+    def run_batch_until_done(self, driver: Driver, batch: int, rows: range) -> Turns[None]:
+        """Or until nobody tries again."""
+        while True:
+            try:
+                return (yield from self.run_batch(driver, batch, rows))
+            except (DeliveryError, Fenced, Unreachable) as error:
+                if self.variant != "tries again" or self.chance.random() < 0.3:
+                    raise
+                self.say(f"{driver.run} tries batch {batch} again after {type(error).__name__} {error}")
+                self.check_refusal(error)
+
     def run_batch(self, driver: Driver, batch: int, rows: range) -> Turns[None]:
         stage = yield from self.run_stages(driver, batch, rows)
         written = [stage.taken[task] for task in sorted(stage.taken)]
@@ -335,7 +350,13 @@ class Story:
         try:
             if stage.failed > 2:
                 raise Unreachable("a task failed too often")
-            asked = protocol.commit(batch, written, needed_ms=_NEEDED, newest_done=driver.newest_done)
+            asked = protocol.commit(
+                batch,
+                written,
+                needed_ms=_NEEDED,
+                newest_done=driver.newest_done,
+                keeps_other_rows=self.variant == "never the same",
+            )
             decided = yield from self.perform(driver, asked)
         except (DeliveryError, Fenced, Unreachable) as error:
             self.say(f"{driver.run} aborts batch {batch}: {type(error).__name__} {error}")
@@ -349,10 +370,11 @@ class Story:
         self.check_done(driver, batch, rows, decided)
 
     def run_stages(self, driver: Driver, batch: int, rows: range) -> Turns[Stage]:
+        driver.writings += 1
         for number in range(3):
             cuts = sorted(self.chance.choices(range(len(rows) + 1), k=self.chance.choice((0, 1, 1, 2))))
             tasks = [rows[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
-            stage = Stage(batch, number, tasks, [0] * len(tasks))
+            stage = Stage(batch, number, driver.writings, tasks, [0] * len(tasks))
             self.say(f"{driver.run} runs batch {batch} as {[list(each) for each in tasks]}, stage attempt {number}")
             for task in range(len(tasks)):
                 self.launch(driver, stage, task)
@@ -372,9 +394,9 @@ class Story:
 
     def launch(self, driver: Driver, stage: Stage, task: int) -> None:
         self.launches += 1
-        attempt = Attempt(STREAM, driver.run, stage.batch, task, stage.launched[task], self.launches, stage.number)
+        attempt = Attempt(STREAM, driver.run, stage.batch, task, stage.launched[task], self.launches, stage.writing)
         stage.launched[task] += 1
-        name = f"{driver.run}/batch{stage.batch}.{stage.number}/task{task}.{attempt.attempt}"
+        name = f"{driver.run}/batch{stage.batch}.{stage.writing}.{stage.number}/task{task}.{attempt.attempt}"
         self.actors.append(Actor(name, self.write(attempt, stage), driver, self.cluster.now + self.delay()))
 
     def delay(self) -> int:
@@ -383,7 +405,7 @@ class Story:
         return self.chance.choice((0, 0, 0, 1, 5, 5, 20))
 
     def is_running(self, driver: Driver, stage: Stage, task: int) -> bool:
-        begin = f"{driver.run}/batch{stage.batch}.{stage.number}/task{task}."
+        begin = f"{driver.run}/batch{stage.batch}.{stage.writing}.{stage.number}/task{task}."
         return any(each.name.startswith(begin) for each in self.actors)
 
     def write(self, attempt: Attempt, stage: Stage) -> Turns[None]:
@@ -404,7 +426,10 @@ class Story:
         except (Fenced, Unreachable):
             stage.failed += 1
             return
-        written = Written(attempt, len(rows), len(rows), handle, begun, sum(1 << row for row in rows))
+        fingerprint = sum(1 << row for row in rows)
+        if self.variant == "never the same" and rows:
+            fingerprint += attempt.attempt_id << self.row_count
+        written = Written(attempt, len(rows), len(rows), handle, begun, fingerprint)
         stage.taken.setdefault(attempt.task, written)
 
     # What the protocol asks for.

@@ -102,7 +102,7 @@ def test_what_is_forgotten_is_done_if_spark_says_so(
     monkeypatch.setitem(deciding._TAKEN, steps.CommitTask, lambda *arguments: None)
     told = _asked(batches, tmp_path, "--finish")
     assert told.return_value == 1
-    assert "its checkpoint does not say that it is done. Whether 1 row are in the topics" in told.output
+    assert "its checkpoint does not say that it is done. Nobody can tell whether the topics have 1 row" in told.output
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").write_text("v1\n{}")
     told = _asked(batches, tmp_path, "--finish")
@@ -148,7 +148,7 @@ def test_one_sink_that_is_torn_does_not_keep_others_from_their_end(batches: Real
         admin.force_terminate_transaction(written[1].handle.transactional_id)
     told = _asked(batches, tmp_path, "--finish")
     assert told.return_value == 1
-    assert "There is no proof that 1 row" in told.output
+    assert "There is no proof of 1 row" in told.output
     assert sorted(batches.rows()) == ["a", "z"]
     other.left.close()
 

@@ -158,7 +158,7 @@ def test_a_driver_that_stays_away_for_too_long_leaves_a_torn_batch_which_is_told
         admin.force_terminate_transaction(written[1].handle.transactional_id)
     for _ in range(2):
         batches.restart()
-        with pytest.raises(TornBatchError, match=r"no proof that 2 rows are in the topics: those of task 1 \(2 rows\)"):
+        with pytest.raises(TornBatchError, match=r"no proof of 2 rows in the topics: those of task 1 \(2 rows\)"):
             batches.commit(0, batches.write(0, [["a", "b", "c"]]))
     assert batches.rows() == ["a"]
     assert open_ids(batches) == []
@@ -229,9 +229,9 @@ def test_somebody_goes_on_when_it_is_too_late(make: Make) -> None:
 
 
 def test_two_writers_that_share_a_name_are_told(make: Make) -> None:
-    """The second seems to repeat what the first has done, with other topics."""
+    """The second seems to repeat what the first has done, with other topics; the process has not seen that done."""
     batches = make()
-    batches.commit(0, batches.write(0, [["a"]]))
+    assert batches.dies_after(99, 0, batches.write(0, [["a"]])) == ""
     batches.plan = replace(batches.plan, topic="another")
     again = batches.write(0, [["a"]])
     with pytest.raises(OtherPastError, match=r"to be written to topic 'another'.* give each a sinkName of its own"):
@@ -242,9 +242,30 @@ def test_two_writers_that_share_a_name_are_told(make: Make) -> None:
         attempt = Attempt(batches.stream, batches.run, 1, 0, 0, attempt_id)
         rows = pa.record_batch({"value": [b"b"], "topic": [topic]})
         written.append(write_in_transaction(by_rows, [rows], attempt).written)
-    batches.commit(1, written[:1])
-    with pytest.raises(OtherPastError, match=r"has 1 other row .* give each a sinkName of its own"):
+    assert batches.dies_after(99, 1, written[:1]) == ""
+    with pytest.raises(
+        OtherPastError, match=r"has 1 other row .* Both are of this run.* give each a sinkName of its own"
+    ):
         batches.commit(1, written[1:])
+
+
+def test_two_writers_that_share_a_name_and_rows_are_told(make: Make) -> None:
+    batches = make()
+    batches.commit(0, batches.write(0, [["a"]]))
+    with pytest.raises(OtherPastError, match=r"to its end by this run before.* give each a sinkName of its own"):
+        batches.commit(0, batches.write(0, [["a"]]))
+    batches.commit(1, batches.write(1, [["b"]]))
+    assert batches.rows() == ["a", "b"]
+
+
+def test_a_function_that_tries_again_after_a_failure_writes_once(make: Make) -> None:
+    batches = make()
+    batches.commit(0, batches.write(0, [["0"]]))
+    assert batches.dies_after(7, 1, batches.write(1, [["a"], ["b"]])) == "CommitControl"
+    batches.commit(1, batches.write(1, [["a", "b"]]))
+    batches.commit(2, batches.write(2, [["2"]]))
+    assert sorted(batches.rows()) == ["0", "2", "a", "b"]
+    assert open_ids(batches) == []
 
 
 def test_two_writers_that_share_a_name_are_told_also_where_repeated_batches_may_differ(make: Make) -> None:
@@ -280,6 +301,32 @@ def test_a_control_topic_that_has_lost_its_end_is_told(make: Make) -> None:
             batches.restart()
             with pytest.raises(OtherPastError, match=f"stood at offset {offset} .* is not there any more"):
                 batches.commit(1, batches.write(1, [["1"]]))
+    assert batches.rows() == ["0", "1"]
+
+
+def test_brokers_that_have_lost_where_the_newest_decision_is(make: Make) -> None:
+    """The end of their offsets is gone, and not that of the control topic: an older decision must not pass for it."""
+    batches = make()
+    key, place = batches.stream.name, TopicPartition("barnabas-spark-control", 0)
+    batches.commit(0, batches.write(0, [["0"]]))
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        before = admin.list_group_offsets({key: [place]})[key][place].offset
+        batches.commit(1, batches.write(1, [["1"]]))
+        admin.alter_group_offsets(key, {place: before})
+    batches.restart()
+    batches.commit(1, batches.write(1, [["1"]]))
+    batches.commit(2, batches.write(2, [["2"]]))
+    assert batches.rows() == ["0", "1", "2"]
+
+
+def test_what_was_never_decided_does_not_pass_for_newer(make: Make) -> None:
+    batches = make()
+    batches.commit(0, batches.write(0, [["0"]]))
+    written = batches.write(1, [["1"]])
+    batches.abort(written)
+    with pytest.raises(NotAliveError):
+        batches.commit(1, written)  # leaves a record that is aborted
+    batches.commit(1, batches.write(1, [["1"]]))
     assert batches.rows() == ["0", "1"]
 
 
@@ -414,5 +461,6 @@ def test_a_batch_is_as_old_as_its_first_task(make: Make) -> None:
     write_in_transaction(batches.plan, data, first, lambda: 0.0)
     with pytest.raises(NotAliveError, match=r"Batch 0 .*written for 35 s at task 1"):
         write_in_transaction(batches.plan, data, second, lambda: 35.0)
-    # The next one is not as old.
+    # The next one is not as old, nor one that is tried again.
+    write_in_transaction(batches.plan, data, replace(second, stage=1), lambda: 35.0)
     write_in_transaction(batches.plan, data, replace(second, batch=1), lambda: 35.0)

@@ -110,7 +110,7 @@ class Demo:
             # What nobody will read need not be written while Spark takes its time.
             self._writer.stop()
             self._see_out(spark)
-            self._topics.look_to_the_end(_ENDING_S)
+            is_complete = self._topics.look_to_the_end(_ENDING_S) and is_complete
             self._read_table(CLICKS)
             picture = self._picture("done" if is_complete else "stopped")
             self._show(picture)

@@ -77,12 +77,13 @@ class TopicWatch:
         rows: int = batch.num_rows
         return rows
 
-    def look_to_the_end(self, timeout_s: float) -> None:
-        """Read all that is there now, unless that takes too long."""
+    def look_to_the_end(self, timeout_s: float) -> bool:
+        """Read all that is there now; false if that takes too long."""
         ends, give_up_s = self._consumer.end_offsets(self._consumer.assignment()), time.monotonic() + timeout_s
         while any(self._consumer.position(place) < end for place, end in ends.items()):
             if not self.look(timeout_s=0.2) and time.monotonic() > give_up_s:
-                return
+                return False
+        return True
 
     def close(self) -> None:
         self._consumer.close()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.spark.core.exactly_once import BatchDecision, Written, abort, commit
-from barnabas.spark.core.exactly_once.refusals import other_batch
+from barnabas.spark.core.exactly_once.refusals import other_batch, written_before
 from barnabas.spark.sink.deciding import DecidingCluster
 from barnabas.spark.sink.settings import needed_ms
 from barnabas.spark.sink.writing import WritePlan
@@ -19,23 +19,24 @@ def commit_batch(plan: WritePlan, batch: int, written: Sequence[Written]) -> Bat
     """Decide, and end what is decided. Spark has a message of every task."""
     options, attempt = plan.exactly_once, written[0].attempt
     assert options is not None
+    stream, run = attempt.stream, attempt.run
     if attempt.batch != batch:
-        raise other_batch(attempt.stream, batch, attempt.batch)
-    stream, here = attempt.stream.name, (attempt.run, batch)
+        raise other_batch(stream, batch, attempt.batch)
     with DecidingCluster(plan.client, options.control_topic) as cluster:
-        done = cluster.newest_done.get(stream, ("", -1))
+        done = cluster.newest_done(stream)
+        if done == (run, batch):
+            raise written_before(stream, batch)
         decided = cluster.perform(
             commit(
                 batch,
                 written,
                 needed_ms=needed_ms(plan.client) + _MS_PER_TASK * len(written),
                 first_batch=options.first_batch,
-                # Done in this run: who comes with other rows is another writer.
-                keeps_other_rows=options.keeps_other_rows and done != here,
+                keeps_other_rows=options.keeps_other_rows,
                 newest_done=done[1],
             )
         )
-        cluster.newest_done[stream] = here
+        cluster.done(stream, run, batch)
         return decided
 
 

@@ -100,10 +100,12 @@ class DecidingCluster:
                 f" {with_advice(error, stream, topic)}"
             ) from error
 
-    @property
-    def newest_done(self) -> dict[str, tuple[str, int]]:
-        """In which run each stream's newest batch was seen to come to its end in this process, and which that was."""
-        return self._clients.newest_done
+    def newest_done(self, stream: Stream) -> tuple[str, int]:
+        """Which batch was the newest that was seen to come to its end in this process, behind the run that wrote it."""
+        return self._clients.newest_done.get((self._place.topic, stream), ("", -1))
+
+    def done(self, stream: Stream, run: str, batch: int) -> None:
+        self._clients.newest_done[self._place.topic, stream] = run, batch
 
     # The control topic.
 
@@ -115,29 +117,38 @@ class DecidingCluster:
         return self._control(step.stream, is_stable=True)
 
     def _control(self, stream: Stream, *, is_stable: bool) -> Control | LostControl | None:
-        """By the offset that was committed with the newest record, or else by reading all."""
+        """By the offset that was committed with the newest record, or else by reading all. Brokers may have lost the
+        end of their offsets, and not that of the control topic: so what may be newer is looked for."""
         key = stream.name
         committed = self._admin.list_group_offsets({key: [self._place]}, require_stable=is_stable)[key]
         if self._place not in committed:
             return self._newest_record(key, is_stable=is_stable)
         offset = committed[self._place].offset
-        return self._record_at(key, offset) or LostControl(self._place.topic, offset)
+        found, is_last = self._record_at(key, offset)
+        if found is None:
+            return LostControl(self._place.topic, offset)
+        return found if is_last or not is_stable else self._newest_record(key, is_stable=True)
 
-    def _record_at(self, key: str, offset: int) -> Control | None:
+    def _record_at(self, key: str, offset: int) -> tuple[Control | None, bool]:
+        """What is there, and whether none of that key is behind it, be it committed or not."""
+        found, is_last = None, True
         # It is known to be committed: whatever others have open before it need not be waited for.
         with self._clients.reading(self._place, "read_uncommitted") as consumer:
             first, end = consumer.beginning_offsets([self._place]), consumer.end_offsets([self._place])
             if not first[self._place] <= offset < end[self._place]:
-                return None
+                return None, is_last
             consumer.seek(self._place, offset)
             deadline_s = time.monotonic() + _READ_S
-            while consumer.position(self._place) <= offset:
-                for record in consumer.poll(1.0, max_records=1):
-                    if record.offset == offset and record.key == key.encode() and record.value is not None:
-                        return Control.decode(record.value)
+            while consumer.position(self._place) < end[self._place]:
+                for record in consumer.poll(1.0):
+                    if record.key == key.encode() and record.value is not None:
+                        if record.offset == offset:
+                            found = Control.decode(record.value)
+                        else:
+                            is_last = False
                 if time.monotonic() > deadline_s:
                     raise DeliveryError(f"the control topic '{self._place.topic}' cannot be read")
-        return None
+        return found, is_last
 
     def _newest_record(self, key: str, *, is_stable: bool) -> Control | None:
         newest = None

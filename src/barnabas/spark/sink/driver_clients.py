@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from barnabas.spark.client_settings import settings_for
+from barnabas.spark.core.exactly_once.names import Stream
 from barnabas.spark.pool import ClientPool
 from barnabas.spark.sink.control_topic import check_control_topic, new_admin
 
@@ -21,8 +22,8 @@ class DriverClients:
     def __init__(self, client: Mapping[str, str]) -> None:
         self._client = client
         self.admin = new_admin(client)
-        #: By stream: the newest batch that was seen to come to its end here, and in which run.
-        self.newest_done: dict[str, tuple[str, int]] = {}
+        #: By control topic and stream: the newest batch that was seen to come to its end here, behind its run.
+        self.newest_done: dict[tuple[str, Stream], tuple[str, int]] = {}
         self._consumers: dict[str, Consumer] = {}
         self._checked: set[str] = set()
 

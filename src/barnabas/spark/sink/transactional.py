@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _QUERY: Final = "sql.streaming.queryId"
 _RUN: Final = "spark.jobGroup.id"
 _BATCH: Final = "streaming.sql.batchId"
+
+#: One time that a batch is written: its run, its number and Spark's stage, which is another one if a function for
+#: `foreachBatch` tries again.
+_Writing: TypeAlias = tuple[str, int, int]
 
 
 def attempt_of_this_task(plan: WritePlan) -> Attempt:
@@ -74,9 +78,8 @@ def _check_run(run: str) -> None:
 
 
 #: When the first transaction began that a task of this process wrote in the newest batch of each stream: with it the
-#: batch is as old as that, at least, for the tasks which come after. (Also where a function for `foreachBatch` tries a
-#: batch again in the same run: it seems older than it is.)
-_begun_s: Final[dict[str, tuple[str, int, float]]] = {}
+#: batch is as old as that, at least, for the tasks which come after.
+_begun_s: Final[dict[Stream, tuple[_Writing, float]]] = {}
 
 
 def write_in_transaction(
@@ -103,13 +106,17 @@ def write_in_transaction(
         _check_time(plan, attempt, int((now_s() - begin_s) * 1000))
         written = Written(attempt, rows.row_count, size_bytes, None, begun_ms, fingerprint, topic)
         written = _hand_over(plan, producer, attempt, written)
-        _begun_s[attempt.stream.name] = (attempt.run, attempt.batch, begin_s)
+        _begun_s[attempt.stream] = _writing(attempt), begin_s
     return TransactionWritten(rows.partitions, written=written)
 
 
 def _batch_begin_s(attempt: Attempt, now_s: float) -> float:
-    run, batch, begin_s = _begun_s.get(attempt.stream.name, ("", -1, 0.0))
-    return min(begin_s, now_s) if (run, batch) == (attempt.run, attempt.batch) else now_s
+    writing, begin_s = _begun_s.get(attempt.stream, (None, 0.0))
+    return min(begin_s, now_s) if writing == _writing(attempt) else now_s
+
+
+def _writing(attempt: Attempt) -> _Writing:
+    return attempt.run, attempt.batch, attempt.stage
 
 
 def _with_first(first: pa.RecordBatch, others: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ _PREFIX: Final = "barnabas-spark"
 #: a torn batch.
 SLOTS: Final = 4
 STAGES: Final = 8
-REMAINDERS: Final = 61
+REMAINDERS: Final = 31
 
 
 @dataclass(frozen=True, slots=True)

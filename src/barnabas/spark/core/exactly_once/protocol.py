@@ -152,7 +152,7 @@ def check_not_later(
         raise refusals.other_topic(stream, newest, now)
     is_ours = newest.run == written[0].attempt.run
     if (is_ours or not keeps_other_rows) and not newest.has_rows_of(now):
-        raise refusals.other_rows(stream, newest, now, len(written))
+        raise refusals.other_rows(stream, newest, now, len(written), is_ours=is_ours)
 
 
 def check_chain(stream: Stream, batch: int, control: Control | None, first_batch: int) -> None:

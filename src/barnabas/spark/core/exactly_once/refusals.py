@@ -49,10 +49,10 @@ def torn(stream: Stream, decision: BatchDecision, missing: list[TaskPart]) -> To
     lost = sum(part.rows for part in missing)
     return TornBatchError(
         f"Batch {decision.batch} of query {stream.query} was decided by run {decision.run}, with {_whole(decision)},"
-        f" and then nobody ended its transactions before their transaction.timeout.ms was over. There is no proof that"
-        f" {rows_text(lost)} are in the topics: those of {_parts(missing)}; the others are. If this was decided longer"
-        " ago than offsets.retention.minutes, they may be there as well. Compare the topics with the source; the query"
-        " goes on with a new checkpoint only, and startingOffsets that say from where."
+        f" and then nobody ended its transactions before their transaction.timeout.ms was over. There is no proof of"
+        f" {rows_text(lost)} in the topics: those of {_parts(missing)}; the others are there. If this was decided"
+        " longer ago than offsets.retention.minutes, they may be there as well. Compare the topics with the source; the"
+        " query goes on with a new checkpoint only, and startingOffsets that say from where."
     )
 
 
@@ -61,8 +61,8 @@ def forgotten(stream: Stream, decision: BatchDecision, parts: list[TaskPart]) ->
     return ForgottenBatchError(
         f"Batch {decision.batch} of query {stream.query} was decided by run {decision.run}, with {_whole(decision)}, so"
         " long ago that the brokers have forgotten what became of it (transactional.id.expiration.ms and"
-        f" offsets.retention.minutes), and its checkpoint does not say that it is done. Whether {rows_text(rows)} are"
-        f" in the topics, those of {_parts(parts)}, nobody can tell: compare them with the source. The query goes on"
+        f" offsets.retention.minutes), and its checkpoint does not say that it is done. Nobody can tell whether the"
+        f" topics have {rows_text(rows)}, those of {_parts(parts)}: compare them with the source. The query goes on"
         " with a new checkpoint only, and startingOffsets that say from where."
     )
 
@@ -133,13 +133,31 @@ def rewound(stream: Stream, batch: int, newest: BatchDecision) -> OtherPastError
     )
 
 
-def other_rows(stream: Stream, newest: BatchDecision, now: BatchDecision, tasks: int) -> OtherPastError:
-    kind = " other" if (now.rows, now.size_bytes) == (newest.rows, newest.size_bytes) else ""
+def written_before(stream: Stream, batch: int) -> OtherPastError:
     return OtherPastError(
+        f"Batch {batch} of query {stream.query} was written to its end by this run before. It stays as it is. If a"
+        " function for foreachBatch has several writers, give each a sinkName of its own; one writer is called once in"
+        " a batch."
+    )
+
+
+def other_rows(
+    stream: Stream, newest: BatchDecision, now: BatchDecision, tasks: int, *, is_ours: bool
+) -> OtherPastError:
+    kind = " other" if (now.rows, now.size_bytes) == (newest.rows, newest.size_bytes) else ""
+    was = (
         f"Batch {newest.batch} of query {stream.query} was decided by run {newest.run} with {_whole(newest)}, and now"
         f" has {rows_text(now.rows, kind)} with {now.size_bytes:,} bytes in {tasks} tasks. It stays as it was decided."
-        " Either the checkpoint was rewound or copied, so that the batch covers other offsets now: then go on with the"
-        " newest checkpoint. Or the query does not give the same rows twice, as with random numbers, sums of"
+    )
+    if is_ours:
+        return OtherPastError(
+            f"{was} Both are of this run. If a function for foreachBatch has several writers, give each a sinkName of"
+            " its own. If it catches what a writer raises, and tries again, let that pass instead: Spark repeats the"
+            " batch when the query starts again, and with the option repeatedBatches=keep it may have other rows then."
+        )
+    return OtherPastError(
+        f"{was} Either the checkpoint was rewound or copied, so that the batch covers other offsets now: then go on"
+        " with the newest checkpoint. Or the query does not give the same rows twice, as with random numbers, sums of"
         " floating-point numbers, or a join with a table that changes: then set the option repeatedBatches to keep. Or"
         " a function for foreachBatch has several writers: then give each a sinkName of its own."
     )
