@@ -26,7 +26,9 @@ from barnabas.net import (
     Server,
     UnsupportedRequestError,
 )
+from barnabas.net.dialing import negotiate
 from barnabas.net.errors import address_text
+from barnabas.net.outgoing import OutgoingConnection
 from barnabas.wire import ApiKey, decode_request_header, encode_response, frame_parts
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.create_topics import CreateTopicsRequest
@@ -508,6 +510,33 @@ def test_a_peer_that_leaves_right_after_telling_its_versions_is_not_taken_for_co
         server.close()
 
     run_real(story)
+
+
+def test_a_peer_that_ends_a_connection_before_anything_was_asked_is_not_waited_for() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        owner = Channel("127.0.0.1", 9092, client_id="tester", randomness=Random(1))
+        connection = OutgoingConnection(owner, owner.address, 1 << 20, 1 << 20)
+        connection.connection_made(Gone())
+        connection.connection_lost(None)
+        began_s = loop.time()
+        with pytest.raises(ConnectError, match="did not tell its versions: the connection ended"):
+            await negotiate(connection, owner.address, "tester", 30_000, lambda size_bytes: None)
+        assert loop.time() == began_s
+
+    run_simulated(story)
+
+
+class Gone(asyncio.Transport):
+    """What is left of a connection that has ended."""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_extra_info(self, name: str, default: object = None) -> object: ...
+
+    def write(self, data: object) -> None: ...
+
+    def abort(self) -> None: ...
 
 
 def test_every_address_of_a_host_is_tried(run_real: Run, monkeypatch: pytest.MonkeyPatch) -> None:

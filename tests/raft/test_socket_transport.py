@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ import pytest
 from barnabas.base.errors import InvariantError
 from barnabas.base.ids import Uuid
 from barnabas.raft.ports import Transport
+from barnabas.raft.socket_client import OpenedConnection
 from barnabas.raft.socket_parts import RAFT_APIS
 from barnabas.raft.socket_server import AcceptedConnection
 from barnabas.raft.socket_transport import SocketTransport
 from barnabas.raft.types import Address
 from barnabas.testing.sim.world import Host, World
 from barnabas.wire import ApiKey, Request, api
+from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -315,6 +318,21 @@ async def test_a_process_that_closes_its_connections_before_its_listener_is_gone
     await asyncio.sleep(1)
     assert one.refused == [address]
     await one.stop()
+
+
+def test_a_connection_that_has_ended_before_anything_was_asked_answers_nothing() -> None:
+    async def story() -> None:
+        loop, options = asyncio.get_running_loop(), SimpleNamespace(max_response_bytes=1 << 20)
+        around: Any = SimpleNamespace(
+            loop=loop, options=options, connections={}, is_stopped=False, gone=lambda each: None
+        )
+        channel: Any = SimpleNamespace(lost=lambda *_, **__: None)
+        connection = OpenedConnection(channel, around, "one")
+        connection.connection_lost(None)
+        async with asyncio.timeout(5):
+            assert await connection.ask(ApiVersionsRequest(), 3) is None
+
+    asyncio.run(story())
 
 
 def test_a_seed_does_the_same_each_time() -> None:

@@ -572,6 +572,8 @@ class Channel:
             lifetime_ms = await authenticate(
                 connection, self.address, self._client_id, offered, login, timeout_ms, self._sent
             )
+            if connection.failure is not None:
+                raise connection.failure  # since its last answer
         except BaseException as failure:
             connection.close(DisconnectedError(self.address, "it was not shown who we are"), by_us=True)
             if isinstance(failure, DisconnectedError):

@@ -177,7 +177,10 @@ class OutgoingConnection(asyncio.BufferedProtocol):
         self.handshake: asyncio.Future[None] | None = None
 
     def send(self, asked: ClientRequest, form: RequestForm, now_s: float) -> int:
-        """Write one request; its size. Raises `LocalProtocolError` if the message does not go into that version."""
+        """Write one request; its size. Raises `LocalProtocolError` if the message does not go into that version, and
+        why the connection has ended if it has: nobody would tell the outcome."""
+        if self.failure is not None:
+            raise type(self.failure)(self._address, self.failure.reason)
         message, version = asked.message, form.version
         parts = message.encode_parts(version)
         tail = form.tail

@@ -188,8 +188,6 @@ class _Exchange:
 
     async def ask(self, message: Request, version: int) -> Any:
         connection, loop = self._connection, asyncio.get_running_loop()
-        if connection.failure is not None:
-            raise connection.failure
         future: asyncio.Future[Any] = loop.create_future()
         asked = ClientRequest(message, version, self._timeout_ms, future=future)
         self._on_sent(connection.send(asked, RequestForm(type(message), version, self._client_id), loop.time()))

@@ -132,7 +132,10 @@ class OpenedConnection(asyncio.Protocol):
             if not answer.done():
                 answer.set_result(response)
 
-        self.send(_Asked(request, settle, math.inf), RequestFormat(type(request), version, self._client_id))
+        if self.is_closed:
+            answer.set_result(None)
+        else:
+            self.send(_Asked(request, settle, math.inf), RequestFormat(type(request), version, self._client_id))
         return answer
 
     def close(self) -> None:
