@@ -447,9 +447,15 @@ def test_a_task_that_comes_near_the_time_out(make: Make) -> None:
     data = [pa.record_batch({"value": [b"x"]}) for _ in range(3)]
     attempt = Attempt(batches.stream, batches.run, 0, 0, 0, 0)
     with pytest.raises(
-        NotAliveError, match=r"written for 40 s.*aborts its transactions after 60 s.*Make kafka\.transac"
+        NotAliveError, match=r"written for 40 s.*aborts its transactions after 60 s.*is 60000, .* allow 900000\."
     ):
         write_in_transaction(batches.plan, data, attempt, lambda: float(next(seconds)))
+    longest = make(timeout_ms=900_000)
+    seconds = itertools.count(0, 500)
+    with pytest.raises(
+        NotAliveError, match=r"is as long as the brokers allow.*max\.timeout\.ms, which is 900000, longer"
+    ):
+        write_in_transaction(longest.plan, data, attempt, lambda: float(next(seconds)))
     assert open_ids(batches) == []
 
 

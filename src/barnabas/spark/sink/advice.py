@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from barnabas.base.error_codes import ErrorCode
+from barnabas.base.errors import BarnabasError
 from barnabas.client.errors import KeyedError
 from barnabas.net.errors import UnsupportedRequestError
 from barnabas.spark.core.exactly_once.names import Stream
+from barnabas.spark.sink.control_topic import new_admin
 
 
 def with_advice(error: BaseException, stream: Stream, control_topic: str) -> str:
@@ -36,6 +38,19 @@ def advice_for(error: BaseException, stream: Stream, control_topic: str) -> str 
                     "Nothing is lost, and nothing is twice."
                 )
     return None
+
+
+def longest_timeout_ms(client: Mapping[str, str]) -> int | None:
+    """How long the brokers let a transaction be; None if they do not tell us."""
+    from barnabas.client.admin import ConfigResource, ConfigResourceType
+
+    name = "transaction.max.timeout.ms"
+    try:
+        with new_admin(client) as admin:
+            broker = ConfigResource(ConfigResourceType.BROKER, str(admin.describe_cluster().nodes[0].node_id))
+            return int(admin.describe_configs([broker], names=[name])[broker][name].value or "")
+    except (BarnabasError, LookupError, ValueError):
+        return None
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

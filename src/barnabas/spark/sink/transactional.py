@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.core.consuming.membership_steps import GroupMetadata
 from barnabas.client.core.consuming.offsets import OffsetAndMetadata
 from barnabas.spark.core.exactly_once import Attempt, Stream, Written
 from barnabas.spark.core.exactly_once.refusals import DeliveryError, batch_too_long
-from barnabas.spark.sink.advice import with_advice
+from barnabas.spark.sink.advice import longest_timeout_ms, with_advice
 from barnabas.spark.sink.control_topic import ensure_control_topic, is_deleted
 from barnabas.spark.sink.messages import TransactionWritten
 from barnabas.spark.sink.settings import needed_ms, transaction_timeout_ms
@@ -166,16 +167,23 @@ def _told(plan: WritePlan, attempt: Attempt) -> Iterator[None]:
                 f" '{control_topic}', where decisions are kept, was deleted while the query ran. Nothing of the task is"
                 " seen. When it starts again the query says what is not known of the batches before."
             ) from error
+        told = with_advice(error, attempt.stream, control_topic)
+        if getattr(error, "code", None) is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            most_ms = longest_timeout_ms(plan.client)
+            told += f" It is {transaction_timeout_ms(plan.client)}" + (
+                "." if most_ms is None else f", and that {most_ms}."
+            )
         raise WriteError(
             f"task {attempt.task} of batch {attempt.batch} got no transaction of the brokers at {servers}, which"
-            f" delivery=exactly-once needs: {with_advice(error, attempt.stream, control_topic)}"
+            f" delivery=exactly-once needs: {told}"
         ) from error
 
 
 def _check_time(plan: WritePlan, attempt: Attempt, age_ms: int) -> None:
     timeout_ms = transaction_timeout_ms(plan.client)
     if age_ms > timeout_ms - needed_ms(plan.client):
-        raise batch_too_long(attempt.stream, attempt.batch, attempt.task, age_ms, timeout_ms)
+        most_ms = longest_timeout_ms(plan.client)
+        raise batch_too_long(attempt.stream, attempt.batch, attempt.task, age_ms, timeout_ms, most_ms)
 
 
 def _size_bytes(plan: WritePlan, batch: pa.RecordBatch) -> int:

@@ -179,11 +179,26 @@ def too_late(stream: Stream, batch: int, left_ms: int, needed_ms: int) -> NotAli
     )
 
 
-def batch_too_long(stream: Stream, batch: int, task: int, age_ms: int, timeout_ms: int) -> NotAliveError:
+def batch_too_long(
+    stream: Stream, batch: int, task: int, age_ms: int, timeout_ms: int, most_ms: int | None
+) -> NotAliveError:
+    """`most_ms` is how long brokers let a transaction be, if they tell."""
+    if most_ms is None:
+        helps = f"{_LONGER[0].upper()}{_LONGER[1:]}"
+    elif timeout_ms < most_ms:
+        helps = (
+            f"Make kafka.transaction.timeout.ms longer than a batch takes: it is {timeout_ms}, and the brokers allow"
+            f" {most_ms}. Or make batches shorter with maxOffsetsPerTrigger."
+        )
+    else:
+        helps = (
+            "Make batches shorter with maxOffsetsPerTrigger: kafka.transaction.timeout.ms is as long as the brokers"
+            f" allow. Or make their transaction.max.timeout.ms, which is {most_ms}, longer, and then this."
+        )
     return NotAliveError(
         f"Batch {batch} of query {stream.query} has been written for {age_ms / 1000:,.0f} s at task {task}, and the"
         f" cluster aborts its transactions after {timeout_ms / 1000:,.0f} s: it could not be committed safely any more."
-        f" {_LONGER[0].upper()}{_LONGER[1:]}"
+        f" {helps}"
     )
 
 
