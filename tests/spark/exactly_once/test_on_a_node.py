@@ -211,7 +211,7 @@ def test_somebody_goes_on_after_a_commit_that_failed(make: Make) -> None:
     assert open_ids(batches) == []
 
 
-def test_somebody_goes_on_when_it_is_too_late(make: Make) -> None:
+def test_somebody_goes_on_when_it_is_too_late(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     batches = make()
     batches.commit(0, batches.write(0, [["0"]]))
     written = batches.write(1, [["a"], ["b"]])
@@ -226,6 +226,7 @@ def test_somebody_goes_on_when_it_is_too_late(make: Make) -> None:
     decided = decision_of(1, batches.run, [written[0], replace(written[1], handle=forgotten)])
     with DecidingCluster(batches.plan.client, "barnabas-spark-control") as cluster:
         cluster.perform(settle_before(batches.stream, decided, 2))
+    assert f"the first being {forgotten.transactional_id}" in caplog.text
 
 
 def test_two_writers_that_share_a_name_are_told(make: Make) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ T = TypeVar("T")
 _FOR_MANY_TASKS: Final = {"compression.type": "gzip", "max.request.size": str(32 << 20)}
 #: Longer than the transactions of other drivers, which hold back what can be read of the control topic.
 _READ_S: Final = 60.0
+_log: Final = logging.getLogger("barnabas.spark")
 
 
 class DecidingCluster:
@@ -51,6 +53,8 @@ class DecidingCluster:
         self._producer: Producer | None = None
         #: When the record of this driver was written, by the clock of the cluster.
         self._written_ms: int | None = None
+        #: Transactions that were decided so long ago that no coordinator knows them any more.
+        self._forgotten: list[str] = []
 
     def __enter__(self) -> Self:
         self._clients = self._open.enter_context(driver_clients.lend(self._client))
@@ -79,6 +83,13 @@ class DecidingCluster:
             while True:
                 answer = self.take(asked.send(answer))
         except StopIteration as end:
+            if self._forgotten:
+                _log.warning(
+                    "The brokers have forgotten what became of %d transactions of a batch before, the first being %s. "
+                    "That they were committed is what receipts or the checkpoint say.",
+                    len(self._forgotten),
+                    self._forgotten[0],
+                )
             result: T = end.value
             return result
 
@@ -290,6 +301,7 @@ class DecidingCluster:
             return False
         except BrokerError as error:
             if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                self._forgotten.append(step.handle.transactional_id)
                 return None
             if error.code is not ErrorCode.INVALID_TXN_STATE:
                 raise
