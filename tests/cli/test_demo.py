@@ -16,9 +16,10 @@ import pytest
 from barnabas import Admin
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.demo import _ending, _Lines, _next_steps, _tell
-from barnabas.spark.demo import writing
+from barnabas.spark.demo import running, writing
 from barnabas.spark.demo.picture import Picture, line
 from barnabas.spark.demo.running import DemoOptions, DemoResult
+from barnabas.spark.pipelines import server
 from barnabas.testing import EmbeddedBroker
 from tests.cli.tools import Tools
 from tests.ports import free_ports
@@ -110,6 +111,26 @@ def outcome(*, updates: int, broken_off: int | None = None, is_complete: bool = 
         twice=0,
         failure=None,
     )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_ctrl_c_has_all_counted_and_another_signal_ends_it(
+    tool: Tools, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    class SignalledDemo:
+        def __init__(self, *_: object) -> None: ...
+
+        def run(self, stop: threading.Event, enough: threading.Event) -> DemoResult:
+            signal.raise_signal(number)
+            assert stop.is_set() != enough.is_set()
+            return outcome(updates=1, is_complete=enough.is_set())
+
+    monkeypatch.setattr(running, "Demo", SignalledDemo)
+    monkeypatch.setattr(server, "check_installed", lambda: None)
+    told = tool("demo")
+    assert told.code == code
+    assert ("Counted: every valid click" in told.out) == (number == signal.SIGINT)
+    assert ("Not counted: it was stopped" in told.out) == (number == signal.SIGTERM)
 
 
 def test_an_outcome_that_is_not_exact_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:

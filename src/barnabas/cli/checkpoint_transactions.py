@@ -18,14 +18,15 @@ _MEANING: Final = {
     "committed": "is in the topics",
     "decided": "is decided and not committed yet: --finish commits it, and so does the query when it starts again",
     "undecided": "is open and not decided: --finish aborts it, and so does the query when it starts again",
+    "open": "is open, and nobody knows whether it was decided: it ends with its time-out, and readers wait for that",
     "lost": "was decided, and there is no proof that it was committed: its time was over before anybody ended it",
     "unknown": "was decided so long ago, or on a cluster so old, that nobody tells whether it was committed",
 }
 
 
 def show_checkpoint(settings: Mapping[str, Any], folder: str, control_topic: str | None, *, is_finishing: bool) -> int:
-    """One table; with `is_finishing`, of what is there then. Ends with 1 if rows of a batch are lost, or if
-    it could not be finished."""
+    """One table; with `is_finishing`, of what is there then. Ends with 1 if rows of a batch or decisions are lost, or
+    if it could not be finished."""
     if importlib.util.find_spec("pyspark") is None:
         raise BarnabasError(f"--from-checkpoint needs PySpark: {how_to_install('spark')}")
     show_warnings()
@@ -35,7 +36,7 @@ def show_checkpoint(settings: Mapping[str, Any], folder: str, control_topic: str
 
     client = {name: str(value) for name, value in settings.items()}
     with CheckpointTransactions(folder, client, control_topic or ExactlyOnceOptions().control_topic) as found:
-        problems = found.finish(f"{FINISHING}{uuid.uuid4()}") if is_finishing else []
+        problems = found.finish(f"{FINISHING}{uuid.uuid4()}") if is_finishing else found.losses()
         for problem in problems:
             say(str(problem))
         rows = found.left()

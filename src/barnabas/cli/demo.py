@@ -37,7 +37,7 @@ _HIGHEST_RATE: Final = 50_000
     metavar="N",
     type=click.FloatRange(min=1),
     help="Write clicks for this time; then take what was written in and stop Spark, half a minute more or so. "
-    "Without it, Ctrl-C ends the demo.",
+    "Without it, Ctrl-C does that. A second Ctrl-C ends the demo at once.",
 )
 @click.option(
     "--rate",
@@ -73,7 +73,8 @@ def demo(
     A node starts inside this process and a stream of clicks is written to it; Spark takes about 15 seconds to start,
     then the example project that `barnabas pipeline init` writes runs again and again. Nothing is left behind, unless
     --keep says where; but for Spark's log, if the demo fails and names it. Kill Spark meanwhile, if you like
-    (kill -9 of its java process): it starts again, and nothing is lost or twice.
+    (kill -9 of its java process): it starts again, and nothing is lost or twice. Ctrl-C stops the clicks; what was
+    written is taken in, and then all of it is counted.
 
     \b
     Examples:
@@ -84,9 +85,9 @@ def demo(
     if clicks_only is not None and (keep is not None or open_port is not None):
         raise click.UsageError("--clicks-only runs no node and no pipeline: it takes no --keep and no --open-port")
     with Stop() as stop:
-        told_to_stop = threading.Event()
-        stop.react(told_to_stop.set)
+        told_to_stop, enough = threading.Event(), threading.Event()
         if clicks_only is not None:
+            stop.react(told_to_stop.set)
             with suppress(StoppedError):
                 _write_clicks(clicks_only, rate, seed, seconds, stop, told_to_stop)
         else:
@@ -98,19 +99,20 @@ def demo(
             options = DemoOptions(
                 rate=rate, seed=seed, seconds=seconds, keep=keep, listen=f"127.0.0.1:{open_port or 0}"
             )
-            _run(options, told_to_stop)
-        # Ctrl-C is how it is meant to end if nobody said when.
+            # Ctrl-C is how it is meant to end; what was written is counted then.
+            stop.react(lambda: (enough if stop.signal_number == signal.SIGINT else told_to_stop).set())
+            _run(options, told_to_stop, enough)
         return 0 if seconds is None and stop.signal_number == signal.SIGINT else stop.exit_code
 
 
-def _run(options: DemoOptions, told_to_stop: threading.Event) -> None:
+def _run(options: DemoOptions, told_to_stop: threading.Event, enough: threading.Event) -> None:
     from barnabas.cli.running import log_to_stderr
     from barnabas.spark.demo.running import Demo
 
     log_to_stderr(logging.ERROR)
     with _showing() as show:
         try:
-            outcome = Demo(options, show).run(told_to_stop)
+            outcome = Demo(options, show).run(told_to_stop, enough)
         except ListenError as problem:
             # It tells of options that the demo does not have.
             reason, _, _ = str(problem).partition(";")
@@ -196,6 +198,8 @@ def _tell(outcome: DemoResult, options: DemoOptions) -> None:
     if outcome.is_complete:
         say("Counted: every valid click is in the table, once; every broken one is among the dead letters, once;")
         say("every session that is over is in its topic, once. Table and topics are written exactly once.")
+    else:
+        say("Not counted: it was stopped before all that was written was taken in.")
     say()
     say("Try next:")
     for text in _next_steps(options.keep):

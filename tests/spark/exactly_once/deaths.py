@@ -60,7 +60,7 @@ DEATHS: Final[dict[str, Death]] = {
     **{
         f"first batch after {name} ({step})": Death(("commit", step), is_first=True)
         for step, name in enumerate(FIRST_STEPS, start=1)
-        if name == "HasCommitted"
+        if name in ("HasCommitted", "ReadOthers")
     },
     **_named("refusal", REFUSED_STEPS, "refused", len(REFUSED_STEPS)),
     **{
@@ -71,7 +71,10 @@ DEATHS: Final[dict[str, Death]] = {
         )
         for step, name in enumerate(REPEAT_STEPS, start=1)
     },
-    f"taking over after AbortTasks ({len(DRIVER_STEPS) + 1})": Death(("commit", len(DRIVER_STEPS) + 1), _PROBED),
+    **{
+        f"taking over after {name} ({step})": Death(("commit", step), _PROBED)
+        for step, name in ((4, "ReadOthers"), (len(DRIVER_STEPS) + 2, "AbortTasks"))
+    },
     **{f"settling the batch before after CommitTask ({step})": Death(("settle", step), _PROBED) for step in (1, 2)},
     **{f"executor after {name}": Death(("executor", name)) for name in TASK_STEPS},
 }

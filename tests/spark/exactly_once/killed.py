@@ -47,7 +47,7 @@ UNDECIDED_ABORT_STEPS: Final = (
     *("PeekControl", "FenceDriver", "ReadControl", "CommitTask", "CommitTask", "ListOpen", "AbortTasks"),
 )
 #: In `commit` of a query's first batch, up to where it becomes as any other.
-FIRST_STEPS: Final = ("PeekControl", "FenceDriver", "ReadControl", "HasCommitted")
+FIRST_STEPS: Final = ("PeekControl", "FenceDriver", "ReadControl", "HasCommitted", "ReadOthers")
 #: In one that is refused, a transaction of a task being gone.
 REFUSED_STEPS: Final = (*DRIVER_STEPS[: DRIVER_STEPS.index("Probe") + 1], "DropControl")
 #: In `commit` of a batch that another run has decided. Receipts are read if EndTxn cannot tell what became of them.
@@ -56,7 +56,10 @@ REPEAT_STEPS: Final = (
     *("CommitControl", "AbortTasks", "ReadReceipt", "ReadReceipt"),
 )
 #: In `commit` of a batch that another run has written and not decided: nobody knows here that the batch before is done.
-TAKING_OVER_STEPS: Final = (*DRIVER_STEPS[:3], "CommitTask", "CommitTask", *DRIVER_STEPS[3:], "AbortTasks")
+TAKING_OVER_STEPS: Final = (
+    *(*DRIVER_STEPS[:3], "ReadOthers", "CommitTask", "CommitTask"),
+    *(*DRIVER_STEPS[3:], "AbortTasks"),
+)
 #: In `finish`, after a decision, with a transaction beside it that is not in it.
 FINISH_STEPS: Final = (
     *("FenceDriver", "ReadControl", "ListOpen", "CommitTask", "CommitTask", "WriteControl", "CommitControl"),

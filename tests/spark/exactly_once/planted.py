@@ -47,7 +47,7 @@ def planted(text: str, story: tuple[int, str]) -> Callable[[Plant], Plant]:
 # The schedules that break the obvious protocol.
 
 
-@planted("the loser of two attempts fences the winner, before or after the decision", (1, "crashes"))
+@planted("the loser of two attempts fences the winner, before or after the decision", (1, "old cluster"))
 def attempts_share_an_id() -> AbstractContextManager[Any]:
     def transactional_id(self: Attempt) -> str:
         return f"{self.stream.task_prefix}{self.run}.{self.task}.{self.batch % names.SLOTS}"
@@ -55,12 +55,12 @@ def attempts_share_an_id() -> AbstractContextManager[Any]:
     return patch.object(Attempt, "transactional_id", property(transactional_id))
 
 
-@planted("a zombie of batch N wakes in N + 1, and begins in the id that is in use there", (5, "control topic gone"))
+@planted("a zombie of batch N wakes in N + 1, and begins in the id that is in use there", (0, "copied"))
 def batches_share_an_id() -> AbstractContextManager[Any]:
     return patch.multiple(names, SLOTS=1, STAGES=1, REMAINDERS=1)
 
 
-@planted("commit fails half way, abort follows, and does not look for a decision", (0, "forgetful"))
+@planted("commit fails half way, abort follows, and does not look for a decision", (0, "goes on"))
 def abort_does_not_settle() -> AbstractContextManager[Any]:
     def abort(written: Sequence[Written]) -> Steps[None]:
         if written:
@@ -69,7 +69,7 @@ def abort_does_not_settle() -> AbstractContextManager[Any]:
     return patch.object(protocol, "abort", abort)
 
 
-@planted("abort ends what it can of the decision, and aborts what is left of the batch", (10, "old cluster"))
+@planted("abort ends what it can of the decision, and aborts what is left of the batch", (16, "forgetful"))
 def abort_after_a_failed_commit() -> AbstractContextManager[Any]:
     real = protocol.abort
 
@@ -83,7 +83,7 @@ def abort_after_a_failed_commit() -> AbstractContextManager[Any]:
     return patch.object(protocol, "abort", abort)
 
 
-@planted("a straggler passes the first task's time-out: nobody looks at the time that is left", (6, "old cluster"))
+@planted("a straggler passes the first task's time-out: nobody looks at the time that is left", (36, "renamed"))
 def decides_too_late() -> AbstractContextManager[Any]:
     def refusal_of(
         stream: Stream, decision: BatchDecision, left_ms: Mapping[str, int], needed_ms: int
@@ -107,12 +107,12 @@ def fences_after_reading() -> AbstractContextManager[Any]:
     return patch.object(protocol, "fence_and_read", fence_and_read)
 
 
-@planted("the old driver comes back, and nobody asks whether it is superseded", (1, "old cluster"))
+@planted("the old driver comes back, and nobody asks whether it is superseded", (0, "copied"))
 def nobody_is_superseded() -> AbstractContextManager[Any]:
     return patch.object(protocol, "check_owner", lambda stream, run, control: None)
 
 
-@planted("another number of tasks after a restart: handles are ended only for tasks that there are now", (0, "rewound"))
+@planted("another number of tasks after a restart: handles are ended only for tasks that there are now", (6, "goes on"))
 def ends_tasks_of_now() -> AbstractContextManager[Any]:
     def change(written: Sequence[Written], step: DriverStep[Any]) -> DriverStep[Any] | None:
         tasks = {each.attempt.task for each in written}
@@ -127,19 +127,19 @@ def chain_may_go_back() -> AbstractContextManager[Any]:
     return _past_without("check_not_later", lambda newest, batch: newest is not None and newest.batch > batch)
 
 
-@planted("a repeated batch with other rows is taken for the one that was decided", (7, "rewound"))
+@planted("a repeated batch with other rows is taken for the one that was decided", (1, "copied"))
 def other_rows_pass() -> AbstractContextManager[Any]:
     return _past_without("check_not_later", lambda newest, batch: newest is not None and newest.batch == batch)
 
 
-@planted("the control topic is lost, and the chain begins anew in the middle", (71, "control topic gone"))
+@planted("the control topic is lost, and the chain begins anew in the middle", (1, "control topic gone"))
 def chain_may_begin_anywhere() -> AbstractContextManager[Any]:
     return _past_without("check_chain", lambda newest, batch: newest is None)
 
 
 @planted(
     "the control topic is lost after the first batch, and nobody asks for commits",
-    (83, "control topic gone"),
+    (102, "control topic gone"),
 )
 def first_batch_is_always_first() -> AbstractContextManager[Any]:
     return _changed_commit(lambda written, step: None if isinstance(step, steps.HasCommitted) else step, answer=False)
@@ -156,7 +156,7 @@ def old_news_are_believed() -> AbstractContextManager[Any]:
     return patch.object(protocol, "check_not_later", check_not_later)
 
 
-@planted("the control topic has lost its end, and what is left is the newest", (0, "control topic cut"))
+@planted("the control topic has lost its end, and what is left is the newest", (6, "control topic cut"))
 def what_is_left_is_the_newest() -> AbstractContextManager[Any]:
     def fence_and_read(stream: Stream, run: str) -> Steps[Control | None]:
         yield from take(steps.FenceDriver(stream))
@@ -169,7 +169,7 @@ def what_is_left_is_the_newest() -> AbstractContextManager[Any]:
     return patch.object(protocol, "fence_and_read", fence_and_read)
 
 
-@planted("what nobody remembers any more is called torn, though it is done", (1, "forgetful"))
+@planted("what nobody remembers any more is called torn, though it is done", (4, "forgetful"))
 def the_forgotten_is_torn() -> AbstractContextManager[Any]:
     real = protocol.check_unclear
 
@@ -181,7 +181,24 @@ def the_forgotten_is_torn() -> AbstractContextManager[Any]:
     return patch.object(protocol, "check_unclear", check_unclear)
 
 
-@planted("rows that are never the same are refused, though what was decided is to be kept", (7, "never the same"))
+@planted("a sink that was renamed is new, and writes again what it wrote under its former name", (24, "renamed"))
+def a_new_name_has_no_past() -> AbstractContextManager[Any]:
+    return patch.object(protocol, "check_not_renamed", lambda stream, run, now: iter(()))
+
+
+@planted("a sink that got its former name again is looked at as if it had never had another", (215, "renamed"))
+def a_former_name_has_its_own_past() -> AbstractContextManager[Any]:
+    real = protocol.check_not_renamed
+
+    def check_not_renamed(stream: Stream, run: str, now: BatchDecision) -> Steps[None]:
+        control = yield from take(steps.PeekControl(stream))
+        if control is None:
+            yield from real(stream, run, now)
+
+    return patch.object(protocol, "check_not_renamed", check_not_renamed)
+
+
+@planted("rows that are never the same are refused, though what was decided is to be kept", (2, "never the same"))
 def nothing_is_kept() -> AbstractContextManager[Any]:
     real = protocol.check_not_later
 
@@ -196,7 +213,7 @@ def nothing_is_kept() -> AbstractContextManager[Any]:
 # Steps that are left out, or taken in another order.
 
 
-@planted("what is open is fenced before the decision is read", (0, "copied"))
+@planted("what is open is fenced before the decision is read", (0, "two drivers"))
 def fences_before_reading() -> AbstractContextManager[Any]:
     real = protocol.commit
 
@@ -210,14 +227,14 @@ def fences_before_reading() -> AbstractContextManager[Any]:
     return patch.object(protocol, "commit", commit)
 
 
-@planted("a batch is decided with a handle that is dead", (3, "goes on"))
+@planted("a batch is decided with a handle that is dead", (0, "tries again"))
 def decides_with_dead_handles() -> AbstractContextManager[Any]:
     return patch.object(protocol, "refusal_of", lambda stream, decision, left_ms, needed_ms: None)
 
 
 @planted(
     "the handles are probed before the driver's transaction begins, long before",
-    (24, "crashes"),
+    (0, "control topic cut"),
 )
 def probes_before_writing() -> AbstractContextManager[Any]:
     def decide(stream: Stream, control: Control, needed_ms: int) -> Steps[None]:
@@ -232,7 +249,7 @@ def probes_before_writing() -> AbstractContextManager[Any]:
     return patch.object(protocol, "decide", decide)
 
 
-@planted("the handles of the messages are ended, not those of the decision", (0, "control topic cut"))
+@planted("the handles of the messages are ended, not those of the decision", (0, "forgetful"))
 def ends_the_messages() -> AbstractContextManager[Any]:
     real = protocol.commit
 
@@ -263,7 +280,7 @@ def forgets_a_handle() -> AbstractContextManager[Any]:
     return patch.object(protocol, "end_decided", end_decided)
 
 
-@planted("a transaction that cannot be ended counts as committed", (4, "crashes"))
+@planted("a transaction that cannot be ended counts as committed", (1, "renamed"))
 def receipts_are_not_read() -> AbstractContextManager[Any]:
     def check_unclear(stream: Stream, decided: BatchDecision | None, *rest: Any, **options: Any) -> Steps[None]:
         yield from ()
@@ -271,7 +288,7 @@ def receipts_are_not_read() -> AbstractContextManager[Any]:
     return patch.object(protocol, "check_unclear", check_unclear)
 
 
-@planted("somebody goes on after a commit that failed, and nobody looks at the batch before", (3, "goes on"))
+@planted("somebody goes on after a commit that failed, and nobody looks at the batch before", (20, "goes on"))
 def the_batch_before_is_believed() -> AbstractContextManager[Any]:
     def settle_before(stream: Stream, before: BatchDecision, batch: int) -> Steps[None]:
         yield from ()
@@ -279,7 +296,7 @@ def the_batch_before_is_believed() -> AbstractContextManager[Any]:
     return patch.object(protocol, "settle_before", settle_before)
 
 
-@planted("losers and vanished tasks are left open", (0, "copied"))
+@planted("losers and vanished tasks are left open", (0, "forgetful"))
 def losers_stay_open() -> AbstractContextManager[Any]:
     def abort_losers(stream: Stream, decided: BatchDecision | None, runs: set[str], ids: Iterable[str]) -> Steps[None]:
         yield from ()
@@ -287,7 +304,7 @@ def losers_stay_open() -> AbstractContextManager[Any]:
     return patch.object(protocol, "abort_losers", abort_losers)
 
 
-@planted("what others have open is aborted, though they may decide", (235, "two drivers"))
+@planted("what others have open is aborted, though they may decide", (118, "copied"))
 def aborts_those_who_may_decide() -> AbstractContextManager[Any]:
     real = protocol.abort_losers
 
@@ -298,7 +315,7 @@ def aborts_those_who_may_decide() -> AbstractContextManager[Any]:
     return patch.object(protocol, "abort_losers", abort_losers)
 
 
-@planted("who takes over aborts what others have open, before it is written that they are superseded", (4, "crashes"))
+@planted("who takes over aborts what others have open, before it is written that they are superseded", (4, "rewound"))
 def takes_over_in_silence() -> AbstractContextManager[Any]:
     def write(stream: Stream, control: Control) -> Steps[None]:
         yield from ()

@@ -1,8 +1,9 @@
 """Batches of streams that are written exactly once, from a seed: the real protocol, with everything else played here.
 Drivers run one after another or at once, tasks fail, vanish, are run twice and come back long after, answers get
 lost, transactions run out of time, checkpoints are rewound or copied, the control topic is deleted, or loses its end,
-brokers forget what was long ago, somebody goes on as if a batch were done that was decided, and failed, or tries it
-again in the same run, and a query gives other rows each time; each of it between any two steps.
+brokers forget what was long ago, a sink gets another name and its former one again, somebody goes on as if a batch were
+done that was decided, and failed, or tries it again in the same run, and a query gives other rows each time; each of it
+between any two steps.
 
 A row is a number; a batch is a range of them, cut into tasks by chance each time that it runs. This must hold:
 
@@ -13,7 +14,7 @@ A row is a number; a batch is a range of them, cut into tasks by chance each tim
    protocol asks for.
 4. A run that was superseded decides nothing.
 5. What is refused has its reason in the story: a batch is torn only after 3, pasts differ only if a checkpoint was
-   rewound or copied or the control topic is gone, and so on. What is refused stays so.
+   rewound or copied, the control topic is gone or the sink renamed, and so on. What is refused stays so.
 6. When the faults end, a new driver comes to the end of the input, and leaves no transaction open. (A loser that
    begins when the last batch is being committed is not seen, and runs out of time; so there are none in the end.)
 
@@ -49,9 +50,8 @@ Turns = Generator[None, None, T]
 
 VARIANTS: Final = (
     *("crashes", "two drivers", "old cluster", "copied", "rewound", "control topic gone", "goes on"),
-    *("control topic cut", "forgetful", "tries again", "never the same"),
+    *("control topic cut", "forgetful", "tries again", "never the same", "renamed"),
 )
-STREAM: Final = Stream("query", "sink")
 
 _TIMEOUT: Final = 200
 _DRIVER_TIMEOUT: Final = 20
@@ -95,6 +95,9 @@ class Actor:
 class Driver:
     run: str
     checkpoint: Checkpoint
+    stream: Stream
+    #: The first that is written under this name.
+    first_batch: int
     #: What it got when it fenced its transactional id.
     handle: Any = None
     has_committed: bool = False
@@ -120,6 +123,23 @@ class Stage:
     failed: int = 0
 
 
+@dataclass(eq=False, slots=True)
+class Past:
+    """What is known of what was decided for a sink, to judge by."""
+
+    control: Control | None = None
+    #: What was the newest before, and until when it may be shown.
+    control_before: tuple[Control | None, int] = (None, 0)
+    #: Whether the newest is not in the control topic any more.
+    is_cut: bool = False
+    #: When each transaction of the newest decision was decided.
+    decided: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def decision(self) -> BatchDecision | None:
+        return self.control.decision if self.control is not None else None
+
+
 class Story:
     """A stream from its first batch to its last."""
 
@@ -138,13 +158,9 @@ class Story:
         self.actors: list[Actor] = []
         self.runs = self.launches = 0
         self.trace: list[str] = []
-        # What is known of the past, to judge by.
-        self.control: Control | None = None
-        #: What was the newest before, and until when it may be shown.
-        self.control_before: tuple[Control | None, int] = (None, 0)
-        #: Whether the newest is not in the control topic any more.
-        self.is_cut = False
-        self.decided: dict[str, int] = {}
+        #: What drivers call the sink that start from now on, and the first batch that is written under this name.
+        self.stream, self.first_batch = Stream("query", "sink"), 0
+        self.pasts = {self.stream: Past()}
         self.ever_superseded: set[str] = set()
         self.visible: Counter[int] = Counter()
         self.has_other_past = self.has_lost_control = self.is_torn = False
@@ -177,7 +193,7 @@ class Story:
             self.start_finishing()
 
     def misfortune(self, checkpoint: Checkpoint) -> None:
-        chance = self.chance
+        chance, past = self.chance, self.pasts[self.stream]
         if chance.random() > 0.2:
             return
         if self.variant == "copied" and len(self.checkpoints) < 3:
@@ -191,19 +207,24 @@ class Story:
             self.say(f"{checkpoint.name} is rewound to batch {checkpoint.done}")
         elif self.variant == "control topic gone" and not self.is_deciding() and (self.can_list or checkpoint.done):
             # Of a first batch that was decided, an old cluster tells nothing more.
-            self.has_lost_control, self.control = True, None
-            self.decided.clear()
+            self.has_lost_control, past.control = True, None
+            past.decided.clear()
             self.say("the control topic is gone")
-        elif self.variant == "control topic cut" and not self.is_deciding() and self.control is not None:
-            self.has_lost_control = self.is_cut = True
+        elif self.variant == "control topic cut" and not self.is_deciding() and past.control is not None:
+            self.has_lost_control = past.is_cut = True
             # What is left is what was there before, and nobody must go by it.
-            self.control = self.control_before[0]
-            self.decided.clear()
+            past.control = past.control_before[0]
+            past.decided.clear()
             self.say("the control topic has lost its end")
         elif self.variant == "forgetful" and not self.actors:
             self.cluster.tick(10 * _TIMEOUT)
             self.cluster.forget()
             self.say("the brokers have forgotten what was long ago")
+        elif self.variant == "renamed" and not self.is_deciding():
+            self.has_other_past = True
+            self.stream, self.first_batch = Stream("query", chance.choice(("sink", "other"))), checkpoint.done
+            self.pasts.setdefault(self.stream, Past())
+            self.say(f"the sink is called {self.stream.sink}, from batch {self.first_batch} on")
 
     def heal(self) -> None:
         """No more faults; each checkpoint gets a driver."""
@@ -222,7 +243,7 @@ class Story:
                 self.turn()
             self.check_end(driver)
             if driver.is_at_end and driver.has_committed and not self.keeps_zombies and self.can_list:
-                left = [name for name, each in self.cluster.ids.items() if each.state == "open"]
+                left = self.tasks(driver.stream, "open")
                 assert not left, f"these are left open: {left}"
 
     def turn(self) -> None:
@@ -270,7 +291,7 @@ class Story:
 
     def start(self, checkpoint: Checkpoint) -> Driver:
         self.runs += 1
-        driver = Driver(f"run{self.runs}", checkpoint)
+        driver = Driver(f"run{self.runs}", checkpoint, self.stream, self.first_batch)
         self.has_met = self.has_met or self.is_deciding()
         self.actors.append(Actor(driver.run, self.drive(driver), driver))
         self.say(f"{driver.run} starts on {checkpoint.name}, at batch {checkpoint.done}")
@@ -280,7 +301,7 @@ class Story:
         """Somebody runs `barnabas transactions --finish`, whether or not there is a driver."""
         self.runs += 1
         self.has_met = self.has_met or self.is_deciding()
-        driver = Driver(f"run{self.runs}", Checkpoint("no checkpoint"))
+        driver = Driver(f"run{self.runs}", Checkpoint("no checkpoint"), self.stream, self.first_batch)
         self.actors.append(Actor(f"{driver.run}/finish", self.finish(driver), driver))
         self.say(f"{driver.run} finishes what is there")
         return self.actors[-1]
@@ -289,7 +310,8 @@ class Story:
         try:
             # It looks at a checkpoint, if there is but one.
             newest_done = self.checkpoints[0].done - 1 if len(self.checkpoints) == 1 else -1
-            yield from self.perform(driver, protocol.finish(STREAM, driver.run, newest_done))
+            for stream in [*self.pasts]:
+                yield from self.perform(driver, protocol.finish(stream, driver.run, newest_done))
         except (DeliveryError, Fenced, Unreachable) as error:
             self.say(f"{driver.run} does not finish: {type(error).__name__} {error}")
             self.check_refusal(error)
@@ -315,7 +337,9 @@ class Story:
                     yield from self.run_batch_until_done(driver, batch, range(start, checkpoint.ends[batch]))
                 except (DeliveryError, Fenced, Unreachable) as error:
                     is_last = checkpoint.ends[batch] == self.row_count  # nobody comes who would look
-                    if self.variant != "goes on" or is_last or not self.is_decided(batch):
+                    decided = self.pasts[driver.stream].decision
+                    is_decided = decided is not None and decided.batch == batch
+                    if self.variant != "goes on" or is_last or not is_decided:
                         raise
                     self.say(f"{driver.run} goes on after {type(error).__name__} {error}")
                 yield
@@ -327,10 +351,6 @@ class Story:
             self.say(f"{driver.run} fails: {type(error).__name__} {error}")
             driver.error = error
             self.check_refusal(error)
-
-    def is_decided(self, batch: int) -> bool:
-        decided = self.control.decision if self.control is not None else None
-        return decided is not None and decided.batch == batch
 
     def run_batch_until_done(self, driver: Driver, batch: int, rows: range) -> Turns[None]:
         """Or until nobody tries again."""
@@ -354,6 +374,7 @@ class Story:
                 batch,
                 written,
                 needed_ms=_NEEDED,
+                first_batch=driver.first_batch,
                 newest_done=driver.newest_done,
                 keeps_other_rows=self.variant == "never the same",
             )
@@ -394,7 +415,8 @@ class Story:
 
     def launch(self, driver: Driver, stage: Stage, task: int) -> None:
         self.launches += 1
-        attempt = Attempt(STREAM, driver.run, stage.batch, task, stage.launched[task], self.launches, stage.writing)
+        numbers = (stage.batch, task, stage.launched[task], self.launches, stage.writing)
+        attempt = Attempt(driver.stream, driver.run, *numbers)
         stage.launched[task] += 1
         name = f"{driver.run}/batch{stage.batch}.{stage.writing}.{stage.number}/task{task}.{attempt.attempt}"
         self.actors.append(Actor(name, self.write(attempt, stage), driver, self.cluster.now + self.delay()))
@@ -457,21 +479,23 @@ class Story:
             yield
 
     def do(self, driver: Driver, step: steps.DriverStep[Any]) -> Any:
-        cluster = self.cluster
+        cluster, stream = self.cluster, step.stream
+        past = self.pasts[stream]
         match step:
             case steps.PeekControl():
-                before, until = self.control_before
-                return before if cluster.now < until and self.chance.random() < 0.5 else self.control
+                before, until = past.control_before
+                return before if cluster.now < until and self.chance.random() < 0.5 else past.control
             case steps.ReadControl():
-                return LostControl("control", 50) if self.is_cut else self.control
+                return LostControl("control", 50) if past.is_cut else past.control
+            case steps.ReadOthers():
+                others = {each.sink: self.pasts[each].control for each in self.pasts if each != stream}
+                return {sink: control for sink, control in others.items() if control is not None}
             case steps.HasCommitted():
-                return self.can_list and any(
-                    each.state == "committed" and each.control is None for each in cluster.ids.values()
-                )
+                return self.can_list and bool(self.tasks(stream, "committed"))
             case steps.FenceDriver():
-                driver.handle = cluster.init(STREAM.driver_id, _DRIVER_TIMEOUT, driver.run)
+                driver.handle = cluster.init(stream.driver_id, _DRIVER_TIMEOUT, driver.run)
             case steps.ListOpen():
-                return self.open_tasks() if self.can_list else ()
+                return self.tasks(stream, "open") if self.can_list else ()
             case steps.WriteControl(control=control):
                 cluster.write(driver.handle).control = control
             case steps.CommitControl():
@@ -488,42 +512,43 @@ class Story:
                 for name in names:
                     cluster.init(name, _TIMEOUT, driver.run)
             case steps.ReadReceipt(task=task):
-                group = STREAM.group_of(task)
+                group = stream.group_of(task)
                 if cluster.is_pending(group):
                     raise Unreachable("the receipt may change yet")
                 return cluster.receipts.get(group)
             case steps.PeekReceipt(task=task):
-                return cluster.receipts.get(STREAM.group_of(task))
+                return cluster.receipts.get(stream.group_of(task))
         return None
 
-    def open_tasks(self) -> tuple[str, ...]:
+    def tasks(self, stream: Stream, state: str) -> tuple[str, ...]:
         ids = self.cluster.ids
-        return tuple(name for name in ids if name != STREAM.driver_id and ids[name].state == "open")
+        return tuple(name for name in ids if name.startswith(stream.task_prefix) and ids[name].state == state)
 
     # What must hold.
 
     def committed(self, name: str, ended: Transaction) -> None:
-        if name == STREAM.driver_id:
-            assert ended.control is not None
-            self.decided_by(ended.control)
-            return
+        for stream, past in self.pasts.items():
+            if name == stream.driver_id:
+                assert ended.control is not None
+                self.decided_by(past, ended.control)
+                return
         self.visible.update(ended.rows)
         twice = [row for row in ended.rows if self.visible[row] > 1]
         assert not twice, f"rows {twice} are there twice, now from {name}"
 
-    def decided_by(self, control: Control) -> None:
+    def decided_by(self, past: Past, control: Control) -> None:
         assert control.owner not in self.ever_superseded, f"{control.owner} was superseded"
         self.ever_superseded |= {*control.superseded}
-        before = self.control.decision if self.control is not None else None
+        before = past.decision
         if control.decision is not None and control.decision != before:
             assert before is None or before.batch < control.decision.batch, f"batch {before} is decided twice"
-            self.decided = dict.fromkeys(control.decision.transactional_ids, self.cluster.now)
-        self.control_before = self.control, self.cluster.now + self.chance.choice((0, 0, 0, _STALE))
-        self.control = control
+            past.decided = dict.fromkeys(control.decision.transactional_ids, self.cluster.now)
+        past.control_before = past.control, self.cluster.now + self.chance.choice((0, 0, 0, _STALE))
+        past.control = control
 
     def aborted(self, name: str, ended: Transaction, why: str) -> None:
         self.say(f"  {name} is aborted: {why}")
-        since = self.decided.get(name)
+        since = next((past.decided[name] for past in self.pasts.values() if name in past.decided), None)
         if since is None or self.has_lost_control:
             return
         assert "time" in why, f"{name} was decided, and {why}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from barnabas import Admin
+from barnabas import Admin, TopicPartition
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.cli.transactions import transactions
@@ -65,7 +65,7 @@ def test_what_is_left_is_shown_and_finished(batches: RealBatches, tmp_path: Path
 
 def test_rows_that_are_lost_are_told(batches: RealBatches, tmp_path: Path) -> None:
     written = batches.write(0, [["a"], ["b", "c"]])
-    assert batches.dies_after(9, 0, written) == "CommitTask"
+    assert batches.dies_after(10, 0, written) == "CommitTask"
     assert written[1].handle is not None
     with Admin(bootstrap_servers=batches.servers) as admin:
         admin.force_terminate_transaction(written[1].handle.transactional_id)
@@ -113,7 +113,7 @@ def test_what_is_forgotten_is_done_if_spark_says_so(
 def test_who_may_not_finish_it_is_told_by_the_exit_code_too(
     batches: RealBatches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert batches.dies_after(8, 0, batches.write(0, [["a"]])) == "CommitControl"
+    assert batches.dies_after(9, 0, batches.write(0, [["a"]])) == "CommitControl"
 
     def refused(*arguments: object) -> None:
         raise DeliveryError("the driver is refused what it needs")
@@ -141,8 +141,8 @@ def test_one_sink_that_is_torn_does_not_keep_others_from_their_end(batches: Real
     other = RealBatches(batches.servers, batches.topic)
     other.stream = replace(batches.stream, sink="zinc")
     written = batches.write(0, [["a"], ["b"]])
-    assert batches.dies_after(9, 0, written) == "CommitTask"
-    assert other.dies_after(8, 0, other.write(0, [["z"]])) == "CommitControl"
+    assert batches.dies_after(10, 0, written) == "CommitTask"
+    assert other.dies_after(9, 0, other.write(0, [["z"]])) == "CommitControl"
     assert written[1].handle is not None
     with Admin(bootstrap_servers=batches.servers) as admin:
         admin.force_terminate_transaction(written[1].handle.transactional_id)
@@ -151,6 +151,22 @@ def test_one_sink_that_is_torn_does_not_keep_others_from_their_end(batches: Real
     assert "There is no proof of 1 row" in told.output
     assert sorted(batches.rows()) == ["a", "z"]
     other.left.close()
+
+
+def test_decisions_that_are_lost_are_told(batches: RealBatches, tmp_path: Path) -> None:
+    """Nothing is said of what is open then: it may have been decided."""
+    batches.commit(0, batches.write(0, [["a"]]))
+    batches.write(1, [["b"]])
+    key, place = batches.stream.name, TopicPartition("barnabas-spark-control", 0)
+    with Admin(bootstrap_servers=batches.servers) as admin:
+        admin.alter_group_offsets(key, {place: 10_000})
+    for options in ((), ("--finish",)):
+        told = _asked(batches, tmp_path, *options)
+        assert told.return_value == 1
+        assert told.output.count("stood at offset 10000 of the control topic") == 1
+        assert [line.split()[5] for line in told.output.splitlines()[2:3]] == ["open"]
+        assert "nobody knows whether it was decided" in told.output
+        assert "undecided" not in told.output
 
 
 def test_what_is_no_checkpoint_and_what_has_nothing_is_said(batches: RealBatches, tmp_path: Path) -> None:

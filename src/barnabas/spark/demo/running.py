@@ -25,6 +25,7 @@ from barnabas.testing import EmbeddedBroker
 
 _MASTER: Final = "local[2]"
 _PAGE_VIEWS: Final = "page_views"
+_LAST_UPDATE: Final = "the last update (Ctrl-C: do not wait)"
 _TICK_S: Final = 0.2
 _ENDING_S: Final = 60.0
 _CREATING_S: Final = 60.0
@@ -200,7 +201,7 @@ class Demo:
         is_closing = False
         while not stop.wait(_TICK_S):
             self._topics.look()
-            self._show(self._picture("the last update" if is_closing else self._pipeline.phase))
+            self._show(self._picture(_LAST_UPDATE if is_closing else self._pipeline.phase))
             if spark.is_over or self._writer.failure is not None:
                 return False
             if is_closing and self._pipeline.has_taken_in_everything:

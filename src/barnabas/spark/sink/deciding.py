@@ -25,7 +25,7 @@ from barnabas.spark.core.exactly_once.refusals import DeliveryError
 from barnabas.spark.sink.advice import advice_for, with_advice
 from barnabas.spark.sink.control_topic import create_control_topic, has_topic
 from barnabas.spark.sink.driver_clients import driver_clients
-from barnabas.spark.sink.settings import DRIVER_TIMEOUT_MS, transaction_timeout_ms
+from barnabas.spark.sink.settings import transaction_timeout_ms
 
 if TYPE_CHECKING:
     from barnabas import ConsumerRecord, Producer
@@ -120,6 +120,11 @@ class DecidingCluster:
 
     # The control topic.
 
+    def seen(self, stream: Stream) -> Control | LostControl | None:
+        """The newest control record as it is committed now, or that it is lost."""
+        with self._advised(stream):
+            return self._control(stream, is_stable=False)
+
     def _peek_control(self, step: steps.PeekControl) -> Control | None:
         found = self._control(step.stream, is_stable=False)
         return self._newest_record(step.stream.name, is_stable=False) if isinstance(found, LostControl) else found
@@ -161,6 +166,14 @@ class DecidingCluster:
                     raise DeliveryError(f"the control topic '{self._place.topic}' cannot be read")
         return found, is_last
 
+    def _read_others(self, step: steps.ReadOthers) -> dict[str, Control]:
+        newest: dict[str, bytes] = {}
+        for record in self._records(is_stable=True):
+            stream = stream_of((record.key or b"").decode(errors="replace"), step.stream.query)
+            if stream is not None and stream != step.stream and record.value is not None:
+                newest[stream.sink] = record.value
+        return {sink: Control.decode(value) for sink, value in newest.items()}
+
     def _newest_record(self, key: str, *, is_stable: bool) -> Control | None:
         newest = None
         for record in self._records(is_stable=is_stable):
@@ -192,7 +205,7 @@ class DecidingCluster:
         settings = {
             **self._client,
             "transactional.id": step.stream.driver_id,
-            "transaction.timeout.ms": str(DRIVER_TIMEOUT_MS),
+            "transaction.timeout.ms": str(steps.DRIVER_TIMEOUT_MS),
             **_FOR_MANY_TASKS,
         }
         self._producer = Producer(settings)
@@ -344,6 +357,7 @@ def _is_open(state: TransactionState, identity: tuple[int, int], handle: Transac
 _TAKEN: Final[Mapping[type, Callable[[DecidingCluster, Any], Any]]] = {
     steps.PeekControl: DecidingCluster._peek_control,
     steps.ReadControl: DecidingCluster._read_control,
+    steps.ReadOthers: DecidingCluster._read_others,
     steps.HasCommitted: DecidingCluster._has_committed,
     steps.FenceDriver: DecidingCluster._fence_driver,
     steps.ListOpen: DecidingCluster._list_open,

@@ -9,6 +9,7 @@ from typing import Final
 from barnabas.base.settings.units import MINUTE_MS
 from barnabas.spark.client_settings import settings_for, warn_of_unknown
 from barnabas.spark.core.errors import OptionError
+from barnabas.spark.core.exactly_once.steps import DRIVER_TIMEOUT_MS, LONGEST_NEEDED_MS, NOTICED_LATE_MS
 
 _log: Final = logging.getLogger("barnabas.spark")
 
@@ -22,12 +23,8 @@ _REFUSED: Final = {
 }
 
 _ID: Final = "transactional.id"
-#: How long the driver has for a decision, from before it looks at the transactions of the tasks.
-DRIVER_TIMEOUT_MS: Final = 10_000
-#: How late coordinators may notice that a transaction's time is over, unless they are set otherwise.
-_NOTICED_LATE_MS: Final = 10_000
 #: So long that half of it is enough for a decision and what follows from it.
-_SAFE_TIMEOUT_MS: Final = 2 * (DRIVER_TIMEOUT_MS + 2 * _NOTICED_LATE_MS)
+_SAFE_TIMEOUT_MS: Final = 2 * (DRIVER_TIMEOUT_MS + 2 * NOTICED_LATE_MS)
 #: No coordinator looks for those whose time is over more often than that.
 _SHORTEST_TIMEOUT_MS: Final = 1000
 #: Rather long: a batch must fit in. What drivers and tasks leave behind is aborted by the next driver, not by this.
@@ -44,7 +41,7 @@ def transaction_timeout_ms(client: Mapping[str, str]) -> int:
 def needed_ms(client: Mapping[str, str]) -> int:
     """How much time the transactions of a batch must have left when it is decided: for the decision, and then as much
     again to end them. Of a short time-out, half."""
-    return min(2 * (DRIVER_TIMEOUT_MS + _NOTICED_LATE_MS), transaction_timeout_ms(client) // 2)
+    return min(LONGEST_NEEDED_MS, transaction_timeout_ms(client) // 2)
 
 
 def _check_timeout(client: Mapping[str, str]) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from barnabas.spark.checkpoint_files import CheckpointFiles
 from barnabas.spark.core.errors import OptionError
 from barnabas.spark.core.exactly_once import Control, Stream, TaskPart, finish, steps
+from barnabas.spark.core.exactly_once.control import LostControl
 from barnabas.spark.core.exactly_once.names import run_of, task_of
-from barnabas.spark.core.exactly_once.refusals import DeliveryError
+from barnabas.spark.core.exactly_once.refusals import DeliveryError, lost
 from barnabas.spark.sink.deciding import DecidingCluster
 from barnabas.spark.sink.settings import producer_settings
 
@@ -30,7 +31,8 @@ class LeftTransaction:
     task: int
     rows: int | None
     transactional_id: str
-    #: "committed", "decided" (to be committed), "undecided" (to be aborted), "lost" or "unknown".
+    #: "committed", "decided" (to be committed), "undecided" (to be aborted), "lost", "unknown", or "open" where the
+    #: decisions are lost.
     state: str
 
 
@@ -54,6 +56,11 @@ class CheckpointTransactions:
         """By sink: those of the newest decision, and those that are open and in none."""
         return [each for stream in self._cluster.streams_of(self.query) for each in self._left(stream)]
 
+    def losses(self) -> list[DeliveryError]:
+        """Of which sinks the newest decision is not there any more: nothing can be finished of those."""
+        seen = ((stream, self._cluster.seen(stream)) for stream in self._cluster.streams_of(self.query))
+        return [lost(stream, control) for stream, control in seen if isinstance(control, LostControl)]
+
     def finish(self, run: str) -> list[DeliveryError]:
         """Commit what is decided, abort the rest, of every sink; what could not be done."""
         problems = []
@@ -65,8 +72,8 @@ class CheckpointTransactions:
         return problems
 
     def _left(self, stream: Stream) -> Iterator[LeftTransaction]:
-        control: Control | None = self._cluster.take(steps.PeekControl(stream))
-        decided = control.decision if control is not None else None
+        control = self._cluster.seen(stream)
+        decided = control.decision if isinstance(control, Control) else None
         parts = decided.parts if decided is not None else ()
         described = self._cluster.described(stream, parts)
         for part in parts:
@@ -80,7 +87,8 @@ class CheckpointTransactions:
         for name in self._cluster.take(steps.ListOpen(stream)):
             if name not in kept:
                 run, task = run_of(name, stream), task_of(name, stream)
-                yield LeftTransaction(stream.sink, None, run, task, None, name, "undecided")
+                state = "open" if isinstance(control, LostControl) else "undecided"
+                yield LeftTransaction(stream.sink, None, run, task, None, name, state)
 
 
 def _state_of(part: TaskPart, described: Mapping[str, TransactionDescription] | None) -> str:

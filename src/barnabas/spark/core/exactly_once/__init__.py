@@ -21,10 +21,10 @@ What holds, after each step and whoever dies, pauses or comes back:
    aborted.
 6. **Decisions are a chain.** That of batch N follows that of N - 1; one that is gone, or newer than the batch, means
    that checkpoint and topics tell of different pasts, and is refused. So is a repeated batch that has other rows, by
-   their number, size and fingerprint, or another topic. The batch before is done, or it is ended first. The newest
-   decision is where its group says that it is, an offset that was committed with it: if it is not there, it is lost,
-   and what stands before it does not take its place. One that is behind it, and committed, is newer: then brokers have
-   lost the offset.
+   their number, size and fingerprint, or another topic; and one that the same sink has written under another name. The
+   batch before is done, or it is ended first. The newest decision is where its group says that it is, an offset that
+   was committed with it: if it is not there, it is lost, and what stands before it does not take its place. One that is
+   behind it, and committed, is newer: then brokers have lost the offset.
 7. **A batch is done when every transaction of its decision is committed**: as EndTxn says or, where that cannot tell,
    as the receipt says, an offset that the task committed in the transaction itself. What is neither is a torn batch,
    and refused by name. Of what brokers have forgotten, Spark is believed, if it has seen the batch done.

@@ -32,6 +32,7 @@ from barnabas.spark.core.exactly_once.steps import (
     PeekReceipt,
     Probe,
     ReadControl,
+    ReadOthers,
     ReadReceipt,
     Steps,
     WriteControl,
@@ -69,8 +70,11 @@ def commit(
     check_not_later(stream, batch, control, written, keeps_other_rows)
     control = yield from fence_and_read(stream, run)
     check_not_later(stream, batch, control, written, keeps_other_rows)
-    check_chain(stream, batch, control, first_batch)
     decided = control.decision if control is not None else None
+    if (decided is None or decided.batch != batch) and (control is None or control.owner != run):
+        # Once in a run: names do not change in it.
+        yield from check_not_renamed(stream, run, decision_of(batch, run, written))
+    check_chain(stream, batch, control, first_batch)
     if decided is not None and newest_done != decided.batch != batch:
         yield from settle_before(stream, decided, batch)
     listed = yield from take(ListOpen(stream))
@@ -143,16 +147,30 @@ def check_not_later(
     """The newest decision is of no later batch; if it is of this one, with the same rows. True also of one that is not
     the newest any more: so this is looked at before anybody is disturbed."""
     newest = control.decision if control is not None else None
-    if newest is None or newest.batch < batch:
+    if control is None or newest is None or newest.batch < batch:
         return
     if newest.batch > batch:
         raise refusals.rewound(stream, batch, newest)
     now = decision_of(batch, newest.run, written)
     if newest.topic is not None and newest.topic != now.topic:
         raise refusals.other_topic(stream, newest, now)
-    is_ours = newest.run == written[0].attempt.run
+    # In one run a batch has one writer, also if another run has decided it: who comes later is another one.
+    is_ours = written[0].attempt.run in (newest.run, control.owner)
     if (is_ours or not keeps_other_rows) and not newest.has_rows_of(now):
         raise refusals.other_rows(stream, newest, now, len(written), is_ours=is_ours)
+
+
+def check_not_renamed(stream: Stream, run: str, now: BatchDecision) -> Steps[None]:
+    """What is to be decided was not written by the same sink under another name, or it would be there twice. One that
+    is at work in this run under its own name is another one."""
+    if not now.rows:
+        return
+    for sink, control in (yield from take(ReadOthers(stream))).items():
+        newest = control.decision
+        if newest is None or control.owner == run or newest.topic not in (now.topic, None):
+            continue
+        if newest.batch > now.batch or (newest.batch == now.batch and newest.has_rows_of(now)):
+            raise refusals.renamed(stream, now.batch, sink, newest)
 
 
 def check_chain(stream: Stream, batch: int, control: Control | None, first_batch: int) -> None:

@@ -7,13 +7,15 @@ from typing import Final
 from barnabas.spark.core.errors import SparkConnectorError
 from barnabas.spark.core.exactly_once.control import BatchDecision, Control, LostControl, TaskPart
 from barnabas.spark.core.exactly_once.names import Stream
+from barnabas.spark.core.exactly_once.steps import LONGEST_NEEDED_MS
 
 _MOST_SHOWN: Final = 20
 #: What runs are called that only finish what others left.
 FINISHING: Final = "finish-"
+_LONG_ENOUGH: Final = f"at least {LONGEST_NEEDED_MS // 1000} s longer than a batch takes"
 _LONGER: Final = (
-    "make kafka.transaction.timeout.ms longer than a batch takes (and transaction.max.timeout.ms of the brokers, if"
-    " need be), or batches shorter with maxOffsetsPerTrigger."
+    f"make kafka.transaction.timeout.ms {_LONG_ENOUGH} (and transaction.max.timeout.ms of the brokers, if need be), or"
+    " batches shorter with maxOffsetsPerTrigger."
 )
 
 
@@ -83,10 +85,10 @@ def gone(stream: Stream, batch: int, newest: BatchDecision | None) -> OtherPastE
     found = "has no decision of this query" if newest is None else f"ends with batch {newest.batch}"
     return OtherPastError(
         f"Batch {batch} of query {stream.query} follows a decision that is not there: the control topic {found}. Either"
-        " the query did not write exactly once before, or its function for foreachBatch left batches out, where its"
-        f" writer must be called in each, also with an empty frame: then set the option exactlyOnceFrom to {batch}, if"
-        " all batches before are in the topics. Or decisions were deleted: then nobody knows what of"
-        f" batch {max(0, batch - 1)} is in the topics."
+        " the query did not write exactly once before, or with another sinkName, or its function for foreachBatch left"
+        " batches out, where its writer must be called in each, also with an empty frame: then set the option"
+        f" exactlyOnceFrom to {batch}, if all batches before are in the topics. Or decisions were deleted: then nobody"
+        f" knows what of batch {max(0, batch - 1)} is in the topics."
     )
 
 
@@ -118,9 +120,8 @@ def other_batch(stream: Stream, given: int, batch: int) -> OtherPastError:
 def other_topic(stream: Stream, newest: BatchDecision, now: BatchDecision) -> OtherPastError:
     return OtherPastError(
         f"Batch {newest.batch} of query {stream.query} was decided by run {newest.run} for {_topic_text(newest)}, and"
-        f" now is to be written to {_topic_text(now)}. It stays as it was decided. If a function for foreachBatch has"
-        " several writers, give each a sinkName of its own; if the option topic was changed, end the batch with the"
-        " former one first."
+        f" now is to be written to {_topic_text(now)}. It stays as it was decided. {_several_writers(stream)} If the"
+        " option topic was changed, end the batch with the former one first."
     )
 
 
@@ -133,11 +134,18 @@ def rewound(stream: Stream, batch: int, newest: BatchDecision) -> OtherPastError
     )
 
 
+def renamed(stream: Stream, batch: int, sink: str, newest: BatchDecision) -> OtherPastError:
+    return OtherPastError(
+        f"Batch {batch} of query {stream.query} is to be written to {_topic_text(newest)} with sinkName={stream.sink},"
+        f" of which nothing is known; but with sinkName={sink} run {newest.run} has written batch {newest.batch} there,"
+        f" with {_whole(newest)}. The rows would be there twice: give this writer its former sinkName again."
+    )
+
+
 def written_before(stream: Stream, batch: int) -> OtherPastError:
     return OtherPastError(
-        f"Batch {batch} of query {stream.query} was written to its end by this run before. It stays as it is. If a"
-        " function for foreachBatch has several writers, give each a sinkName of its own; one writer is called once in"
-        " a batch."
+        f"Batch {batch} of query {stream.query} was written to its end by this run before. It stays as it is."
+        f" {_several_writers(stream)} One writer is called once in a batch."
     )
 
 
@@ -151,15 +159,15 @@ def other_rows(
     )
     if is_ours:
         return OtherPastError(
-            f"{was} Both are of this run. If a function for foreachBatch has several writers, give each a sinkName of"
-            " its own. If it catches what a writer raises, and tries again, let that pass instead: Spark repeats the"
-            " batch when the query starts again, and with the option repeatedBatches=keep it may have other rows then."
+            f"{was} This run has written it, or ended it, before. {_several_writers(stream)} If it catches what a"
+            " writer raises, and tries again, let that pass instead: Spark repeats the batch when the query starts"
+            " again, and with the option repeatedBatches=keep it may have other rows then."
         )
     return OtherPastError(
         f"{was} Either the checkpoint was rewound or copied, so that the batch covers other offsets now: then go on"
         " with the newest checkpoint. Or the query does not give the same rows twice, as with random numbers, sums of"
-        " floating-point numbers, or a join with a table that changes: then set the option repeatedBatches to keep. Or"
-        " a function for foreachBatch has several writers: then give each a sinkName of its own."
+        " floating-point numbers, or a join with a table that changes: then set the option repeatedBatches to keep."
+        f" {_several_writers(stream)}"
     )
 
 
@@ -187,18 +195,26 @@ def batch_too_long(
         helps = f"{_LONGER[0].upper()}{_LONGER[1:]}"
     elif timeout_ms < most_ms:
         helps = (
-            f"Make kafka.transaction.timeout.ms longer than a batch takes: it is {timeout_ms}, and the brokers allow"
-            f" {most_ms}. Or make batches shorter with maxOffsetsPerTrigger."
+            f"Make kafka.transaction.timeout.ms {_LONG_ENOUGH}: it is {timeout_ms}, and the brokers allow {most_ms}."
+            " Or make batches shorter with maxOffsetsPerTrigger."
         )
     else:
         helps = (
             "Make batches shorter with maxOffsetsPerTrigger: kafka.transaction.timeout.ms is as long as the brokers"
-            f" allow. Or make their transaction.max.timeout.ms, which is {most_ms}, longer, and then this."
+            f" allow. Or make their transaction.max.timeout.ms, which is {most_ms}, longer, and then this:"
+            f" {_LONG_ENOUGH}."
         )
     return NotAliveError(
         f"Batch {batch} of query {stream.query} has been written for {age_ms / 1000:,.0f} s at task {task}, and the"
         f" cluster aborts its transactions after {timeout_ms / 1000:,.0f} s: it could not be committed safely any more."
         f" {helps}"
+    )
+
+
+def _several_writers(stream: Stream) -> str:
+    return (
+        f"If a function for foreachBatch has several writers, leave the first its sinkName, {stream.sink}, and give"
+        " each other one of its own."
     )
 
 

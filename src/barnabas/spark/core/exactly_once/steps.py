@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from barnabas.client.core.producing.transaction_states import TransactionHandle
 from barnabas.spark.core.exactly_once.control import Control, LostControl, Receipt, TaskPart
 from barnabas.spark.core.exactly_once.names import Stream
+
+#: How long the driver has for a decision, from before it looks at the transactions of the tasks.
+DRIVER_TIMEOUT_MS: Final = 10_000
+#: How late coordinators may notice that a transaction's time is over, unless they are set otherwise.
+NOTICED_LATE_MS: Final = 10_000
+#: What the transactions of a batch must have left when it is decided, if their time-out is not short: for the decision,
+#: and then as much again to end them.
+LONGEST_NEEDED_MS: Final = 2 * (DRIVER_TIMEOUT_MS + NOTICED_LATE_MS)
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -39,6 +47,11 @@ class PeekControl(DriverStep[Control | None]):
 @dataclass(frozen=True, slots=True)
 class ReadControl(DriverStep[Control | LostControl | None]):
     """The newest committed control record. What was committed when the step began is seen, or seen to be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOthers(DriverStep[Mapping[str, Control]]):
+    """The newest committed control records of the other sinks of the query, by their names. Likewise."""
 
 
 @dataclass(frozen=True, slots=True)
