@@ -134,6 +134,7 @@ class Past:
     is_cut: bool = False
     #: When each transaction of the newest decision was decided.
     decided: dict[str, int] = field(default_factory=dict)
+    ever_superseded: set[str] = field(default_factory=set)
 
     @property
     def decision(self) -> BatchDecision | None:
@@ -161,7 +162,6 @@ class Story:
         #: What drivers call the sink that start from now on, and the first batch that is written under this name.
         self.stream, self.first_batch = Stream("query", "sink"), 0
         self.pasts = {self.stream: Past()}
-        self.ever_superseded: set[str] = set()
         self.visible: Counter[int] = Counter()
         self.has_other_past = self.has_lost_control = self.is_torn = False
         #: Whether two who decide were there at once.
@@ -537,8 +537,8 @@ class Story:
         assert not twice, f"rows {twice} are there twice, now from {name}"
 
     def decided_by(self, past: Past, control: Control) -> None:
-        assert control.owner not in self.ever_superseded, f"{control.owner} was superseded"
-        self.ever_superseded |= {*control.superseded}
+        assert control.owner not in past.ever_superseded, f"{control.owner} was superseded"
+        past.ever_superseded |= {*control.superseded}
         before = past.decision
         if control.decision is not None and control.decision != before:
             assert before is None or before.batch < control.decision.batch, f"batch {before} is decided twice"
