@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -54,3 +55,14 @@ def run_kafka(main_class: str, arguments: Sequence[str], timeout_s: float = 120)
     # Its logger has no backend here, and says so each time.
     err = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("SLF4J"))
     return Told(done.returncode, done.stdout, err)
+
+
+def run_kafkas_shell(arguments: Sequence[str], is_whole: Callable[[list[str]], bool]) -> Told:
+    """Kafka's shell does not always wait until it has loaded the file, and now and then it waits for ever."""
+    told = None
+    for _ in range(5):
+        with suppress(subprocess.TimeoutExpired):
+            told = run_kafka("org.apache.kafka.shell.MetadataShell", arguments, timeout_s=10)
+            if is_whole(told.out.split()):
+                return told
+    raise AssertionError((arguments, told))
