@@ -55,8 +55,8 @@ class BrokerQuotas:
         self._forget_allowances()
         self.limits_frames = not all(manager.is_empty for manager in managers)
 
-    def rates(self, key: str) -> Iterator[tuple[Owner, float]]:
-        """How much those who have the quota of this name use of it, per second."""
+    def rates(self, key: str) -> Iterator[tuple[Owner, float] | None]:
+        """How much those who have the quota of this name use of it, per second; None where there is nothing to tell."""
         for each in (self._produce, self._fetch, self._request):
             if each.key == key:
                 yield from each.rates(self._clock.monotonic_ms())
