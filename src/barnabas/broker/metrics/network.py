@@ -20,6 +20,7 @@ _SERVER: Final = "kafka.network:type=SocketServer,name="
 _CHANNEL: Final = "kafka.network:type=RequestChannel,name="
 #: So many client libraries are told apart; the rest are together.
 _MOST_SOFTWARE: Final = 50
+_CONNECTIONS_PER_STEP: Final = 200
 #: Each may have many connections that wait.
 _CLIENTS_PER_STEP: Final = 10
 #: What stands in front of each request.
@@ -107,9 +108,7 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
     out.add(MEMORY_LEFT, max(0, server.limits.request_memory_bytes - server.request_bytes))
     out.add(OUTGOING_HELD, server.outgoing_bytes)
     yield
-    software = Counter((each.listener, *each.client_software) for each in server.connections)
-    for (listener, name, version), count in software.most_common(_MOST_SOFTWARE):
-        out.add(SOFTWARE, count, labels(clientSoftwareName=name, clientSoftwareVersion=version, listener=listener))
+    yield from _add_software(server, out)
     yield from _add_throttled(server, out)
     state = BrokerState.NOT_RUNNING if parts.broker is None else parts.broker.state
     out.add(STATE, state)
@@ -117,6 +116,18 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
     build = package_build()
     out.add(INFO, 1, labels(version=build.version, node_id=parts.node_id))
     out.add(COMMIT, 1, labels(commit_id=build.commit))
+    yield
+
+
+def _add_software(server: Server, out: Exposition) -> Iterator[None]:
+    software: Counter[tuple[str, str, str]] = Counter()
+    for number, each in enumerate(server.connections, 1):
+        if not each.is_closed:  # while others had a turn
+            software[each.listener, *each.client_software] += 1
+        if number % _CONNECTIONS_PER_STEP == 0:
+            yield
+    for (listener, name, version), count in software.most_common(_MOST_SOFTWARE):
+        out.add(SOFTWARE, count, labels(clientSoftwareName=name, clientSoftwareVersion=version, listener=listener))
     yield
 
 
