@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import known
+from barnabas.broker.metrics.controller import EARLY, FROM_ELR, UNCLEAN
 from barnabas.broker.metrics.node_metrics import FAMILIES
 from barnabas.client.admin import NewTopic, QuotaEntity
 from barnabas.client.admin.sync_admin import Admin
@@ -64,6 +65,15 @@ def test_queries_name_metrics_that_there_are() -> None:
     asked = {name: query for query in queries().values() for name in _NAME.findall(query)}
     assert len(asked) > 40
     assert sorted(set(asked) - names) == []
+
+
+def test_elections_that_each_node_tells_of_are_not_added_up() -> None:
+    """Early fencings are: the active controller alone counts them."""
+    asked = " ".join(queries().values())
+    assert f"max(increase({UNCLEAN.name}[5m]))" in asked
+    assert f"sum(increase({EARLY.name}[5m]))" in asked
+    for each in (UNCLEAN, FROM_ELR):
+        assert not re.search(rf"sum[^)]*\b{each.name}", asked)
 
 
 @pytest.fixture(scope="module")
