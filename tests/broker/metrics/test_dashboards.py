@@ -83,7 +83,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert program is not None
     folder = tmp_path_factory.mktemp("prometheus")
     (port,) = free_ports(1)
-    with EmbeddedBroker(overrides={"metrics.listener": "127.0.0.1:0"}) as broker:
+    with EmbeddedBroker(folder / "node", overrides={"metrics.listener": "127.0.0.1:0"}) as broker:
         scraped = urllib.parse.urlsplit(broker.metrics_url).netloc
         (folder / "prometheus.yml").write_text(
             "global: {scrape_interval: 1s}\n"
