@@ -259,6 +259,19 @@ def test_throttling_is_told_and_mutes_the_connection() -> None:
     assert connection.muted_ms == [250]
 
 
+def test_what_fails_without_an_answer_is_charged() -> None:
+    def fail(services: Services, context: RequestContext, request: ProduceRequest) -> Answer:
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    charged: list[Any] = []
+    to = Router([handler(ApiKey.PRODUCE, fail)], Turns())
+    quotas = SimpleNamespace(throttle_ms=lambda _, request, *__: charged.append(request))
+    to.open(cast(Services, SimpleNamespace(quotas=quotas)))
+    request = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+    assert send(to, request, 9).closed == "its request with acks=0 failed"
+    assert charged == [request]
+
+
 def test_heartbeats_are_urgent_and_data_is_not() -> None:
     heartbeat = b"".join(encode_request(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, 1))
     assert is_urgent(bytearray(heartbeat))

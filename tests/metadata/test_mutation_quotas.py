@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.base.errors import BrokerError
 from barnabas.base.quotas import QuotaWindow
+from barnabas.base.recently_used import MOST_KEPT
 from barnabas.metadata.access_images import ClientQuotaEntity, ClientQuotasImage
 from barnabas.metadata.mutation_quotas import ControllerMutationQuota, ControllerMutationQuotas
 from barnabas.wire.messages.create_topics import CreateTopicsRequest
@@ -40,7 +41,7 @@ def quota_of(
 
 
 def owners(quotas: ControllerMutationQuotas, now_ms: int) -> set[str]:
-    return {client_id for (_, client_id), _ in quotas.tokens(now_ms)}
+    return {client_id for (_, client_id), _ in filter(None, quotas.tokens(now_ms))}
 
 
 def test_buckets_that_are_full_again_are_forgotten_although_somebody_looks_at_them_all_the_time() -> None:
@@ -57,13 +58,31 @@ def test_buckets_that_are_full_again_are_forgotten_although_somebody_looks_at_th
         quota_of(quotas, "often", 12_000).take(1)
 
 
+def test_of_endless_client_ids_few_buckets_are_kept() -> None:
+    quotas = ControllerMutationQuotas()
+    for number in range(3 * MOST_KEPT):
+        quota_of(quotas, f"c{number}", number // 20).take(12)
+    assert len(owners(quotas, 1500)) <= MOST_KEPT
+    assert not owners(quotas, 60_000), "they are full again"
+
+
+def test_a_long_debt_is_kept_and_hides_nobody_who_has_none() -> None:
+    quotas = ControllerMutationQuotas()
+    quota_of(quotas, "greedy", 0).take(10_000)
+    for number in range(3 * MOST_KEPT):
+        quota_of(quotas, f"c{number}", number).take(1)
+    assert len(list(quotas.tokens(3 * MOST_KEPT))) < MOST_KEPT / 2, "full ones are forgotten all the time"
+    with pytest.raises(BrokerError):
+        quota_of(quotas, "greedy", 3 * MOST_KEPT).take(1)
+
+
 def test_buckets_of_those_who_have_no_quota_any_more_are_forgotten() -> None:
     quotas = ControllerMutationQuotas()
     for number in range(64):
         quota_of(quotas, f"once-{number}", 0).take(12)
-    quota_of(quotas, "new", 0, per_second(1.0, "new"))
-    quota_of(quotas, "new", 0)
+    quota_of(quotas, "new", 0, per_second(1.0, "new")).take(12)
     assert owners(quotas, 0) == {"new"}
+    assert len(list(quotas.tokens(0))) == 63, "whoever comes has two of them forgotten"
 
 
 def test_what_came_back_until_somebody_was_refused_came_at_the_rate_of_then() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.quotas import QuotaWindow
+from barnabas.base.recently_used import MOST_KEPT
 from barnabas.net import ListenerLimits, ListenerSpec, ServerLimits
 from barnabas.net.admission import Admission
 from tests.net.hand_loop import HandLoop, StubConnection
@@ -144,6 +145,23 @@ def test_an_address_that_comes_too_fast_is_closed_after_a_while() -> None:
     door.admission.set_connection_rates(None, {})
     assert states(door.come(2)) == "aa"
     assert (door.admission.waiting_count, door.admission.admitted_count) == (0, 45)
+
+
+def test_of_endless_addresses_little_is_kept() -> None:
+    door = Door(max_waiting_connections=10)
+    door.admission.set_connection_rates(1.0, {})
+    door.come(12, host="9.9.9.9")
+    for number in range(2 * MOST_KEPT):
+        (one,) = door.come(1, host=f"fd00::{number:x}")
+        door.leave(one)
+        if number % 1000 == 0:
+            assert states(door.come(1, host="9.9.9.9")) == "w", "it goes on coming too fast"
+    assert len(door.admission._address_rates) == MOST_KEPT
+    door.loop.pass_time(20)
+    for number in range(MOST_KEPT // 2):
+        (one,) = door.come(1, host=f"fd01::{number:x}")
+        door.leave(one)
+    assert len(door.admission._address_rates) <= MOST_KEPT // 2, "silent ones go while others come"
 
 
 def test_a_rate_of_zero_lets_nobody_in_until_it_is_changed() -> None:

@@ -71,10 +71,18 @@ class Quotas(Protocol):
         """The same as `throttle_ms` for a request that was answered in its frame, and not covered by the allowance."""
         ...
 
+    def charge_given_up(self, connection: Connection) -> None:
+        """A produce request that would have been answered in its frame is not, as its client is gone, or it failed:
+        what was done counts."""
+        ...
+
     def throttle_ms(
         self, context: RequestContext, request: Request, response: Response | None, connection: Connection
     ) -> int:
-        """How long the connection stays muted after this answer, or without one; told to the client in the answer."""
+        """How long the connection stays muted after this answer, or without one; told to the client in the answer.
+
+        Asked also where the client is gone before its answer: what was done for it counts.
+        """
         ...
 
     def fetch_max_bytes(self, context: RequestContext, max_bytes: int) -> int:
@@ -107,6 +115,9 @@ class NoQuotas:
 
     def frame_throttle_ms(self, connection: Connection, answer_bytes: int) -> int:
         return 0
+
+    def charge_given_up(self, connection: Connection) -> None:
+        pass
 
     def throttle_ms(
         self, context: RequestContext, request: Request, response: Response | None, connection: Connection

@@ -227,8 +227,10 @@ class Router:
     def _finish_frame(self, connection: Connection, done: asyncio.Future[bytes]) -> None:
         connection.wait_ends()
         if done.cancelled():
+            self._quotas.charge_given_up(connection)
             connection.close("the request was given up")
         elif (failure := done.exception()) is not None:
+            self._quotas.charge_given_up(connection)
             _log.error("a request from %s failed", connection.peer, exc_info=failure)
             connection.close("its request failed")
         else:
@@ -371,6 +373,8 @@ class Router:
     ) -> None:
         connection.wait_ends()
         if done.cancelled():
+            # What was done is charged, though nobody is there to be told.
+            self._quotas.throttle_ms(context, request, None, connection)
             self._close(connection, "the request was given up")
             return
         failure = done.exception()
@@ -434,6 +438,7 @@ class Router:
             _log.error("a %s request v%d failed", context.api_key.camel_name, context.version, exc_info=failure)
         if isinstance(request, ProduceRequest) and not request.acks:
             # It gets no answer, so the end of the connection is the only way to tell.
+            self._quotas.throttle_ms(context, request, None, connection)
             self._close(connection, "its request with acks=0 failed")
             return
 

@@ -8,6 +8,7 @@ from typing import Final
 from barnabas.base.error_codes import ErrorCode
 from barnabas.base.errors import BrokerError
 from barnabas.base.quotas import QuotaWindow, TokenBucket
+from barnabas.base.recently_used import RecentlyUsed
 from barnabas.metadata.access_images import ClientQuotasImage
 from barnabas.metadata.authorizer import AuthorizableRequestContext
 from barnabas.metadata.client_quotas import CONTROLLER_MUTATION_RATE
@@ -28,8 +29,6 @@ _FIRST_STRICT: Final[dict[type[Request], int]] = {
     CreatePartitionsRequest: 3,
     DeleteTopicsRequest: 5,
 }
-#: Buckets that are full again are looked for when there are twice as many as were left the last time.
-_FEW_BUCKETS: Final = 64
 
 
 def unbounded(partitions: int) -> None:
@@ -67,8 +66,7 @@ class ControllerMutationQuotas:
     def __init__(self) -> None:
         self._limits = QuotaLimits(ClientQuotasImage(), CONTROLLER_MUTATION_RATE)
         self._of_image: ClientQuotasImage | None = None
-        self._buckets: dict[Owner, TokenBucket] = {}
-        self._look_at = _FEW_BUCKETS
+        self._buckets: RecentlyUsed[Owner, TokenBucket] = RecentlyUsed(self._is_full)
 
     def of(
         self,
@@ -87,31 +85,24 @@ class ControllerMutationQuotas:
         limit = self._limits.of(caller.principal.partition(":")[2], caller.client_id or "")
         if limit is None:
             return None
-        bucket = self._buckets.get(limit.owner)
+        bucket = self._buckets.use(limit.owner)
         if bucket is None:
-            self._forget_full(now_ms)
-            bucket = self._buckets[limit.owner] = TokenBucket(window)
+            bucket = TokenBucket(window)
+            self._buckets.add(limit.owner, bucket, now_ms)
         is_strict = version >= _FIRST_STRICT[type(request)]
         return ControllerMutationQuota(bucket, limit.bound, now_ms, is_strict=is_strict)
 
-    def tokens(self, now_ms: int) -> Iterator[tuple[Owner, float]]:
-        """How much is left to those who have such a quota, and have used it lately; negative if they must wait."""
-        for owner, bucket in list(self._buckets.items()):
-            rate = self._rate_of(owner)
-            if rate is not None:
+    def tokens(self, now_ms: int) -> Iterator[tuple[Owner, float] | None]:
+        """How much is left to those who have such a quota, and have used it lately; negative if they must wait. None
+        for each of whom there is nothing to tell, so that whoever asks may pause there, too."""
+        for owner, bucket in self._buckets.items():
+            rate = self._limits.bound_of(owner)
+            if rate is None or bucket.is_forgotten(rate, now_ms):
+                yield None
+            else:
                 yield owner, bucket.tokens(rate, now_ms)
 
-    def _rate_of(self, owner: Owner) -> float | None:
-        """None if it has no such quota any more."""
-        limit = self._limits.of(*owner)
-        return limit.bound if limit is not None and limit.owner == owner else None
-
-    def _forget_full(self, now_ms: int) -> None:
-        if len(self._buckets) >= self._look_at:
-            buckets = ((owner, bucket, self._rate_of(owner)) for owner, bucket in self._buckets.items())
-            self._buckets = {
-                owner: bucket
-                for owner, bucket, rate in buckets
-                if rate is not None and not bucket.is_forgotten(rate, now_ms)
-            }
-            self._look_at = max(_FEW_BUCKETS, 2 * len(self._buckets))
+    def _is_full(self, owner: Owner, bucket: TokenBucket, now_ms: int) -> bool:
+        """As one that nothing was taken from; or nobody's any more."""
+        rate = self._limits.bound_of(owner)
+        return rate is None or bucket.is_forgotten(rate, now_ms)

@@ -55,6 +55,11 @@ class QuotaLimits:
             found = self._found[client] = self._find(user, client_id)
             return found
 
+    def bound_of(self, owner: Owner) -> float | None:
+        """Of one that was found once: None if it has no such quota any more, or shares one with others."""
+        limit = self.of(*owner)
+        return limit.bound if limit is not None and limit.owner == owner else None
+
     def _find(self, user: str, client_id: str) -> QuotaLimit | None:
         for entity, owner in _candidates(user, client_id):
             bound = self._quotas.get(entity, {}).get(self._key)

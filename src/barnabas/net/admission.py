@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.log_context import logger
 from barnabas.base.quotas import QuotaWindow, SampledRate
+from barnabas.base.recently_used import RecentlyUsed
 from barnabas.net.limits import INT_MAX, ServerLimits
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 _log = logger("barnabas.net")
 
 _LOG_INTERVAL_S: Final = 1.0
-#: Rates of addresses that have been silent are looked for when there are twice as many as were left the last time.
-_FEW_RATES: Final = 64
 _NO_RATES: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -70,8 +69,9 @@ class Admission:
         #: How many connections per second an address may open, where that is bounded.
         self._default_rate: float | None = None
         self._rates: Mapping[str, float] = _NO_RATES
-        self._address_rates: dict[str, SampledRate] = {}
-        self._look_at = _FEW_RATES
+        self._address_rates: RecentlyUsed[str, SampledRate] = RecentlyUsed(
+            lambda _, rate, now_ms: rate.is_forgotten(now_ms)
+        )
         self._timer: asyncio.TimerHandle | None = None
         #: How many were refused: those over a limit of numbers, and those whose address came too fast.
         self.over_limit_count = self.over_quota_count = 0
@@ -229,22 +229,15 @@ class Admission:
         bound = self._rates.get(address, self._default_rate)
         if bound is None:
             return 0
-        rate = self._address_rates.get(address)
+        rate = self._address_rates.use(address)
         if rate is None:
-            self._forget_silent(now_ms)
-            window = self._limits.quota_window
-            rate = self._address_rates[address] = SampledRate(window)
+            rate = SampledRate(self._limits.quota_window)
+            self._address_rates.add(address, rate, now_ms)
         rate.record(1, now_ms)
         throttle_ms = min(rate.throttle_ms(bound, now_ms), self._limits.quota_window.sample_ms)
         if throttle_ms:
             rate.record(-1, now_ms)
         return throttle_ms
-
-    def _forget_silent(self, now_ms: int) -> None:
-        if len(self._address_rates) >= self._look_at:
-            rates = self._address_rates.items()
-            self._address_rates = {address: rate for address, rate in rates if not rate.is_forgotten(now_ms)}
-            self._look_at = max(_FEW_RATES, 2 * len(self._address_rates))
 
     def _refuse(self, reason: str) -> str:
         self.over_limit_count += 1

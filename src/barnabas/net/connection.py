@@ -36,7 +36,7 @@ from barnabas.net.pace import Doing, Standing
 from barnabas.net.phases import ConnectionEvent, ConnectionPhase
 from barnabas.net.request_channel import Dispatch, RequestChannel
 from barnabas.net.sockets import sends_untouched, tune
-from barnabas.net.throttled import ThrottledClients
+from barnabas.net.throttled import ThrottledClients, ThrottledWait
 from barnabas.net.tls.failures import TlsError
 from barnabas.wire.compiler import Buffer
 from barnabas.wire.frames import SIZE_BYTES, FrameReceiver, frame_parts
@@ -129,6 +129,7 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         "_request_channel",
         "_secured_phase",
         "_small",
+        "_throttle",
         "_throttle_timer",
         "_transport",
         "_unsent_seen_bytes",
@@ -217,6 +218,8 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         #: Why the connection closes once what was asked is answered.
         self._ending: str | None = None
         self._throttle_timer: asyncio.TimerHandle | None = None
+        #: As long as there is a timer.
+        self._throttle = cast(ThrottledWait, None)
         self._unsent_seen_bytes = 0
         self._close_callbacks: dict[object, Callable[[], object]] = {}
 
@@ -343,12 +346,15 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         if self.phase is _CLOSED or throttle_ms <= 0:
             return
         self.throttle_time_ms = throttle_ms
-        end_s = self._loop.time() + throttle_ms / 1000
-        self._around.throttled.note(self.principal, self.client_id, throttle_ms, end_s)
-        if self._throttle_timer is not None:
-            if self._throttle_timer.when() >= end_s:
-                return
+        now_s = self._loop.time()
+        end_s = now_s + throttle_ms / 1000
+        if self._throttle_timer is None:
+            self._throttle = self._around.throttled.begin(self.principal, self.client_id, now_s, end_s)
+        elif self._throttle_timer.when() >= end_s:
+            return
+        else:
             self._throttle_timer.cancel()
+            self._throttle.until_s = end_s
         self._mutes |= _THROTTLED
         self._throttle_timer = self._loop.call_later(throttle_ms / 1000, self._unthrottle)
 
@@ -720,8 +726,14 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         self._ending = reason
 
     def _unthrottle(self) -> None:
-        self._throttle_timer = None
+        self._end_throttle()
         self._unmute(_THROTTLED)
+
+    def _end_throttle(self) -> None:
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+            self._throttle_timer = None
+            self._around.throttled.end(self._throttle, self._loop.time())
 
     def _unmute(self, why: int) -> None:
         self._mutes &= ~why
@@ -755,9 +767,7 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
             self._give_back()
         self._answers.stop_waiting(self)
         self._answers.taken(self)
-        if self._throttle_timer is not None:
-            self._throttle_timer.cancel()
-            self._throttle_timer = None
+        self._end_throttle()
 
     def _give_back(self) -> None:
         """The connection has ended, and nobody works on its request any more."""

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from barnabas.net.throttled import ThrottledClients, ThrottledWait
 from tests.broker.metrics.test_dashboards import ALERTS, prometheus
 from tests.oracles import other_process
 
@@ -50,17 +51,52 @@ def test_a_node_that_cannot_tell_some_of_its_metrics(tmp_path: Path) -> None:
     check(tmp_path, "BarnabasScrapeErrors", series, {"10m": [], "15m": [failed], "30m": []})
 
 
+WAITS = alert(
+    "till of User:ann waits for its quota most of the time on a",
+    "warning",
+    instance="a",
+    principal="User:ann",
+    client_id="till",
+)
+THROTTLED = f'barnabas_throttled_ms_total{{{NODE},principal="User:ann",client_id='
+
+
 def test_a_client_that_waits_most_of_the_time(tmp_path: Path) -> None:
-    waits = alert(
-        "till of User:ann waits for its quota most of the time on a",
-        "warning",
-        instance="a",
-        principal="User:ann",
-        client_id="till",
-    )
-    throttled = f'barnabas_throttled_ms_total{{{NODE},principal="User:ann",client_id='
-    series = {f'{throttled}"till"}}': "0+40000x30 1200000x30", f'{throttled}"shop"}}': "0+20000x60"}
-    check(tmp_path, "BarnabasClientThrottled", series, {"5m": [], "25m": [waits], "50m": []})
+    series = {f'{THROTTLED}"till"}}': "0+40000x30 1200000x30", f'{THROTTLED}"shop"}}': "0+20000x60"}
+    check(tmp_path, "BarnabasClientThrottled", series, {"5m": [], "25m": [WAITS], "50m": []})
+
+
+def waits_for(*waits_s: tuple[int, int]) -> str:
+    """What a node tells each minute of two hours of a client that waits so long from then on, and not again before."""
+    throttled, told, to_come = ThrottledClients(), [], list(waits_s)
+    wait: ThrottledWait | None = None
+    for now_s in range(0, 7200, 5):
+        if wait is not None and now_s >= wait.until_s:
+            throttled.end(wait, now_s)
+            wait = None
+        if to_come and now_s >= to_come[0][0]:
+            begin_s, lasts_s = to_come.pop(0)
+            wait = throttled.begin("User:ann", "till", now_s, begin_s + lasts_s)
+        if now_s % 60 == 0:
+            found = throttled.told(("User:ann", "till"), now_s)
+            told.append("_" if found is None else str(found.total_ms))
+    return " ".join(told)
+
+
+def test_a_client_that_is_told_once_to_wait_for_an_hour(tmp_path: Path) -> None:
+    series = {f'{THROTTLED}"till"}}': waits_for((125, 3600))}
+    check(tmp_path, "BarnabasClientThrottled", series, {"5m": [], "25m": [WAITS], "60m": [WAITS], "80m": []})
+
+
+def test_a_client_that_waits_twelve_minutes_every_twelve_minutes(tmp_path: Path) -> None:
+    series = {f'{THROTTLED}"till"}}': waits_for(*((125 + number * 725, 720) for number in range(6)))}
+    moments = {f"{minute}m": [WAITS] for minute in range(25, 75, 5)}
+    check(tmp_path, "BarnabasClientThrottled", series, {"10m": [], **moments, "90m": []})
+
+
+def test_a_client_that_waits_for_a_while_now_and_then(tmp_path: Path) -> None:
+    series = {f'{THROTTLED}"till"}}': waits_for(*((125 + number * 1200, 240) for number in range(5)))}
+    check(tmp_path, "BarnabasClientThrottled", series, {f"{minute}m": [] for minute in range(5, 110, 5)})
 
 
 BEHIND = alert("The group g is more than ten minutes behind", "warning", group="g")

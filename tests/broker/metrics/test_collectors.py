@@ -54,11 +54,11 @@ async def test_transactional_ids_come_while_they_are_counted() -> None:
 async def test_what_cannot_be_told_costs_only_itself(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(parts: NodeParts, out: Exposition) -> Iterator[None]:
+    def fail(_: object, parts: NodeParts, out: Exposition) -> Iterator[None]:
         yield
         raise ValueError("a directory is gone")
 
-    monkeypatch.setattr(logs, "collect", fail)
+    monkeypatch.setattr(logs.DiskReader, "collect", fail)
     async with AsyncEmbeddedBroker(overrides=LISTENER) as broker:
         found = Scrape(b"".join(await broker.node.metrics.node_metrics.text()).decode())
     assert found["barnabas_scrape_errors_total"] == 1

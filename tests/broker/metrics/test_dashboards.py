@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import known
+from barnabas.broker.metrics.controller import EARLY, FROM_ELR, UNCLEAN
 from barnabas.broker.metrics.node_metrics import FAMILIES
 from barnabas.client.admin import NewTopic, QuotaEntity
 from barnabas.client.admin.sync_admin import Admin
@@ -66,6 +67,15 @@ def test_queries_name_metrics_that_there_are() -> None:
     assert sorted(set(asked) - names) == []
 
 
+def test_elections_that_each_node_tells_of_are_not_added_up() -> None:
+    """Early fencings are: the active controller alone counts them."""
+    asked = " ".join(queries().values())
+    assert f"max(increase({UNCLEAN.name}[5m]))" in asked
+    assert f"sum(increase({EARLY.name}[5m]))" in asked
+    for each in (UNCLEAN, FROM_ELR):
+        assert not re.search(rf"sum[^)]*\b{each.name}", asked)
+
+
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prometheus that has scraped a node with work for a while."""
@@ -73,7 +83,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert program is not None
     folder = tmp_path_factory.mktemp("prometheus")
     (port,) = free_ports(1)
-    with EmbeddedBroker(overrides={"metrics.listener": "127.0.0.1:0"}) as broker:
+    with EmbeddedBroker(folder / "node", overrides={"metrics.listener": "127.0.0.1:0"}) as broker:
         scraped = urllib.parse.urlsplit(broker.metrics_url).netloc
         (folder / "prometheus.yml").write_text(
             "global: {scrape_interval: 1s}\n"

@@ -121,6 +121,20 @@ def test_a_fetch_that_is_refused_costs_its_time_and_one_that_was_read_is_told_no
     assert desk.answer(request, FetchResponse(responses=[], error_code=70), took_ms=1000) == 1000
 
 
+def test_who_is_gone_before_the_answer_has_used_what_was_done() -> None:
+    desk = Desk(request_percentage=0.001)
+    assert desk.answer(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), None, took_ms=1000) == 1000
+    follower = FetchRequest(
+        max_wait_ms=0, min_bytes=0, topics=[], replica_state=ReplicaState(replica_id=3, replica_epoch=1)
+    )
+    assert desk.answer(follower, None, took_ms=1000) == 0
+    desk = Desk(producer_byte_rate=100.0)
+    sender: Any = Sender()
+    for _ in range(11):
+        desk.quotas.charge_given_up(sender)
+    assert desk.answer(produce(), ProduceResponse(responses=[])) == 110_000, "11,000 bytes too many, at 100 a second"
+
+
 def test_what_a_request_takes_after_its_wait_was_told_is_charged_once() -> None:
     desk = Desk(request_percentage=50.0)
     sender: Any = Sender(1000 * MS)
@@ -129,7 +143,7 @@ def test_what_a_request_takes_after_its_wait_was_told_is_charged_once() -> None:
     sender.elapsed_ns = 8000 * MS
     desk.quotas.charge_rest(context, sender)
     desk.quotas.charge_rest(context, sender)
-    ((_, rate),) = desk.quotas.rates("request_percentage")
+    ((_, rate),) = filter(None, desk.quotas.rates("request_percentage"))
     assert rate == pytest.approx(80), "8 of 10 s"
     assert desk.answer(ASKED, TOLD) == 1000, "the next one waits"
 

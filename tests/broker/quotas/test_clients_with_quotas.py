@@ -11,12 +11,16 @@ from typing import Any, cast
 import pytest
 
 from barnabas.base.error_codes import ErrorCode
-from barnabas.base.ids import Uuid
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker import turns
 from barnabas.broker.data.fetching import Fetch
+from barnabas.broker.data.waiting_produce import WaitingProduce
 from barnabas.broker.quotas.broker_quotas import BrokerQuotas
+from barnabas.broker.router import Router
 from barnabas.metadata.access_images import ClientQuotaEntity
+from barnabas.metadata.image import PartitionImage
 from barnabas.net.channel import Channel, ChannelLimits
+from barnabas.replication.leader_state import LeaderState
 from barnabas.testing import AsyncEmbeddedBroker
 from barnabas.testing.sim.loop import VirtualTimeLoop
 from barnabas.wire.apis import ApiKey
@@ -298,7 +302,7 @@ def test_a_fetch_is_charged_what_it_takes_of_the_loop_and_no_waiting(
             local_s = counts[5][1][0] / 1e9
             assert 0.05 < local_s < 2
             quotas = cast(BrokerQuotas, broker.node.services.quotas)
-            ((_, percent),) = quotas.rates("request_percentage")
+            ((_, percent),) = filter(None, quotas.rates("request_percentage"))
             assert percent / 100 * WINDOW_S == pytest.approx(local_s, rel=0.1)
 
     story()
@@ -325,8 +329,48 @@ def test_nobody_pays_for_the_slices_of_others(is_cold: bool, monkeypatch: pytest
             await asyncio.gather(*(each.ask(fetch, 11) for each in readers))
             assert admin.loop.time() - began_s > len(ids) * count * 0.003, "they took turns"
             quotas = cast(BrokerQuotas, broker.node.services.quotas)
-            for _, percent in quotas.rates("request_percentage"):
+            for _, percent in filter(None, quotas.rates("request_percentage")):
                 assert percent / 100 * WINDOW_S == pytest.approx(count * 0.003, rel=0.1)
+
+    story()
+
+
+async def all_but_committed(broker: AsyncEmbeddedBroker) -> LeaderState:
+    """A topic of which another node is said to have a replica in sync: nobody answers for that."""
+    await broker.create_topic("t", 1)
+    partition = broker.node.services.replica_manager.get(TopicPartition("t", 0))
+    assert partition is not None
+    both = (partition.node_id, partition.node_id + 1)
+    partition.update(PartitionImage(both, both, partition.node_id, partition.leader_epoch, 1))
+    return partition.leading()
+
+
+@pytest.mark.parametrize("in_frame", [False, True])
+def test_who_leaves_before_followers_have_its_records_has_used_its_quotas(
+    in_frame: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WaitingProduce, "start", takes(0.5, WaitingProduce.start))
+    if not in_frame:
+        monkeypatch.setattr(Router, "_is_answered", lambda *_: False)
+
+    @on_virtual_time
+    async def story() -> None:
+        async with AsyncEmbeddedBroker() as broker:
+            leader = await all_but_committed(broker)
+            admin, leaving = Client(broker, "admin"), Client(broker, "leaving")
+            await set_quota(admin, by_id("leaving"), producer_byte_rate=RATE, request_percentage=90.0)
+            request = produce_request({("t", 0): batch([b"x" * 50_000])}, timeout_ms=60_000)
+            asked = asyncio.ensure_future(leaving.channel.request(request, version=11))
+            await asyncio.sleep(3)
+            assert leader.delayed_count == 1
+            await leaving.channel.close()
+            await asyncio.gather(asked, return_exceptions=True)
+            await asyncio.sleep(0.1)
+            quotas = cast(BrokerQuotas, broker.node.services.quotas)
+            ((_, rate),) = filter(None, quotas.rates("producer_byte_rate"))
+            assert rate * WINDOW_S == pytest.approx(50_000, rel=0.1)
+            ((_, percent),) = filter(None, quotas.rates("request_percentage"))
+            assert percent / 100 * WINDOW_S == pytest.approx(0.5, rel=0.1), "and not for what it waited"
 
     story()
 

@@ -13,12 +13,16 @@ from barnabas.broker.lifecycle import BrokerState
 from barnabas.broker.metrics.naming import of_mbean, own
 from barnabas.broker.metrics.sources import NodeParts
 from barnabas.broker.request_names import FETCH_FOLLOWER_SLOT
+from barnabas.net import Server
 
 _SOCKETS: Final = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*#"
 _SERVER: Final = "kafka.network:type=SocketServer,name="
 _CHANNEL: Final = "kafka.network:type=RequestChannel,name="
 #: So many client libraries are told apart; the rest are together.
 _MOST_SOFTWARE: Final = 50
+_CONNECTIONS_PER_STEP: Final = 200
+#: Each may have many connections that wait.
+_CLIENTS_PER_STEP: Final = 10
 #: What stands in front of each request.
 _SIZE_BYTES: Final = 4
 
@@ -48,10 +52,14 @@ QUEUE: Final = of_mbean(f"{_CHANNEL}RequestQueueSize", "gauge", "Requests that w
 MEMORY: Final = of_mbean(f"{_SERVER}MemoryPoolUsed", "gauge", "Memory of requests on their way in or in process.")
 MEMORY_LEFT: Final = of_mbean(f"{_SERVER}MemoryPoolAvailable", "gauge", "What is left of it.")
 THROTTLED: Final = own(
-    "throttled_ms_total", "counter", "How long quotas had a client wait; of the clients that waited last."
+    "throttled_ms_total",
+    "counter",
+    "How long quotas had a client wait until now, all its connections together; of the clients that waited last.",
 )
 THROTTLE_LEFT: Final = own(
-    "throttle_left_ms", "gauge", "How long a client waits yet for its quota, with the last of its connections."
+    "throttle_left_ms",
+    "gauge",
+    "How long a client waits yet for its quota, with the last of its connections; 0 when those have ended.",
 )
 OUTGOING_HELD: Final = own("answers_bytes", "gauge", "Memory of answers that were not taken yet.")
 STATE: Final = of_mbean("kafka.server:type=KafkaServer,name=BrokerState", "gauge", "3 is running, as Kafka counts.")
@@ -100,20 +108,39 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
     out.add(MEMORY_LEFT, max(0, server.limits.request_memory_bytes - server.request_bytes))
     out.add(OUTGOING_HELD, server.outgoing_bytes)
     yield
-    software = Counter((each.listener, *each.client_software) for each in server.connections)
-    for (listener, name, version), count in software.most_common(_MOST_SOFTWARE):
-        out.add(SOFTWARE, count, labels(clientSoftwareName=name, clientSoftwareVersion=version, listener=listener))
+    yield from _add_software(server, out)
+    yield from _add_throttled(server, out)
     state = BrokerState.NOT_RUNNING if parts.broker is None else parts.broker.state
-    for each in server.throttled.told(asyncio.get_running_loop().time()):
-        label = labels(principal=each.principal, client_id=each.client_id)
-        out.add(THROTTLED, each.total_ms, label)
-        out.add(THROTTLE_LEFT, round(each.left_ms), label)
     out.add(STATE, state)
     out.add(CLUSTER, 1, labels(cluster_id=parts.cluster_id))
     build = package_build()
     out.add(INFO, 1, labels(version=build.version, node_id=parts.node_id))
     out.add(COMMIT, 1, labels(commit_id=build.commit))
     yield
+
+
+def _add_software(server: Server, out: Exposition) -> Iterator[None]:
+    software: Counter[tuple[str, str, str]] = Counter()
+    for number, each in enumerate(server.connections, 1):
+        if not each.is_closed:  # while others had a turn
+            software[each.listener, *each.client_software] += 1
+        if number % _CONNECTIONS_PER_STEP == 0:
+            yield
+    for (listener, name, version), count in software.most_common(_MOST_SOFTWARE):
+        out.add(SOFTWARE, count, labels(clientSoftwareName=name, clientSoftwareVersion=version, listener=listener))
+    yield
+
+
+def _add_throttled(server: Server, out: Exposition) -> Iterator[None]:
+    clock = asyncio.get_running_loop().time
+    for number, client in enumerate(server.throttled.clients(), 1):
+        told = server.throttled.told(client, clock())
+        if told is not None:
+            label = labels(principal=told.principal, client_id=told.client_id)
+            out.add(THROTTLED, told.total_ms, label)
+            out.add(THROTTLE_LEFT, round(told.left_ms), label)
+        if number % _CLIENTS_PER_STEP == 0:
+            yield
 
 
 def _add_traffic(parts: NodeParts, out: Exposition) -> None:

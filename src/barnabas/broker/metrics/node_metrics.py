@@ -66,6 +66,7 @@ class NodeMetrics:
         self._loop = asyncio.get_running_loop()
         self._watch = process.LoopWatch(registry, parts().server.meter)
         self._lag = lag.LagReader()
+        self._disks = logs.DiskReader()
         self._rendering: asyncio.Task[tuple[bytes, ...]] | None = None
         self._rendered: tuple[float, tuple[bytes, ...]] | None = None
         self._scrapes = self._errors = 0
@@ -81,7 +82,7 @@ class NodeMetrics:
             requests.collect,
             topics.collect,
             replication.collect,
-            logs.collect,
+            self._disks.collect,
             controller.collect,
             quorum.collect,
             coordinators.collect,
@@ -106,6 +107,7 @@ class NodeMetrics:
     async def _render(self) -> tuple[bytes, ...]:
         began_s = self._loop.time()
         out = Exposition()
+        await self._disks.look(self._parts())
         await self._collect(out)
         slice_s = self._loop.time()
         self._scrapes += 1
@@ -147,5 +149,6 @@ class NodeMetrics:
 
     def stop(self) -> None:
         self._watch.stop()
+        self._disks.stop()
         if self._rendering is not None:
             self._rendering.cancel()

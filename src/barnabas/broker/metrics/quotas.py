@@ -3,8 +3,8 @@ ControllerMutation, by user and client id)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import nlargest
+from collections.abc import Iterable, Iterator
+from heapq import heappush, heappushpop
 from typing import Final
 
 from barnabas.base.metrics.exposition import Exposition, Family, labels
@@ -45,13 +45,21 @@ def collect(parts: NodeParts, out: Exposition) -> Iterator[None]:
         yield from _add(out, TOKENS, parts.controller.controller.mutation_quotas.tokens(now_ms))
 
 
-def _add(out: Exposition, family: Family, found: Iterator[tuple[Owner, float]]) -> Iterator[None]:
-    values: list[tuple[float, Owner]] = []
-    for number, (owner, value) in enumerate(found, 1):
-        values.append((value, owner))
+def _add(out: Exposition, family: Family, found: Iterable[tuple[Owner, float] | None]) -> Iterator[None]:
+    # Of tokens, who has the fewest uses the most.
+    sign = -1 if family is TOKENS else 1
+    largest: list[tuple[float, Owner]] = []
+    for number, told in enumerate(found, 1):
+        if told is not None:
+            owner, value = told
+            if len(largest) < _MOST_OWNERS:
+                heappush(largest, (sign * value, owner))
+            else:
+                heappushpop(largest, (sign * value, owner))
         if number % _PER_STEP == 0:
             yield
-    sign = -1 if family is TOKENS else 1
-    for value, (user, client_id) in nlargest(_MOST_OWNERS, values, key=lambda each: sign * each[0]):
-        out.add(family, value, labels(user=user, client_id=client_id))
+    for number, (signed, (user, client_id)) in enumerate(largest, 1):
+        out.add(family, sign * signed, labels(user=user, client_id=client_id))
+        if number % _PER_STEP == 0:
+            yield
     yield

@@ -55,8 +55,8 @@ class BrokerQuotas:
         self._forget_allowances()
         self.limits_frames = not all(manager.is_empty for manager in managers)
 
-    def rates(self, key: str) -> Iterator[tuple[Owner, float]]:
-        """How much those who have the quota of this name use of it, per second."""
+    def rates(self, key: str) -> Iterator[tuple[Owner, float] | None]:
+        """How much those who have the quota of this name use of it, per second; None where there is nothing to tell."""
         for each in (self._produce, self._fetch, self._request):
             if each.key == key:
                 yield from each.rates(self._clock.monotonic_ms())
@@ -92,6 +92,16 @@ class BrokerQuotas:
                 return bandwidth_ms
         return max(bandwidth_ms, self._request_ms(user, client_id, connection, now_ms))
 
+    def charge_given_up(self, connection: Connection) -> None:
+        if self.limits_frames:
+            user, client_id, now_ms = (
+                _user(connection.principal),
+                connection.client_id or "",
+                self._clock.monotonic_ms(),
+            )
+            self._produce.record(user, client_id, connection.request_bytes, now_ms)
+            self._request_ms(user, client_id, connection, now_ms)
+
     def throttle_ms(
         self, context: RequestContext, request: Request, response: Response | None, connection: Connection
     ) -> int:
@@ -103,7 +113,8 @@ class BrokerQuotas:
         now_ms, bandwidth_ms = self._clock.monotonic_ms(), 0
         if isinstance(request, FetchRequest):
             is_refused = isinstance(response, FetchResponse) and response.error_code
-            if replica_of(request) >= 0 or not is_refused:
+            # One that was read is charged already; one that was given up is not, or not for all of its time.
+            if replica_of(request) >= 0 or not (is_refused or response is None):
                 return told_ms
         elif isinstance(request, ProduceRequest):
             bandwidth_ms = self._produce.record(user, client_id, connection.request_bytes, now_ms)

@@ -2,31 +2,31 @@
 
 Without I/O or a clock: `now_ms` is handed in. Only those who have a quota are measured, so that for all others it costs
 one look. Those who are far from their bound have a credit, which is spent where requests are answered in their frames;
-what was spent of it is recorded before anything else is, and before anybody asks.
+what was spent of it is recorded before anything else is, and before anybody asks. Owners are kept up to a bound, since
+clients choose their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterator
 
 from barnabas.base.quotas import MAX_THROTTLE_MS, QuotaWindow, SampledRate
+from barnabas.base.recently_used import RecentlyUsed
 from barnabas.broker._kernel.credits import Credit
 from barnabas.metadata.access_images import ClientQuotasImage
 from barnabas.metadata.quota_limits import Owner, QuotaLimit, QuotaLimits
-
-#: Rates of those who have been silent are looked for when there are twice as many as were left the last time.
-_FEW_RATES: Final = 64
 
 
 class _Usage:
     """How fast an owner of a quota was, and the credit that it has."""
 
-    __slots__ = ("_rate", "credit")
+    __slots__ = ("_rate", "asked_ms", "credit", "epoch")
 
     def __init__(self, window: QuotaWindow) -> None:
         self._rate = SampledRate(window)
         self.credit = Credit()
+        #: When somebody looked last, and which quotas held then.
+        self.asked_ms = self.epoch = 0
 
     def rate(self) -> SampledRate:
         """With all that was spent; there is no credit any more."""
@@ -50,16 +50,22 @@ class ClientQuotaManager:
         self._window = window
         self._max_throttle_ms = max_throttle_ms
         self._limits = QuotaLimits(ClientQuotasImage(), key)
-        self._usages: dict[Owner, _Usage] = {}
-        self._look_at = _FEW_RATES
+        #: Raised when other quotas hold.
+        self._epoch = 0
+        self._usages: RecentlyUsed[Owner, _Usage] = RecentlyUsed(
+            self._is_silent,
+            # Whoever holds the credit of one that is forgotten will ask for another.
+            lambda usage: usage.credit.end(),
+        )
 
     def set_quotas(self, quotas: ClientQuotasImage) -> None:
         """Other bounds hold from now on. What was used stays used."""
         self._limits = QuotaLimits(quotas, self.key)
+        self._epoch += 1
         for usage in self._usages.values():
             usage.rate()  # credits were for other bounds
         if self._limits.is_empty:
-            self._forget(self._usages)
+            self._usages.clear()
 
     @property
     def is_empty(self) -> bool:
@@ -90,8 +96,9 @@ class ClientQuotaManager:
     def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """What was recorded was not used after all."""
         limit = self._limits.of(user, client_id)
-        if limit is not None:
-            self._usage_of(limit.owner, now_ms).rate().record(-value, now_ms)
+        usage = None if limit is None else self._usages.peek(limit.owner)
+        if usage is not None:
+            usage.rate().record(-value, now_ms)
 
     def most_at_once(self, user: str, client_id: str) -> float | None:
         """What may be used at once by somebody who has used nothing; more would have to wait whenever it is asked for.
@@ -104,27 +111,26 @@ class ClientQuotaManager:
     def is_unused(self, user: str, client_id: str, now_ms: int) -> bool:
         """Whether nothing was used in the whole window."""
         limit = self._limits.of(user, client_id)
-        usage = None if limit is None else self._usages.get(limit.owner)
+        usage = None if limit is None else self._usages.peek(limit.owner)
         return usage is None or usage.rate().is_forgotten(now_ms)
 
-    def rates(self, now_ms: int) -> Iterator[tuple[Owner, float]]:
-        """How much of it each of those who are measured uses per second."""
-        for owner, usage in list(self._usages.items()):
-            yield owner, usage.rate().measure(now_ms)
+    def rates(self, now_ms: int) -> Iterator[tuple[Owner, float] | None]:
+        """How much of it each of those who are measured uses per second. None for each that has used nothing in the
+        window, or has no such quota any more, so that whoever asks may pause there, too."""
+        for owner, usage in self._usages.items():
+            rate = usage.rate().measure(now_ms)
+            has_quota = usage.epoch == self._epoch or self._limits.bound_of(owner) is not None
+            yield (owner, rate) if rate and has_quota else None
 
     def _usage_of(self, owner: Owner, now_ms: int) -> _Usage:
-        usage = self._usages.get(owner)
+        usage = self._usages.use(owner)
         if usage is None:
-            self._forget_silent(now_ms)
-            usage = self._usages[owner] = _Usage(self._window)
+            usage = _Usage(self._window)
+            self._usages.add(owner, usage, now_ms)
+        usage.asked_ms, usage.epoch = now_ms, self._epoch
         return usage
 
-    def _forget_silent(self, now_ms: int) -> None:
-        if len(self._usages) >= self._look_at:
-            self._forget([owner for owner, usage in self._usages.items() if usage.rate().is_forgotten(now_ms)])
-            self._look_at = max(_FEW_RATES, 2 * len(self._usages))
-
-    def _forget(self, owners: Iterable[Owner]) -> None:
-        """Whoever holds one of their credits will ask for another."""
-        for owner in list(owners):
-            self._usages.pop(owner).credit.end()
+    def _is_silent(self, _: Owner, usage: _Usage, now_ms: int) -> bool:
+        # Who has just come may hold a credit, of which it has not used anything yet.
+        window_ms = self._window.samples * self._window.sample_ms
+        return now_ms - usage.asked_ms >= window_ms and usage.rate().is_forgotten(now_ms)
