@@ -218,8 +218,7 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         #: Why the connection closes once what was asked is answered.
         self._ending: str | None = None
         self._throttle_timer: asyncio.TimerHandle | None = None
-        #: As long as there is a timer.
-        self._throttle = cast(ThrottledWait, None)
+        self._throttle: ThrottledWait | None = None
         self._unsent_seen_bytes = 0
         self._close_callbacks: dict[object, Callable[[], object]] = {}
 
@@ -348,13 +347,13 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         self.throttle_time_ms = throttle_ms
         now_s = self._loop.time()
         end_s = now_s + throttle_ms / 1000
-        if self._throttle_timer is None:
+        if self._throttle is None:
             self._throttle = self._around.throttled.begin(self.principal, self.client_id, now_s, end_s)
-        elif self._throttle_timer.when() >= end_s:
+        elif self._throttle.until_s >= end_s:
             return
-        else:
+        self._throttle.until_s = end_s
+        if self._throttle_timer is not None:
             self._throttle_timer.cancel()
-            self._throttle.until_s = end_s
         self._mutes |= _THROTTLED
         self._throttle_timer = self._loop.call_later(throttle_ms / 1000, self._unthrottle)
 
@@ -733,7 +732,9 @@ class Connection(RequestFields, asyncio.BufferedProtocol):
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
             self._throttle_timer = None
+        if self._throttle is not None:
             self._around.throttled.end(self._throttle, self._loop.time())
+            self._throttle = None
 
     def _unmute(self, why: int) -> None:
         self._mutes &= ~why
