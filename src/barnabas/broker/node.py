@@ -311,7 +311,9 @@ class Node:
         if state is not BrokerState.RUNNING:
             return f"the broker is {state.name}"
         own = self.loader.image.brokers.get(self._static_settings.node_id)
-        return "the broker is fenced" if own is None or own.is_fenced else None
+        if own is None or own.is_fenced:
+            return "the broker is fenced"
+        return self.waits_for if self._static_settings.is_controller else None
 
     def _watch(self, quorum: RaftQuorum, identity: NodeIdentity) -> QuorumWatch:
         limits, randomness = channel_limits(self._static_settings), self._runtime.randomness

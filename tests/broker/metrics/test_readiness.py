@@ -59,3 +59,25 @@ async def test_a_node_that_stops_is_not_ready_any_more() -> None:
         assert await readiness(*address) == (503, "the node is stopping")
         assert not stopping.done()
         await asyncio.gather(stopping, asking)
+
+
+def test_a_node_of_both_roles_is_not_ready_without_its_quorum() -> None:
+    """Whoever restarts nodes one after another must not stop the next one, which others need for a majority."""
+    with World(1) as world:
+
+        async def story() -> None:
+            nodes = ClusterPlan(3).members(world, {"metrics.listener": f"0.0.0.0:{PORT}"})
+            await asyncio.gather(*(each.start() for each in nodes))
+            assert [await readiness(f"10.0.0.{node_id}") for node_id in (1, 2, 3)] == 3 * [READY]
+            for each in nodes[1:]:
+                each.kill()
+            await asyncio.sleep(60)
+            others = "2 at 10.0.0.2:9093, 3 at 10.0.0.3:9093"
+            assert await readiness("10.0.0.1") == (
+                503,
+                f"no controller leads; of the voters {others} enough must run to be a majority",
+            )
+            await nodes[1].start()
+            assert [await readiness(f"10.0.0.{node_id}") for node_id in (1, 2)] == 2 * [READY]
+
+        world.run(story())

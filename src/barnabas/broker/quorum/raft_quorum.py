@@ -186,14 +186,16 @@ class RaftQuorum:
     def waits_for(self) -> str:
         """What keeps this replica from being caught up, for a person."""
         machine = self.driver.machine
+        state = machine.state
+        if isinstance(state, Follower) and state.hears_the_leader:
+            return f"it reads the metadata log from controller {machine.leader.leader_id} at {self.leader_address}"
         others = ", ".join(
             f"{each.key.node_id} at {machine.address_of(each)}"
             for each in machine.voters
             if each.key.node_id != self.node_id
         )
-        if machine.leader.leader_id < 0:
-            return f"no controller leads; of the voters {others} enough must run to be a majority"
-        return f"it reads the metadata log from controller {machine.leader.leader_id} at {self.leader_address}"
+        # Who led last may be known yet, and asked again and again.
+        return f"no controller leads; of the voters {others} enough must run to be a majority"
 
     def read(self, from_offset: int = 0) -> Iterator[CommittedBatch]:
         log = self.log

@@ -64,6 +64,11 @@ class Follower(RaftState):
         self._tell_at_ms: float = now_ms + machine.options.fetch_timeout_ms
 
     @property
+    def hears_the_leader(self) -> bool:
+        """Whether it has answered since we follow it."""
+        return self._has_fetched and not self._is_leader_gone
+
+    @property
     def is_caught_up(self) -> bool:
         """Whether all is here that was committed when the leader last answered."""
         return 0 <= self._leader_high_watermark <= self.machine.high_watermark
