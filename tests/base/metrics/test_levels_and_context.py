@@ -40,6 +40,7 @@ def test_a_node_has_no_client_id() -> None:
 
 def test_a_reporter_hears_whose_metrics_they_are() -> None:
     settings = ProducerSettings.load({"bootstrap.servers": "x:1", "metrics.context.region": "north"})
+    assert settings.warnings == (), "a label is no unknown setting"
     hearing = Hearing()
     context = MetricsContext.of("kafka.producer", settings.extras)
     listed = [Plugin("jmx"), Plugin("org.apache.kafka.common.metrics.JmxReporter"), Plugin("hearing", hearing)]

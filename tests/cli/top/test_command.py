@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from barnabas.cli.top.command import _Top, _Wanted
 from barnabas.cli.top.history import EndHistory
 from barnabas.cli.top.model import Sample
 from barnabas.cli.warnings_shown import show_warnings
-from barnabas.client.admin import Admin
-from barnabas.client.errors import NoBrokersError
+from barnabas.client.admin import Admin, ClusterDescription
+from barnabas.client.core.cluster_view import Node
+from barnabas.client.errors import ClientTimeoutError, KeyedError, NoBrokersError
 from barnabas.testing import AsyncEmbeddedBroker
 from tests.virtual_time import clock, on_virtual_time
 
@@ -110,6 +112,69 @@ async def test_a_cluster_that_is_not_there_is_waited_for_some_seconds() -> None:
         with pytest.raises(NoBrokersError, match="Check bootstrap"):
             await Looker(admin, lambda: 0).look()
     assert 5 < loop.time() - start_s < 15
+
+
+class LostItsQuorum:
+    """Stands for an admin of a cluster without a quorum: of three brokers, which no controller fences, the first
+    answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def describe_cluster(self, **_: object) -> ClusterDescription:
+        return ClusterDescription("c", None, tuple(Node(number, f"kafka-{number}", 9092) for number in (1, 2, 3)))
+
+    async def list_topics(self, **_: object) -> list[str]:
+        return ["t"]
+
+    async def describe_topics(self, names: list[str]) -> dict[str, Any]:
+        nodes = (await self.describe_cluster()).nodes
+        led = [SimpleNamespace(partition=each.node_id, leader=each, replicas=nodes, isr=nodes) for each in nodes]
+        return {name: SimpleNamespace(partitions=led) for name in names}
+
+    async def list_offsets(self, specs: Any, timeout: float) -> Any:
+        return await self._asked("offsets", {each: SimpleNamespace(offset=5) for each in specs}, timeout)
+
+    async def list_groups(self, timeout: float) -> Any:
+        return await self._asked("groups", {number: [] for number in (1, 2, 3)}, timeout)
+
+    async def describe_log_dirs(self, brokers: list[int], timeout: float) -> Any:
+        return await self._asked("sizes", {number: {} for number in brokers}, timeout)
+
+    async def describe_metadata_quorum(self, timeout: float) -> Any:
+        self.asked.append("quorum")
+        await asyncio.sleep(timeout)
+        raise ClientTimeoutError("no controller")
+
+    async def _asked(self, what: str, answers: dict[Any, Any], timeout: float) -> dict[Any, Any]:
+        """Those of the first broker; the others are waited for."""
+        self.asked.append(what)
+        own = {each: told for each, told in answers.items() if getattr(each, "partition", each) == 1}
+        if own != answers:
+            await asyncio.sleep(timeout)
+            late = ClientTimeoutError("no time")
+            raise KeyedError({each: late for each in answers if each not in own}, own)
+        return own
+
+
+@on_virtual_time
+async def test_a_cluster_without_a_quorum_is_told_soon_and_what_is_late_is_not_asked_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    loop = asyncio.get_running_loop()
+    start_s = loop.time()
+    admin: Any = LostItsQuorum()
+    await _Top(admin, None, _Wanted(as_json=False, once=True, interval_s=2.0)).run()
+    assert loop.time() - start_s < 7
+    assert sorted(admin.asked) == ["groups", "offsets", "offsets", "quorum", "sizes"]
+    lines = capsys.readouterr().out.splitlines()
+    assert "1 broker, no controller" in lines[0]
+    assert [line for line in lines if line.startswith(("!", "?"))] == [
+        "! No controller leads: nothing is created, changed or elected; the rest goes on",
+        "! Brokers 2, 3 do not answer, and nobody has fenced them: clients wait",
+        "? the quorum: no controller",
+    ]
+    assert sum("no answer" in line for line in lines) == 2
 
 
 class Warns(Looks):

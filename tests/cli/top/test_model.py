@@ -13,8 +13,21 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.top import history as history_module
 from barnabas.cli.top.figures import ApiFigures, LoopTime, NodeFigures, figures_of, points, together
 from barnabas.cli.top.history import Age, EndHistory
-from barnabas.cli.top.model import BrokerSeen, GroupFacts, Model, PartitionRow, PartitionSeen, Sample, model_of
+from barnabas.cli.top.model import (
+    FENCED,
+    SILENT,
+    ApiRow,
+    BrokerRow,
+    BrokerSeen,
+    GroupFacts,
+    Model,
+    PartitionRow,
+    PartitionSeen,
+    Sample,
+    model_of,
+)
 from barnabas.cli.top.reasons import reasons
+from barnabas.cli.top.view import screen
 from tests.cli.top.example import model
 
 T0 = TopicPartition("t", 0)
@@ -274,6 +287,24 @@ def test_why_it_is_slow() -> None:
         "fraud has lag and no members: nobody reads",
         "recommendations is rebalancing: nothing is read meanwhile",
     ]
+
+
+def test_a_cluster_without_a_controller_says_so_first() -> None:
+    silent = tuple(BrokerRow(number, "", state, 0, 0, 0) for number, state in ((1, ""), (2, SILENT), (3, FENCED)))
+    apis = (ApiRow("DescribeQuorum", 1.0, 9000.0, None, 0.0, 0.0, 9000.0, 0.0, 0.0, 0.0),)
+    problems = tuple(f"problem {number}" for number in range(4))
+    shown = Model(0, has_controller=False, brokers=silent, apis=apis, problems=problems)
+    told = reasons(shown)
+    assert told == [
+        "No controller leads: nothing is created, changed or elected; the rest goes on",
+        "Broker 2 does not answer, and nobody has fenced it: clients wait",
+    ]
+    lines = screen(shown, 80, None).lines
+    assert [line for line in lines if line.startswith("!")] == [f"! {each}" for each in told], "they fit"
+    assert [line for line in lines if line.startswith("?")] == [f"? {each}" for each in problems]
+    assert "1 broker, no controller" in lines[0]
+    assert lines[1].endswith("0 under-replicated, 0 offline, as last known")
+    assert sum(line.startswith("?") for line in screen(shown, 80, 24).lines) == 2
 
 
 @pytest.mark.parametrize(

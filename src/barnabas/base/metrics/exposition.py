@@ -68,6 +68,10 @@ class Exposition:
         lines.append(f"{family.name}_sum{labels} {number_text(total)}")
         lines.append(f"{family.name}_count{labels} {everything}")
 
+    def families(self) -> Iterator[tuple[Family, list[str]]]:
+        """Each family with its lines."""
+        yield from self._lines.items()
+
     def text(self) -> Iterator[str]:
         """All of it, in pieces."""
         for family, lines in self._lines.items():

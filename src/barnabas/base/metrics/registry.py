@@ -132,21 +132,26 @@ class MetricsRegistry:
         *,
         tags: Tags = (),
         is_counter: bool = False,
-    ) -> None:
+    ) -> Metric:
         """A metric that is computed, from the time in milliseconds, when it is read."""
         metric_name = MetricName(name, group, (*self._own_tags, *tags), description)
         metric = Metric(metric_name, measure, self.now_ms, is_counter)
         self._metrics[metric_name] = metric
         for reporter in self._reporters:
             self._tell(reporter, lambda each: each.metric_change(metric))
+        return metric
 
     def remove(self, group: str, tags: Tags) -> None:
         """Take back all metrics of a group that have exactly these tags beside the client's id."""
         exact = (*self._own_tags, *tags)
         for name in [name for name in self._metrics if name.group == group and name.tags == exact]:
-            metric = self._metrics.pop(name)
-            for reporter in self._reporters:
-                self._tell(reporter, lambda each, gone=metric: each.metric_removal(gone))  # type: ignore[misc]
+            self.take_back(self._metrics[name])
+
+    def take_back(self, metric: Metric) -> None:
+        """Take back one metric."""
+        del self._metrics[metric.name]
+        for reporter in self._reporters:
+            self._tell(reporter, lambda each: each.metric_removal(metric))
 
     def metrics(self) -> list[Metric]:
         # One step of the interpreter: a metric may be added meanwhile by another thread.

@@ -9,10 +9,10 @@ from typing import Final, Protocol
 from barnabas.base.metrics.registry import Metric
 from barnabas.base.plugins import load_plugins, safely
 from barnabas.base.settings import Plugin, Settings
+from barnabas.base.settings.load import CONTEXT_PREFIX
 
 #: Java's own reporter by its short name, and as Kafka's defaults spell it.
 JMX: Final = ("jmx", "org.apache.kafka.common.metrics.JmxReporter", "JmxReporter")
-_CONTEXT_PREFIX: Final = "metrics.context."
 
 
 class MetricsReporter(Protocol):
@@ -59,9 +59,9 @@ class MetricsContext:
     ) -> MetricsContext:
         """With those among settings that nobody else knows."""
         named = {
-            name.removeprefix(_CONTEXT_PREFIX): str(value)
+            name.removeprefix(CONTEXT_PREFIX): str(value)
             for name, value in unknown.items()
-            if name.startswith(_CONTEXT_PREFIX)
+            if name.startswith(CONTEXT_PREFIX)
         }
         return cls(namespace, {"_namespace": namespace, **named, **(labels or {})})
 

@@ -19,6 +19,8 @@ from barnabas.base.settings.values import Password, format_value
 _log = logger("barnabas.settings")
 
 KEYWORD = "keyword argument"
+#: Settings that have no names of their own: all that begin so are labels for reporters of metrics.
+CONTEXT_PREFIX = "metrics.context."
 
 
 @dataclass(frozen=True, slots=True)

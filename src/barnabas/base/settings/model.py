@@ -190,7 +190,8 @@ class Settings:
             setting = self._setting_for(name)
             if setting is None:
                 extras[name] = written
-                warnings.append(loading.unknown(name, written, self._declared, self._hints))
+                if not name.startswith(loading.CONTEXT_PREFIX):
+                    warnings.append(loading.unknown(name, written, self._declared, self._hints))
                 continue
             has_prefix = name != setting.name
             try:

@@ -10,10 +10,11 @@ from typing import Final
 from barnabas.base.errors import known
 from barnabas.base.log_context import logger
 from barnabas.base.metrics.registry import MetricsRegistry, RecordingLevel
-from barnabas.base.metrics.reporters import MetricsContext, load_reporters
+from barnabas.base.metrics.reporters import JMX, MetricsContext, load_reporters
 from barnabas.base.metrics.samples import Windows
 from barnabas.base.plugins import ClusterResourceListeners
 from barnabas.broker.metrics.node_metrics import NodeMetrics
+from barnabas.broker.metrics.reporting import Reporting
 from barnabas.broker.metrics.sources import NodeParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.net.errors import address_text
@@ -54,7 +55,7 @@ class MetricsServer:
     def is_wanted(self) -> bool:
         """Whether anybody asked for metrics: without, nothing is measured but what is counted anyway."""
         return self._settings.metrics_listener is not None or any(
-            each.name != "jmx" for each in self._settings.metric_reporters
+            each.name not in JMX for each in self._settings.metric_reporters
         )
 
     @property
@@ -68,6 +69,13 @@ class MetricsServer:
     async def start(self, node_id: int, cluster_id: str) -> None:
         if not self.is_wanted:
             return
+        try:
+            await self._start(node_id, cluster_id)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self, node_id: int, cluster_id: str) -> None:
         settings, parts = self._settings, self._parts()
         names = {"kafka.cluster.id": cluster_id, "kafka.node.id": str(node_id)}
         context = MetricsContext.of("kafka.server", settings.extras, names)
@@ -77,12 +85,16 @@ class MetricsServer:
             parts.runtime.clock.monotonic_ms,
             client_id=None,
             windows=Windows(settings.metrics_num_samples, settings.metrics_sample_window_ms),
-            reporters=reporters,
             level=RecordingLevel[settings.metrics_recording_level],
         )
         self._started.callback(registry.close)
         self._metrics = NodeMetrics(self._parts, registry)
         self._started.callback(self._metrics.stop)
+        if reporters:
+            interval_s = settings.kafka_metrics_polling_interval_secs
+            reporting = Reporting(self._metrics, registry, reporters, interval_s)
+            self._started.push_async_callback(reporting.stop)
+            await reporting.start()
         if settings.metrics_listener is not None:
             await self._listen(settings.metrics_listener, self._metrics)
 

@@ -31,7 +31,7 @@ from barnabas.net.http_listener import HttpAnswer
 _log = logger("barnabas.broker")
 
 #: How long a slice of a scrape may keep the loop.
-_SLICE_S: Final = 0.002
+SLICE_S: Final = 0.002
 #: What one scrape has found is told again to those who ask so soon after it.
 _FRESH_S: Final = 0.05
 
@@ -67,6 +67,7 @@ class NodeMetrics:
         self._watch = process.LoopWatch(registry, parts().server.meter)
         self._lag = lag.LagReader()
         self._disks = logs.DiskReader()
+        self._collecting = asyncio.Lock()
         self._rendering: asyncio.Task[tuple[bytes, ...]] | None = None
         self._rendered: tuple[float, tuple[bytes, ...]] | None = None
         self._scrapes = self._errors = 0
@@ -106,20 +107,12 @@ class NodeMetrics:
 
     async def _render(self) -> tuple[bytes, ...]:
         began_s = self._loop.time()
-        out = Exposition()
-        await self._disks.look(self._parts())
-        await self._collect(out)
+        out, _ = await self.collected()
         slice_s = self._loop.time()
-        self._scrapes += 1
-        self._last_samples = out.sample_count
-        out.add(SCRAPES, self._scrapes)
-        out.add(SCRAPE_SECONDS, self._last_s)
-        out.add(SAMPLES, self._last_samples)
-        out.add(ERRORS, self._errors)
         pieces: list[bytes] = []
         for piece in out.text():
             pieces.append(piece.encode("utf-8", "replace"))
-            if self._loop.time() - slice_s > _SLICE_S:
+            if self._loop.time() - slice_s > SLICE_S:
                 await asyncio.sleep(0)
                 slice_s = self._loop.time()
         text = tuple(pieces)
@@ -128,12 +121,29 @@ class NodeMetrics:
         self._loop.call_later(_FRESH_S, self._forget, text)
         return text
 
+    async def collected(self) -> tuple[Exposition, bool]:
+        """What there is to tell now, and whether that is all: if a part of it failed, it is not."""
+        # What collectors remember is for one at a time.
+        async with self._collecting:
+            began_s, errors = self._loop.time(), self._errors
+            out = Exposition()
+            await self._disks.look(self._parts())
+            await self._collect(out)
+            self._scrapes += 1
+            self._last_samples = out.sample_count
+            out.add(SCRAPES, self._scrapes)
+            out.add(SCRAPE_SECONDS, self._last_s)
+            out.add(SAMPLES, self._last_samples)
+            out.add(ERRORS, self._errors)
+            self._last_s = self._loop.time() - began_s
+            return out, self._errors == errors
+
     async def _collect(self, out: Exposition) -> None:
         parts, slice_s = self._parts(), self._loop.time()
         for collect in self.collectors:
             try:
                 for _ in collect(parts, out):
-                    if self._loop.time() - slice_s > _SLICE_S:
+                    if self._loop.time() - slice_s > SLICE_S:
                         await asyncio.sleep(0)
                         slice_s = self._loop.time()
             except Exception:  # the others have something to tell all the same, now more than ever

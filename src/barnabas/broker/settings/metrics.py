@@ -67,7 +67,7 @@ class BrokerMetricsSettings(Settings, title="Metrics", importance=LOW):
         "Java classes that report the older metrics.", default=(), allowed=items(), state=NO_EFFECT
     )
     kafka_metrics_polling_interval_secs: Int = setting(
-        "How often the older metrics are collected.", default=10, allowed=at_least(1), state=NO_EFFECT
+        "How often metrics are collected for reporters, where there are any.", default=10, allowed=at_least(1)
     )
     telemetry_max_bytes: Int = setting(
         "How much a client may push in one telemetry request.",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
@@ -22,10 +22,15 @@ from barnabas.net.errors import UnsupportedRequestError, address_text
 if TYPE_CHECKING:
     from barnabas.cli.top.scraping import Scraper
     from barnabas.client.admin import Admin, ClusterDescription
+    from barnabas.client.admin.groups import GroupListing
 
 T = TypeVar("T")
 
 _ANSWER_S: Final = 10.0
+#: A single broker is not waited for that long: who has lost it still sees what the others said.
+_BROKER_S: Final = 4.0
+_QUORUM: Final = "the quorum"
+_NOBODY: Final = -1
 #: Sizes change slowly, and asking for them is dear: every so many looks.
 _LOOKS_PER_SIZES: Final = 15
 #: Groups beyond these are told by their states alone.
@@ -38,27 +43,42 @@ _OLDEST_MS: Final = 30 * 86_400_000
 
 
 class Looker:
-    """Looks at a cluster again and again."""
+    """Looks at a cluster again and again. If `is_once`, two looks are all: what did not answer in time is not asked
+    again."""
 
-    def __init__(self, admin: Admin, now_ms: Callable[[], int], scraper: Scraper | None = None) -> None:
+    def __init__(
+        self, admin: Admin, now_ms: Callable[[], int], scraper: Scraper | None = None, *, is_once: bool = False
+    ) -> None:
         self._admin = admin
         self._now_ms = now_ms
         self._scraper = scraper
         self._looks = 0
         self._sizes: Mapping[int, Mapping[str, int]] = {}
         self._problems: list[str] = []
+        self._is_once = is_once
+        #: What came too late, at least of some brokers: what there was of it, and what was told.
+        self._late: dict[str, tuple[Any, str | None]] = {}
+        #: Brokers that did not answer in time, and those that did.
+        self._silent: set[int] = set()
+        self._heard: set[int] = set()
         self.history = EndHistory()
 
     async def look(self) -> Sample:
         """What the cluster says now. Raises `BarnabasError` only if not even its brokers can be asked for."""
         admin, self._problems = self._admin, []
+        self._heard.clear()
+        if not self._is_once:
+            self._late.clear()
+            self._silent.clear()
         cluster = await self._cluster()
         partitions = await self._tried("topics", self._partitions(), {})
-        ends, groups, controller_id = await asyncio.gather(
+        ends, groups, leader = await asyncio.gather(
             self._tried("offsets", self._ends(partitions), {}),
             self._tried("groups", self._groups(), ()),
-            self._tried("the quorum", self._controller(cluster), None),
+            self._tried(_QUORUM, self._controller(cluster), None),
         )
+        if self._silent and "groups" not in self._late:
+            self._late["groups"] = groups, None
         at_ms = self._now_ms()
         committed = await self._tried("offsets of groups", self._committed(groups), {})
         if self._looks % _LOOKS_PER_SIZES == 0:
@@ -72,12 +92,21 @@ class Looker:
         if self._scraper is not None:
             nodes, problems = await self._scraper.scrape(admin, cluster)
             self._problems += problems
+            self._heard |= nodes.keys()
+        self._silent -= self._heard
+        # Brokers that answer while nobody tells who leads: they have no controller to ask.
+        has_controller = leader != _NOBODY and (leader is not None or _QUORUM not in self._late or not self._heard)
         return Sample(
             at_ms,
             cluster.cluster_id or "",
-            controller_id,
+            None if leader == _NOBODY else leader,
             tuple(
-                BrokerSeen(each.node_id, address_text(each.host, each.port), each.node_id in cluster.fenced)
+                BrokerSeen(
+                    each.node_id,
+                    address_text(each.host, each.port),
+                    each.node_id in cluster.fenced,
+                    each.node_id in self._silent,
+                )
                 for each in cluster.nodes
             ),
             partitions,
@@ -87,22 +116,34 @@ class Looker:
             self._sizes,
             nodes,
             tuple(self._problems),
+            has_controller,
         )
 
-    async def _tried(self, what: str, asking: Awaitable[T], otherwise: T) -> T:
+    async def _tried(self, what: str, asking: Coroutine[Any, Any, T], otherwise: T) -> T:
         from barnabas.client.errors import KeyedError
 
+        if self._is_once and what in self._late:
+            asking.close()
+            known, problem_text = self._late[what]
+            self._problems += [] if problem_text is None else [problem_text]
+            return cast(T, known)
+        is_late, found, told = False, otherwise, None
         try:
             async with asyncio.timeout(_ANSWER_S):
-                return await asking
+                found = await asking
         except KeyedError as problem:
             # What some said is kept by those who asked; what is left is that nobody did.
-            self._problems.append(f"{what}: {next(map(reason, problem.errors.values()))}")
-        except TimeoutError:
-            self._problems.append(f"{what}: no answer within {_ANSWER_S:.0f} s")
+            told = f"{what}: {next(map(reason, problem.errors.values()))}"
+            is_late = any(map(_is_silence, problem.errors.values()))
         except BarnabasError as problem:
-            self._problems.append(f"{what}: {reason(problem)}")
-        return otherwise
+            told, is_late = f"{what}: {reason(problem)}", _is_silence(problem)
+        except TimeoutError:
+            told, is_late = f"{what}: no answer within {_ANSWER_S:.0f} s", True
+        if told is not None:
+            self._problems.append(told)
+        if is_late:
+            self._late[what] = found, told
+        return found
 
     async def _cluster(self) -> ClusterDescription:
         try:
@@ -111,12 +152,12 @@ class Looker:
             return await self._admin.describe_cluster(timeout=_ANSWER_S)
 
     async def _controller(self, cluster: ClusterDescription) -> int | None:
-        """Who leads the controllers. What brokers call the controller is any one of them."""
+        """Who leads the controllers, if anybody does. What brokers call the controller is any one of them."""
         try:
-            leader = (await self._admin.describe_metadata_quorum(timeout=_ANSWER_S)).leader_id
+            leader = (await self._admin.describe_metadata_quorum(timeout=_BROKER_S)).leader_id
         except UnsupportedRequestError:
-            return None if cluster.controller is None else cluster.controller.node_id
-        return leader if leader >= 0 else None
+            return _NOBODY if cluster.controller is None else cluster.controller.node_id
+        return max(leader, _NOBODY)
 
     async def _partitions(self) -> dict[TopicPartition, PartitionSeen]:
         names = list(await self._admin.list_topics(include_internal=True))
@@ -134,18 +175,45 @@ class Looker:
     async def _ends(self, partitions: Mapping[TopicPartition, PartitionSeen]) -> dict[TopicPartition, int]:
         from barnabas.client.admin import OffsetSpec
 
-        led = [partition for partition, each in partitions.items() if each.leader is not None]
+        led = {
+            partition: each.leader
+            for partition, each in partitions.items()
+            if each.leader is not None and each.leader not in self._silent
+        }
         if not led:
             return {}
-        found = await kept(self._admin.list_offsets(dict.fromkeys(led, OffsetSpec.latest()), timeout=_ANSWER_S))
+        found = await kept(self._admin.list_offsets(dict.fromkeys(led, OffsetSpec.latest()), timeout=_BROKER_S))
+        self._heard |= {led[partition] for partition in found}
         return {partition: each.offset for partition, each in found.items()}
 
     async def _groups(self) -> tuple[GroupFacts, ...]:
-        listed = [each for each in await self._admin.list_groups() if str(each.type) in _LISTED_TYPES]
+        listed = [each for each in await self._listed() if str(each.type) in _LISTED_TYPES]
         named = [each.group_id for each in listed[:_MOST_GROUPS]]
         described = await kept(self._admin.describe_groups(named)) if named else {}
         members = {name: len(each.members) for name, each in described.items()}
         return tuple(GroupFacts(each.group_id, str(each.state), members.get(each.group_id, 0)) for each in listed)
+
+    async def _listed(self) -> list[GroupListing]:
+        """The groups of all brokers that answer."""
+        from barnabas.client.errors import KeyedError
+
+        try:
+            return await self._admin.list_groups(timeout=_BROKER_S)
+        except KeyedError as problem:
+            self._note(problem.errors, problem.results)
+            if not problem.results:
+                raise
+            # Who is silent is told once, as a reason.
+            refused = [(each, error) for each, error in sorted(problem.errors.items()) if not _is_silence(error)]
+            self._problems += [f"groups of broker {each}: {reason(error)}" for each, error in refused]
+            groups = {each.group_id: each for listed in problem.results.values() for each in listed}
+            return [groups[name] for name in sorted(groups)]
+
+    def _note(self, errors: Mapping[int, BaseException], results: Collection[int]) -> None:
+        """Who did not answer, and who did, if only to refuse."""
+        silent = {number for number, error in errors.items() if _is_silence(error)}
+        self._silent |= silent
+        self._heard |= (errors.keys() - silent) | set(results)
 
     async def _committed(self, groups: Collection[GroupFacts]) -> dict[str, dict[TopicPartition, int]]:
         names = [each.group_id for each in groups][:_MOST_GROUPS]
@@ -157,7 +225,11 @@ class Looker:
     async def _ask_sizes(self, cluster: ClusterDescription) -> dict[int, dict[str, int]]:
         at_work = [each.node_id for each in cluster.nodes if each.node_id not in cluster.fenced]
         sizes: dict[int, dict[str, int]] = {}
-        for number, directories in (await kept(self._admin.describe_log_dirs(at_work, timeout=_ANSWER_S))).items():
+        asked = [number for number in at_work if number not in self._silent]
+        if at_work and not asked:
+            return sizes
+        for number, directories in (await kept(self._admin.describe_log_dirs(asked, timeout=_BROKER_S))).items():
+            self._heard.add(number)
             topics = sizes.setdefault(number, {})
             for directory in directories.values():
                 for partition, replica in directory.replicas.items():
@@ -198,7 +270,7 @@ class Looker:
 
         middles = {partition: (young + old) / 2 for partition, (young, old) in bounds.items()}
         specs = {each: OffsetSpec.at(max(0, now_ms - int(math.exp(middle)))) for each, middle in middles.items()}
-        found = await kept(self._admin.list_offsets(specs, timeout=_ANSWER_S))
+        found = await kept(self._admin.list_offsets(specs, timeout=_BROKER_S))
         halved = {}
         for partition, listed in found.items():
             young, old = bounds[partition]
@@ -209,6 +281,10 @@ class Looker:
 
 #: Groups that commit offsets as consumers do.
 _LISTED_TYPES: Final = frozenset({"Classic", "Consumer", "Unknown", "Streams"})
+
+
+def _is_silence(error: BaseException) -> bool:
+    return isinstance(error, TimeoutError | ConnectionError)
 
 
 async def kept(asking: Awaitable[Mapping[Any, Any]]) -> dict[Any, Any]:

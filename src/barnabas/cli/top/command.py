@@ -95,7 +95,7 @@ class _Top:
     """Looks, draws, waits, and listens to keys meanwhile."""
 
     def __init__(self, admin: Admin, scraper: Scraper | None, wanted: _Wanted) -> None:
-        self._looker = Looker(admin, lambda: time.time_ns() // 1_000_000, scraper)
+        self._looker = Looker(admin, lambda: time.time_ns() // 1_000_000, scraper, is_once=wanted.once)
         self._wanted = wanted
         self._choice = Choice(interval_s=wanted.interval_s)
         self._model: Model | None = None

@@ -17,6 +17,9 @@ from barnabas.cli.top.history import EndHistory
 #: Whoever waits longer is told of for as long as that, not only when it begins.
 _LONG_WAIT_MS: Final = 1000
 _MAY_WAIT: Final = frozenset({"Fetch", "FetchConsumer", "FetchFollower", "JoinGroup", "SyncGroup", "ShareFetch"})
+#: States of brokers that serve nobody: known to the cluster, or seen from here.
+FENCED: Final = "fenced"
+SILENT: Final = "no answer"
 _Total = Callable[[NodeFigures], float]
 
 
@@ -34,6 +37,8 @@ class BrokerSeen:
     broker_id: int
     address: str
     is_fenced: bool = False
+    #: It did not answer.
+    is_silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,8 @@ class Sample:
     nodes: Mapping[int, NodeFigures] = field(default_factory=dict)
     #: What could not be asked, and why.
     problems: tuple[str, ...] = ()
+    #: False if it is known that nobody leads the controllers.
+    has_controller: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +162,7 @@ class Model:
     partitions: tuple[PartitionRow, ...] = ()
     throttled: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    has_controller: bool = True
 
 
 def model_of(now: Sample, before: Sample | None, history: EndHistory) -> Model:
@@ -174,6 +182,7 @@ def model_of(now: Sample, before: Sample | None, history: EndHistory) -> Model:
         partitions=tuple(_lacking(now)),
         throttled=throttled,
         problems=now.problems,
+        has_controller=now.has_controller,
     )
 
 
@@ -193,6 +202,12 @@ def _record_rates(now: Sample, before: Sample | None) -> dict[str, float] | None
     return rates
 
 
+def _state(broker: BrokerSeen, controller_id: int | None) -> str:
+    if broker.is_fenced:
+        return FENCED
+    return SILENT if broker.is_silent else "controller" if broker.broker_id == controller_id else ""
+
+
 def _broker(broker: BrokerSeen, now: Sample, before: Sample | None) -> BrokerRow:
     number = broker.broker_id
     mine = [each for each in now.partitions.values() if number in each.replicas]
@@ -203,7 +218,7 @@ def _broker(broker: BrokerSeen, now: Sample, before: Sample | None) -> BrokerRow
     return BrokerRow(
         number,
         broker.address,
-        "fenced" if broker.is_fenced else "controller" if number == now.controller_id else "",
+        _state(broker, now.controller_id),
         sum(each.leader == number for each in mine),
         len(mine),
         sum(number not in each.isr for each in mine),

@@ -6,19 +6,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from barnabas.cli.top.model import ApiRow, Model
+from barnabas.cli.top.model import SILENT, ApiRow, Model
 
 #: Requests that take longer than this in the mean are looked at.
 _SLOW_MS: Final = 100.0
 _BUSY: Final = 0.1
 _STALL_MS: Final = 200.0
 _MOST: Final = 5
+#: Who looks asks it, and it takes as long as there is no controller: nobody else waits for it.
+_OWN_QUESTION: Final = "DescribeQuorum"
 
 
 def reasons(model: Model) -> list[str]:
     """What is most likely to keep clients waiting, what matters most first; empty if nothing is."""
-    found = [*_partitions(model), *_nodes(model), *_apis(model), *_throttled(model), *_groups(model)]
+    found = [*_controller(model), *_silent(model), *_partitions(model), *_nodes(model), *_apis(model)]
+    found += [*_throttled(model), *_groups(model)]
     return found[:_MOST]
+
+
+def _controller(model: Model) -> Iterator[str]:
+    if not model.has_controller:
+        yield "No controller leads: nothing is created, changed or elected; the rest goes on"
+
+
+def _silent(model: Model) -> Iterator[str]:
+    silent = [str(each.broker_id) for each in model.brokers if each.state == SILENT]
+    if silent:
+        who = f"Broker {silent[0]} does" if len(silent) == 1 else f"Brokers {_named(silent)} do"
+        yield f"{who} not answer, and nobody has fenced {'it' if len(silent) == 1 else 'them'}: clients wait"
 
 
 def _partitions(model: Model) -> Iterator[str]:
@@ -44,7 +59,7 @@ def _nodes(model: Model) -> Iterator[str]:
 
 def _apis(model: Model) -> Iterator[str]:
     for each in sorted(model.apis or (), key=lambda each: -each.cost_ms):
-        if each.cost_ms >= _SLOW_MS:
+        if each.cost_ms >= _SLOW_MS and each.name != _OWN_QUESTION:
             part, why = _largest(each)
             yield f"{each.name} takes {each.mean_ms:,.0f} ms, of which {part}: {why}"
 

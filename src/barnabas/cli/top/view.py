@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from barnabas.cli.output import shown, size_text
-from barnabas.cli.top.model import ApiRow, BrokerRow, GroupRow, Model, PartitionRow, TopicRow
+from barnabas.cli.top.model import FENCED, SILENT, ApiRow, BrokerRow, GroupRow, Model, PartitionRow, TopicRow
 from barnabas.cli.top.reasons import reasons
 
 #: From this width on there are two columns.
@@ -18,6 +18,8 @@ WIDE: Final = 150
 _GAP: Final = "  "
 _SHORTEST_NAME: Final = 8
 _UNKNOWN: Final = "-"
+#: On a screen, where rows need the room.
+_MOST_PROBLEMS: Final = 2
 _NO_NODE_TELLS: Final = "no node tells: start them with --metrics, or name them with top --metrics"
 
 
@@ -72,7 +74,7 @@ class Screen(NamedTuple):
 def screen(model: Model, width: int, height: int | None, choice: Choice = ALL) -> Screen:
     """The whole screen: never more lines than `height`, if there is one, nor wider ones than `width`."""
     lines = [fit(line, width) for line in _head(model, choice)]
-    foot = [fit(line, width) for line in _foot(model, choice)]
+    foot = [fit(line, width) for line in _foot(model, choice, _MOST_PROBLEMS if height is not None else None)]
     room = None if height is None else max(0, height - len(lines) - len(foot))
     tables = [each for each in _tables(model, choice) if choice.only in (None, each.section)]
     # A column that is fit for a screen, and two where that leaves each enough.
@@ -194,11 +196,13 @@ Row = BrokerRow | TopicRow | GroupRow | ApiRow | PartitionRow
 
 
 def _head(model: Model, choice: Choice) -> list[str]:
-    brokers = sum(each.state != "fenced" for each in model.brokers)
+    brokers = sum(each.state not in (FENCED, SILENT) for each in model.brokers)
     controller = "no controller" if model.controller_id is None else f"controller {model.controller_id}"
     cluster = f"cluster {shown(model.cluster_id)}" if model.cluster_id else "cluster"
     offline = sum(each.leader is None for each in model.partitions)
     lacking = f"{len(model.partitions) - offline:,} under-replicated, {offline:,} offline"
+    if not model.has_controller:
+        lacking += ", as last known"
     counts = f"{len(model.topics):,} topics, {model.partition_count:,} partitions: {lacking}"
     rate = "" if model.records_s is None else f" · {_number(model.records_s)} records/s"
     return [
@@ -207,10 +211,10 @@ def _head(model: Model, choice: Choice) -> list[str]:
     ]
 
 
-def _foot(model: Model, choice: Choice) -> list[str]:
+def _foot(model: Model, choice: Choice, most_problems: int | None) -> list[str]:
     """Why it is slow, if it is; what could not be asked; the keys."""
     lines = [f"! {shown(sentence)}" for sentence in reasons(model)]
-    lines += [f"? {shown(problem)}" for problem in model.problems[:2]]
+    lines += [f"? {shown(problem)}" for problem in model.problems[:most_problems]]
     if choice.has_keys:
         lines.append("q quit · 1-5 one part alone, 0 all · n by name, v by value · + - interval")
     return lines
