@@ -149,10 +149,12 @@ class QuorumController:
     def _tell(self, leader: LeaderAndEpoch, *, was_active: bool) -> None:
         """Who has nobody beside it leads as a matter of course."""
         if not self._quorum.is_alone:
+            reason = self._quorum.why_election
+            why = "" if reason is None else f", since {reason}"
             if self._is_active:
-                _log.info("Node %d is the active controller now, in epoch %d", leader.leader_id, leader.epoch)
+                _log.info("Node %d is the active controller now, in epoch %d%s", leader.leader_id, leader.epoch, why)
             elif leader.leader_id >= 0:
-                _log.info("Controller %d is the active one now, in epoch %d", leader.leader_id, leader.epoch)
+                _log.info("Controller %d is the active one now, in epoch %d%s", leader.leader_id, leader.epoch, why)
             elif was_active:
                 _log.info("Node %d is no longer the active controller", self._quorum.node_id)
 
