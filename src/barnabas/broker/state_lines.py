@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.log_context import logger
-from barnabas.broker.change_lines import MOST_LINES, names_text
 from barnabas.broker.configs.logger_levels import STATE_CHANGE_LOG
+from barnabas.broker.told_names import MOST_LINES, names_text
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
 from barnabas.metadata.loader import MetadataUpdate
