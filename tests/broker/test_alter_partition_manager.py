@@ -111,8 +111,34 @@ def test_a_follower_joins(caplog: pytest.LogCaptureFixture) -> None:
     bench.controller.answer(accepted(data))
     bench.settle()
     assert (bench.isr, bench.is_committed) == ((1, 2, 3), True)
-    assert "t-0: ISR updated to 1,2,3 and version updated to 1" in caplog.messages
+    assert "t-0: broker 3 has caught up, and is in sync (ISR 1,2 -> 1,2,3); version 1" in caplog.messages
     assert len(bench.controller.asked) == 1
+
+
+@pytest.mark.parametrize("count", [5, 28])
+def test_followers_that_join_many_partitions_are_one_line(caplog: pytest.LogCaptureFixture, count: int) -> None:
+    caplog.set_level(logging.INFO)
+    bench = Bench()
+    partitions = [bench.led() for _ in range(count)]
+    for number, each in enumerate(partitions):
+        each.name = each.name._replace(partition=number)
+
+    async def fetch() -> None:
+        for each in partitions:
+            each.leading().update_follower_fetch_state(3, 0, 0, 103)
+
+    bench.loop.run_until_complete(fetch())
+    bench.settle()
+    (asked,) = bench.controller.asked
+    caplog.clear()
+    bench.controller.answer(*map(accepted, asked.topics[0].partitions))
+    bench.settle()
+    reason = "broker 3 has caught up, and is in sync (ISR 1,2 -> 1,2,3)"
+    if count == 5:
+        assert caplog.messages == [f"t-{each}: {reason}; version 1" for each in range(5)]
+    else:
+        names = ", ".join(f"t-{each}" for each in range(10))
+        assert caplog.messages == [f"28 partitions: {reason}: {names} and 18 more"]
 
 
 def test_a_follower_that_lags_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

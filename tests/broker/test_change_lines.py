@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from barnabas.base.settings import Password
-from barnabas.broker.change_lines import MOST_LINES, tell_changes
+from barnabas.broker.change_lines import tell_changes
+from barnabas.broker.told_names import MOST_LINES
 from barnabas.metadata.image import ClusterImage, ConfigResourceType
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.wire.stored import cluster_metadata as log

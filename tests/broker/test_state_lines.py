@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
 from barnabas.base.log_context import said
-from barnabas.broker.state_lines import ControllerChanges, tell_states
+from barnabas.broker.state_lines import ControllerChanges, tell_states, tell_states_as_controller
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.replay import ImageBuilder
 from barnabas.raft.types import LeaderAndEpoch
 from barnabas.testing.sim.world import World
+from barnabas.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from barnabas.wire.stored import cluster_metadata as log
 from tests.broker.test_change_lines import topic
 from tests.metadata.clusters import uuid
@@ -54,13 +56,18 @@ class Telling:
         self.image = ClusterImage()
 
     def apply(self, *records: log.MetadataRecord) -> list[str]:
+        return [line for _, line in self.levels(*records)]
+
+    def levels(
+        self, *records: log.MetadataRecord, tell: Callable[..., None] = tell_states, node: int | None = ME
+    ) -> list[tuple[str, str]]:
         before, builder = self.image, ImageBuilder(self.image)
         for record in records:
             builder.replay(record)
         self.image = builder.build(before.offset + len(records) or 0, 1)
         self._caplog.clear()
-        tell_states(before, self.image, builder.delta, ME)
-        return [record.getMessage() for record in self._caplog.records]
+        tell(before, self.image, builder.delta, node)
+        return [(record.levelname, record.getMessage()) for record in self._caplog.records]
 
 
 @pytest.fixture
@@ -126,6 +133,67 @@ def test_many_partitions_are_one_line_for_each_reason(node: Telling) -> None:
     _, line = node.apply(changed(1, 10, fenced=1), *moves)
     assert line.startswith("100 partitions: broker 2 leads, since broker 1 is fenced: many-0, many-1, ")
     assert line.endswith(" and 90 more")
+
+
+UNLED = "t-1: nobody leads, since broker 1 is fenced and nobody else is in sync; leader epoch 1, ISR 1"
+
+
+def test_a_partition_without_leader_is_a_warning(node: Telling) -> None:
+    levels = node.levels(changed(1, 10, fenced=1), moved(0, 2, [2]), moved(1, -1, [1]))
+    assert [level for level, _ in levels] == ["INFO", "INFO", "WARNING"]
+    assert levels[2][1] == UNLED
+    assert node.levels(moved(1, 2, [2], recovery=1))[0][0] == "WARNING"
+
+
+def test_a_controller_alone_tells_all(node: Telling) -> None:
+    def told(*records: log.MetadataRecord) -> list[tuple[str, str]]:
+        return node.levels(*records, tell=tell_states_as_controller, node=None)
+
+    assert told(changed(1, 10, fenced=1), moved(0, 2, [2]), moved(1, -1, [1])) == [
+        ("INFO", "Broker 1 is fenced: the controllers do not hear of it any more, or its process has ended"),
+        ("INFO", "t-0: broker 2 leads, since broker 1 is fenced; leader epoch 1, ISR 2"),
+        ("WARNING", UNLED),
+    ]
+    (came,) = told(registered(3, 20))
+    assert came[1].startswith("Broker 3 has registered, in epoch 20")
+
+
+@pytest.mark.parametrize("own_broker", [2, 3])
+def test_a_controller_beside_a_broker_tells_what_that_does_not(node: Telling, own_broker: int) -> None:
+    """Broker 2 has a replica of both partitions, broker 3 of none."""
+    node.apply(registered(3, 20), changed(3, 20, fenced=-1))
+
+    def told(*records: log.MetadataRecord) -> list[tuple[str, str]]:
+        return node.levels(*records, tell=tell_states_as_controller, node=own_broker)
+
+    has_none = own_broker == 3
+    assert told(changed(1, 10, fenced=1), moved(0, 2, [2]), moved(1, -1, [1])) == [("WARNING", UNLED)] * has_none
+    (*unclean,) = told(moved(1, 2, [2], recovery=1))
+    assert [level for level, _ in unclean] == ["WARNING"] * has_none
+
+
+def test_a_partition_that_loses_its_only_replica_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "barnabas")
+    with World(1) as world:
+
+        async def story() -> None:
+            nodes = await world.start_cluster(3, brokers=2)
+            client = await world.client(nodes[3].bootstrap)
+            where = [CreatableReplicaAssignment(partition_index=each, broker_ids=[4]) for each in range(6)]
+            alone = CreatableTopic(
+                name="alone", num_partitions=-1, replication_factor=-1, assignments=where, configs=[]
+            )
+            response = await client.ask(CreateTopicsRequest(topics=[alone]), 7)
+            assert response.topics[0].error_code == 0
+            caplog.clear()
+            nodes[3].kill()
+            await asyncio.sleep(15)
+
+        world.run(story())
+    unled = [(each.levelname, said(each)) for each in caplog.records if "nobody leads" in said(each)]
+    names = ", ".join(f"alone-{each}" for each in range(6))
+    line = f"6 partitions: nobody leads, since broker 4 is fenced and nobody else is in sync: {names}"
+    assert unled == [("WARNING", line)]
 
 
 def test_this_broker_learns_that_it_was_fenced(node: Telling) -> None:

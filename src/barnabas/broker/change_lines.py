@@ -13,17 +13,14 @@ from barnabas.base.foreign_text import one_line
 from barnabas.base.log_context import logger
 from barnabas.base.settings import Password
 from barnabas.broker.configs.config_resources import is_secret
+from barnabas.broker.told_names import MOST_LINES, name_text, names_text
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ConfigResource, ConfigResourceType, TopicImage
 from barnabas.storage.settings import TOPIC_SETTINGS
 
 _log = logger("barnabas.broker")
 
-#: Of so many things of one kind each gets a line; of more the first few are named in one.
-MOST_LINES: Final = 5
-_MOST_NAMES: Final = 10
 _MOST_SETTINGS: Final = 20
-_NAME_BYTES: Final = 250
 _VALUE_BYTES: Final = 200
 _DEFAULT: Final = "(default)"
 _KINDS: Final[Mapping[int, str]] = {
@@ -83,7 +80,7 @@ def growth_lines(before: ClusterImage, after: ClusterImage, delta: ClusterDelta)
             f"Added {_count(added, 'partition')} to {len(grown):,} topics: {names_text(name for name, _, _ in grown)}"
         ]
     return [
-        f"Added {_count(new - old, 'partition')} to topic {_name(name)}, which has {new:,} now"
+        f"Added {_count(new - old, 'partition')} to topic {name_text(name)}, which has {new:,} now"
         for name, old, new in grown
     ]
 
@@ -115,7 +112,7 @@ def _creation(image: ClusterImage, topic: TopicImage) -> str:
     replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
     text = f"{_identity(topic)}: {_count(len(topic.partitions), 'partition')}, replication factor {replicas}"
     resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
-    settings = [f"{_name(name)}={_value(resource, name, value)}" for name, value in _config(image, resource)]
+    settings = [f"{name_text(name)}={_value(resource, name, value)}" for name, value in _config(image, resource)]
     return f"{text}, configuration {_listed(settings)}" if settings else text
 
 
@@ -123,7 +120,7 @@ def _changes(before: ClusterImage, after: ClusterImage, resource: ConfigResource
     old, new = dict(_config(before, resource)), dict(_config(after, resource))
     names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     return [
-        f"{_name(name)} -> {_value(resource, name, new.get(name))} (was {_value(resource, name, old.get(name))})"
+        f"{name_text(name)} -> {_value(resource, name, new.get(name))} (was {_value(resource, name, old.get(name))})"
         for name in names
     ]
 
@@ -151,21 +148,11 @@ def _resource(resource: ConfigResource) -> str:
     kind = _KINDS.get(resource.type, "resource")
     if resource.type == ConfigResourceType.BROKER and not resource.name:
         return "the default of all brokers"
-    return f"{kind} {_name(resource.name)}"
+    return f"{kind} {name_text(resource.name)}"
 
 
 def _identity(topic: TopicImage) -> str:
-    return f"{_name(topic.name)} with topic ID {topic.topic_id}"
-
-
-def _name(text: str) -> str:
-    return one_line(text, _NAME_BYTES)
-
-
-def names_text(names: Iterable[str]) -> str:
-    every = list(names)
-    text = ", ".join(map(_name, every[:_MOST_NAMES]))
-    return f"{text} and {len(every) - _MOST_NAMES:,} more" if len(every) > _MOST_NAMES else text
+    return f"{name_text(topic.name)} with topic ID {topic.topic_id}"
 
 
 def _listed(settings: Sequence[str]) -> str:

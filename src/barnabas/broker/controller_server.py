@@ -16,6 +16,7 @@ from barnabas.broker.router import Router
 from barnabas.broker.services import ControllerServices, MetadataCache
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.settings.endpoints import parse_endpoint
+from barnabas.broker.state_lines import tell_states_as_controller
 from barnabas.metadata.authorizer import AllowEverything, Authorizer
 from barnabas.metadata.controller import Controller
 from barnabas.metadata.controller_apis import ControllerApis
@@ -62,6 +63,7 @@ class ControllerServer:
         self._files = files
         self._loader = loader
         self._endpoints = endpoints
+        self._own_broker = local_broker
         self._router = router
         image = loader.image
         authorizer = authorizer or AllowEverything()
@@ -130,6 +132,8 @@ class ControllerServer:
         if any(each.type == ConfigResourceType.BROKER for each in update.delta.configs_changed):
             services.settings = effective_settings(self._settings, image, services.node_id)
             self.controller.set_options(controller_options(self._settings, services.cluster_id, image))
+        if self.controller.is_active:
+            tell_states_as_controller(services.metadata.image, image, update.delta, self._own_broker)
         services.metadata.image = image
         self.controller.on_metadata_update(update)
         self._registration.on_metadata_update(image)

@@ -1,18 +1,20 @@
-"""What a broker tells of the others: who came, was fenced or goes, who leads what it has a replica of, and why.
+"""What a node tells of brokers and partitions: who came, was fenced or goes, who leads what, and why.
 
 As in `change_lines` it is told from the difference of two images. Why a leader changed is not in a record, but follows
 from what became of the one before. Of partitions a broker tells those that it has, as Kafka's state.change.logger; of a
-cluster of one broker nothing: it leads as a matter of course.
+cluster of one broker nothing: it leads as a matter of course. The active controller tells what no broker in its process
+does: of a partition that lost its only replica nobody else is left to tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.log_context import logger
-from barnabas.broker.change_lines import MOST_LINES, names_text
 from barnabas.broker.configs.logger_levels import STATE_CHANGE_LOG
+from barnabas.broker.told_names import MOST_LINES, names_text
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
 from barnabas.metadata.loader import MetadataUpdate
@@ -21,6 +23,10 @@ from barnabas.raft.types import LeaderAndEpoch
 
 _log = logger("barnabas.broker")
 _partition_log = logger(STATE_CHANGE_LOG)
+_controller_log = logger("barnabas.controller")
+
+#: Whether a partition is told of, by what it was and is.
+_Choice = Callable[[PartitionImage, PartitionImage], bool]
 
 
 def tell_states(before: ClusterImage, after: ClusterImage, delta: ClusterDelta, node_id: int) -> None:
@@ -32,9 +38,36 @@ def tell_states(before: ClusterImage, after: ClusterImage, delta: ClusterDelta, 
     own, was = after.brokers.get(node_id), before.brokers.get(node_id)
     if _is_fenced_by_others(own, was):
         _log.warning("This broker was fenced: the controllers have not heard of it for too long. It asks to be let in")
-    for line in leader_lines(before, after, delta, node_id):
-        _partition_log.info("%s", line)
-    for line in isr_lines(before, after, delta, node_id):
+    _tell_partitions(before, after, delta, lambda was, now: node_id in now.replicas)
+
+
+def tell_states_as_controller(
+    before: ClusterImage, after: ClusterImage, delta: ClusterDelta, own_broker: int | None
+) -> None:
+    """Log, at the active controller, what its own broker does not: of partitions of others those that lack a leader,
+    did so, or may have lost records. Where it has no broker, it tells all."""
+    if before.offset < 0:
+        return
+    if own_broker is None:
+        for line in broker_lines(before, after, delta):
+            _controller_log.info("%s", line)
+        _tell_partitions(before, after, delta, lambda was, now: True)
+    elif len(after.brokers) > 1:
+        _tell_partitions(
+            before, after, delta, lambda was, now: own_broker not in now.replicas and (_lacks(was) or _lacks(now))
+        )
+
+
+def _lacks(partition: PartitionImage) -> bool:
+    """Whether it lacks a leader, or perhaps records."""
+    return partition.leader == NO_LEADER or partition.leader_recovery_state == RECOVERING
+
+
+def _tell_partitions(before: ClusterImage, after: ClusterImage, delta: ClusterDelta, chosen: _Choice) -> None:
+    changes = _changed(before, after, delta, chosen)
+    for level, line in leader_lines(after, changes):
+        _partition_log.log(level, "%s", line)
+    for line in isr_lines(after, changes):
         _partition_log.info("%s", line)
 
 
@@ -72,30 +105,34 @@ def _broker_text(was: BrokerImage | None, now: BrokerImage | None) -> str | None
     return None
 
 
-def leader_lines(before: ClusterImage, after: ClusterImage, delta: ClusterDelta, node_id: int) -> list[str]:
-    """Of partitions that have another leader than before; those that are new are told with their topic."""
-    by_reason: dict[str, list[tuple[str, PartitionImage, PartitionImage]]] = {}
+def leader_lines(
+    after: ClusterImage, changed: Sequence[tuple[str, PartitionImage, PartitionImage]]
+) -> list[tuple[int, str]]:
+    """Of partitions that have another leader than before, with the level; those that are new are told with their
+    topic."""
+    by_reason: dict[tuple[int, str], list[tuple[str, PartitionImage]]] = {}
     count = 0
-    for name, was, now in _changed(before, after, delta, node_id):
+    for name, was, now in changed:
         if was.leader != now.leader:
             count += 1
-            by_reason.setdefault(_election_text(after, was, now), []).append((name, was, now))
+            level = logging.WARNING if _lacks(now) else logging.INFO
+            by_reason.setdefault((level, _election_text(after, was, now)), []).append((name, now))
     if count <= MOST_LINES:
         return [
-            f"{name}: {reason}; leader epoch {now.leader_epoch}, ISR {_listed(now.isr)}"
-            for reason, changes in by_reason.items()
-            for name, _, now in changes
+            (level, f"{name}: {reason}; leader epoch {now.leader_epoch}, ISR {_listed(now.isr)}")
+            for (level, reason), changes in by_reason.items()
+            for name, now in changes
         ]
     return [
-        f"{_partitions(len(changes))}: {reason}: {names_text(name for name, _, _ in changes)}"
-        for reason, changes in by_reason.items()
+        (level, f"{_partitions(len(changes))}: {reason}: {names_text(name for name, _ in changes)}")
+        for (level, reason), changes in by_reason.items()
     ]
 
 
-def isr_lines(before: ClusterImage, after: ClusterImage, delta: ClusterDelta, node_id: int) -> list[str]:
+def isr_lines(after: ClusterImage, changed: Sequence[tuple[str, PartitionImage, PartitionImage]]) -> list[str]:
     """Of partitions out of whose ISR the controller took brokers that are gone. What leaders propose, they tell."""
     by_reason: dict[str, list[tuple[str, PartitionImage]]] = {}
-    for name, was, now in _changed(before, after, delta, node_id):
+    for name, was, now in changed:
         gone = [each for each in was.isr if each not in now.isr and _state(after, each) is not None]
         if was.leader == now.leader and gone:
             reason = ", ".join(f"broker {each} {_state(after, each)}" for each in gone)
@@ -113,7 +150,7 @@ def isr_lines(before: ClusterImage, after: ClusterImage, delta: ClusterDelta, no
 
 
 def _changed(
-    before: ClusterImage, after: ClusterImage, delta: ClusterDelta, node_id: int
+    before: ClusterImage, after: ClusterImage, delta: ClusterDelta, chosen: _Choice
 ) -> list[tuple[str, PartitionImage, PartitionImage]]:
     created = frozenset(delta.topics_created)
     found = []
@@ -121,7 +158,7 @@ def _changed(
         if name.topic in created:
             continue
         was, now = before.partition(*name), after.partition(*name)
-        if was is not None and now is not None and node_id in now.replicas:
+        if was is not None and now is not None and chosen(was, now):
             found.append((str(TopicPartition(*name)), was, now))
     return found
 

@@ -51,8 +51,8 @@ class _Session:
     #: What the broker's registration or its shutdown must have reached before it goes on.
     registration_offset: int = -1
     shutdown_offset: int = -1
-    #: The broker is probably gone, and was not heard of since.
-    is_shortened: bool = False
+    #: Why the broker is probably gone, if it is and was not heard of since.
+    shortened_since: str | None = None
 
 
 class BrokerSessions:
@@ -74,7 +74,7 @@ class BrokerSessions:
         if session is None or session.epoch != epoch:
             session = self._sessions[broker_id] = _Session(epoch, now_ms, registration_offset=epoch)
         session.last_contact_ms = now_ms
-        session.is_shortened = False
+        session.shortened_since = None
         return session
 
     def silent_ms(self, now_ms: int) -> dict[int, int]:
@@ -90,15 +90,16 @@ class BrokerSessions:
     def forget(self, broker_id: int) -> None:
         self._sessions.pop(broker_id, None)
 
-    def shorten(self, broker_id: int, now_ms: int, grace_ms: int, timeout_ms: int) -> None:
+    def shorten(self, broker_id: int, now_ms: int, grace_ms: int, timeout_ms: int, reason: str) -> None:
         session = self._sessions.get(broker_id)
         if session is not None:
             session.last_contact_ms = min(session.last_contact_ms, now_ms + grace_ms - timeout_ms)
-            session.is_shortened = True
+            session.shortened_since = reason
 
-    def is_shortened(self, broker_id: int) -> bool:
+    def shortened_since(self, broker_id: int) -> str | None:
+        """Why a session was made shorter, if it was."""
         session = self._sessions.get(broker_id)
-        return session is not None and session.is_shortened
+        return None if session is None else session.shortened_since
 
     def is_alive(self, broker: BrokerImage, now_ms: int, timeout_ms: int) -> bool:
         session = self._sessions.get(broker.broker_id)
@@ -281,7 +282,8 @@ def fence_expired_brokers(
     """
     for broker in image.brokers.values():
         if not broker.is_fenced and not sessions.is_alive(broker, now_ms, options.broker_session_timeout_ms):
-            election = Election.ONLINE if sessions.is_shortened(broker.broker_id) else None
+            is_early = sessions.shortened_since(broker.broker_id) is not None
+            election = Election.ONLINE if is_early else None
             return ControllerResult(broker.broker_id, fence_records(image, options, broker, election))
     return ControllerResult(None)
 

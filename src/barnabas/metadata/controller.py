@@ -311,9 +311,13 @@ class Controller:
         """The last life of a broker has ended for certain, so nobody need wait for its session to end."""
         self._sessions.forget(broker_id)
 
-    def shorten_session(self, broker_id: int, now_ms: int, grace_ms: int) -> None:
+    def shorten_session(self, broker_id: int, now_ms: int, grace_ms: int, reason: str = "which is gone") -> None:
         """A broker is probably gone: if it is not heard of within the grace, its session is over."""
-        self._sessions.shorten(broker_id, now_ms, grace_ms, self.options.broker_session_timeout_ms)
+        self._sessions.shorten(broker_id, now_ms, grace_ms, self.options.broker_session_timeout_ms, reason)
+
+    def why_session_is_short(self, broker_id: int) -> str | None:
+        """The reason with which it was made shorter; None if it lasts as any, or the broker was heard of since."""
+        return self._sessions.shortened_since(broker_id)
 
     def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> ControllerResult[BrokerHeartbeatResponse]:
         return brokers.heartbeat(self.image, self.options, self._sessions, request, self.next_offset, now_ms)

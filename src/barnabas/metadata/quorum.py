@@ -69,6 +69,11 @@ class Quorum(Protocol):
         """Whose process was seen to end while it led, before this node became the leader."""
         ...
 
+    @property
+    def why_election(self) -> str | None:
+        """What became of the last leader, for a person; None if nothing is known, or it leads."""
+        ...
+
     def append(self, values: Sequence[bytes], epoch: int) -> int:
         """Write records, which get consecutive offsets; that of the last. They are committed later.
 

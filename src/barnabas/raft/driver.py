@@ -48,6 +48,7 @@ from barnabas.raft.types import (
     Address,
     CommittedBatch,
     LeaderAndEpoch,
+    LeaderLoss,
     ReplicaKey,
     Snapshot,
     WrittenBatch,
@@ -97,6 +98,8 @@ class RaftDriver:
       the one of them by which it reaches others, if that is not the first.
     - `is_never_voter`: an observer that nobody may add to the voters, such as a broker, need not sync what it fetches.
     - `remedy` is what an operator is told to do about a disk that is slow.
+    - `on_loss` is told how the leader was lost, and again whenever something happens while there is none, which is at
+      least every election timeout; of None when there is one.
     - `on_failure` is told once when the replica cannot go on: its log failed, or something that must hold did not.
     """
 
@@ -118,6 +121,7 @@ class RaftDriver:
         listener_name: str | None = None,
         remedy: str = "give its log a disk of its own",
         on_failure: Callable[[BaseException], None] = lambda _: None,
+        on_loss: Callable[[LeaderLoss | None], None] = lambda _: None,
     ) -> None:
         self.key = key
         self._cluster_id = cluster_id
@@ -135,6 +139,8 @@ class RaftDriver:
         self._listener_name = listener_name
         self._remedy = remedy
         self._on_failure = on_failure
+        self._on_loss = on_loss
+        self._is_lost = False
         #: From `open` on.
         self.machine = cast(RaftMachine, None)
         self.is_open = False
@@ -379,6 +385,9 @@ class RaftDriver:
             if not isinstance(failure, Exception):
                 raise
         if not self._is_over:
+            if machine.loss is not None or self._is_lost:
+                self._is_lost = machine.loss is not None
+                self._on_loss(machine.loss)
             self._set_timer(machine.state.deadline_ms)
             if self._stopped is not None:
                 self._check_stopped()

@@ -64,6 +64,8 @@ from barnabas.raft.types import (
     Address,
     ElectionState,
     LeaderAndEpoch,
+    LeaderLoss,
+    LossCause,
     OffsetAndEpoch,
     ReplicaKey,
     SnapshotId,
@@ -130,6 +132,9 @@ class RaftMachine:
         self.is_stopping = False
         #: Whose process was seen to end while it led; None once another leads, or that one is heard of again.
         self.gone_leader_id: int | None = None
+        #: How the leader was lost that this replica heard of last; None while it hears of one, or leads itself. Nothing
+        #: is decided by it: it is there to be told.
+        self.loss: LeaderLoss | None = None
         self.state: RaftState = Unattached(self, 0)
 
     def _committed_when(self, found: FoundReplica) -> int:
@@ -333,6 +338,7 @@ class RaftMachine:
         granted = False
         if error is ErrorCode.NONE:
             if vote.epoch > self.epoch:
+                self.lost_leader(LossCause.OUTVOTED, other_id=vote.candidate.node_id)
                 self.become_unattached(vote.epoch, now_ms)
             if self._is_meant(vote.voter):
                 granted = self.state.grants(vote, is_up_to_date=_is_up_to_date(vote.last, self.log.end))
@@ -546,6 +552,11 @@ class RaftMachine:
 
     # Transitions
 
+    def lost_leader(self, cause: LossCause, silent_ms: int = 0, *, other_id: int = NO_LEADER_ID) -> None:
+        """Note why there will be no leader now. What came first is the reason for all that follows from it."""
+        if self.loss is None and self.state.leader_id >= 0:
+            self.loss = LeaderLoss(cause, self.state.leader_id, self.epoch, silent_ms, other_id)
+
     def hear_of(
         self, leader: LeaderAndEpoch, address: Address | None, now_ms: int, *, is_first_hand: bool = False
     ) -> None:
@@ -559,6 +570,7 @@ class RaftMachine:
         if leader.leader_id < 0 or leader.leader_id == self.key.node_id:
             # Of an epoch in which we led before a restart nothing is left but its number.
             if is_newer:
+                self.lost_leader(LossCause.OUTVOTED)
                 self.become_unattached(leader.epoch, now_ms)
             return
         if not is_newer and self.state.leader_id >= 0:
@@ -572,6 +584,7 @@ class RaftMachine:
         if where is not None:
             self.become_follower(leader.leader_id, leader.epoch, where, now_ms)
         elif is_newer:
+            self.lost_leader(LossCause.OUTVOTED, other_id=leader.leader_id)
             self.become_unattached(leader.epoch, now_ms)
 
     def _check_same_leader(self, leader: LeaderAndEpoch) -> None:
@@ -591,6 +604,7 @@ class RaftMachine:
 
     def leader_ended(self, epoch: int, now_ms: int, *, election_in_ms: float | None = None) -> None:
         """The leader of an epoch says that it is that no more."""
+        self.lost_leader(LossCause.RESIGNED)
         self.become_unattached(epoch, now_ms, election_in_ms=election_in_ms)
         self._ended_epoch = epoch
 
@@ -612,6 +626,7 @@ class RaftMachine:
         self._change(Follower(self, now_ms, leader_id, address), now_ms)
 
     def become_resigned(self, now_ms: int) -> None:
+        self.lost_leader(LossCause.RESIGNED)
         successors = self.state.successors() if isinstance(self.state, Leader) else ()
         self._change(Resigned(self, now_ms, successors), now_ms)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, NamedTuple, Self
 
 from barnabas.base.ids import Uuid
@@ -50,6 +51,27 @@ class LeaderAndEpoch(NamedTuple):
 
     leader_id: int
     epoch: int
+
+
+class LossCause(Enum):
+    """Why a replica has no leader any more, or leads no more."""
+
+    SILENT = "the leader was not heard of"
+    GONE = "the leader's process was seen to end"
+    RESIGNED = "the leader said that it resigns, or this one did as it was told to"
+    UNHEARD = "this one led, and no majority fetched from it"
+    OUTVOTED = "another began an epoch"
+
+
+class LeaderLoss(NamedTuple):
+    """How a replica lost its leader, which may be itself. `silent_ms`: for how long too little was heard;
+    `other_id`: who began another epoch, -1 if nobody said."""
+
+    cause: LossCause
+    leader_id: int
+    epoch: int
+    silent_ms: int = 0
+    other_id: int = NO_LEADER_ID
 
 
 class SnapshotId(NamedTuple):

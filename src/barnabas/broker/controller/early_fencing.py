@@ -51,7 +51,7 @@ class EarlyFencing:
         self._session_s = session_timeout_ms / 1000
         self._heard: dict[int, _Heard] = {}
         self._mistaken_at_s = _NEVER_S
-        #: How often it has fenced.
+        #: How many brokers were fenced before their session would have ended; also by others, who saw a process end.
         self.count = 0
 
     def heard(self, broker_id: int, epoch: int, connection: Connection) -> None:
@@ -96,6 +96,5 @@ class EarlyFencing:
             _log.info("Broker %d closed its connection, but others did so too; its session decides", broker_id)
         elif now_s - heard.fenced_at_s >= self._session_s and now_s - self._mistaken_at_s >= _MISTRUST_S:
             heard.fenced_at_s, heard.is_thought_dead = now_s, True
-            self.count += 1
             _log.warning("Fencing broker %d early: its process closed the connection and did not come back", broker_id)
             self._fence(broker_id, heard.epoch)

@@ -42,6 +42,9 @@ from barnabas.wire.stored.cluster_metadata import MetadataRecord, NoOpRecord
 _log = logger("barnabas.controller")
 
 _SHORTEST_FENCING_MS: Final = 100
+#: Why a broker is fenced before its session would have ended.
+_HAS_ENDED: Final = "whose process has ended"
+_HAS_HUNG_UP: Final = "which closed its connection and did not come back"
 #: Kafka's timeout covers the way to the decision, not the commit: with 1 ms it still creates topics.
 _LEAST_COMMIT_WAIT_MS: Final = 1000
 
@@ -146,10 +149,12 @@ class QuorumController:
     def _tell(self, leader: LeaderAndEpoch, *, was_active: bool) -> None:
         """Who has nobody beside it leads as a matter of course."""
         if not self._quorum.is_alone:
+            reason = self._quorum.why_election
+            why = "" if reason is None else f", since {reason}"
             if self._is_active:
-                _log.info("Node %d is the active controller now, in epoch %d", leader.leader_id, leader.epoch)
+                _log.info("Node %d is the active controller now, in epoch %d%s", leader.leader_id, leader.epoch, why)
             elif leader.leader_id >= 0:
-                _log.info("Controller %d is the active one now, in epoch %d", leader.leader_id, leader.epoch)
+                _log.info("Controller %d is the active one now, in epoch %d%s", leader.leader_id, leader.epoch, why)
             elif was_active:
                 _log.info("Node %d is no longer the active controller", self._quorum.node_id)
 
@@ -187,7 +192,7 @@ class QuorumController:
         gone_id = self._quorum.gone_leader_id
         if gone_id is not None:
             # The process of the old leader was seen to go, and if it was a broker, too, that went with it.
-            self._controller.shorten_session(gone_id, self._clock.monotonic_ms(), OWN_GRACE_MS)
+            self._controller.shorten_session(gone_id, self._clock.monotonic_ms(), OWN_GRACE_MS, _HAS_ENDED)
             asyncio.get_running_loop().call_later(OWN_GRACE_MS / 1000 + 0.01, self._fence_soon)
         written = self._write(activation.records)
         written.add_done_callback(self._activated)
@@ -220,7 +225,7 @@ class QuorumController:
     def _fence_early(self, broker_id: int, epoch: int) -> None:
         broker = self._controller.image.brokers.get(broker_id)
         if self._is_active and broker is not None and broker.epoch == epoch:
-            self._controller.shorten_session(broker_id, self._clock.monotonic_ms(), 0)
+            self._controller.shorten_session(broker_id, self._clock.monotonic_ms(), 0, _HAS_HUNG_UP)
             self._fence_soon()
             # What that leaves without leader, and may have an unclean one, gets it when the session would have ended.
             session_s = self._controller.options.broker_session_timeout_ms / 1000
@@ -246,8 +251,10 @@ class QuorumController:
             outcome = self._controller.fence_expired_brokers(self._clock.monotonic_ms())
             if outcome.response is None:
                 return
-            _log.info("Fencing broker %d, whose session has expired", outcome.response)
+            reason = self._controller.why_session_is_short(outcome.response)
+            _log.info("Fencing broker %d, %s", outcome.response, reason or "whose session has expired")
             self.fenced_count += 1
+            self.early_fencing.count += reason is not None
             if not await self._wrote(outcome.records):
                 return
 

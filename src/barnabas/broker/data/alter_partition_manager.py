@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
 from barnabas.base.error_codes import ErrorCode
@@ -19,8 +19,9 @@ from barnabas.base.log_context import logger
 from barnabas.base.runtime import Clock
 from barnabas.broker.controller.controller_channel import ControllerChannel, broker_caller
 from barnabas.broker.services import MetadataCache
+from barnabas.broker.told_names import MOST_LINES, names_text
 from barnabas.metadata.image import BrokerImage
-from barnabas.replication.isr import AlteredPartition, PendingPartitionChange, PendingShrinkIsr
+from barnabas.replication.isr import AlteredPartition, PendingExpandIsr, PendingPartitionChange, PendingShrinkIsr
 from barnabas.replication.leader_state import LeaderState
 from barnabas.wire.apis import ApiKey, api
 from barnabas.wire.messages.alter_partition import (
@@ -74,6 +75,14 @@ class _Unsettled(NamedTuple):
     @property
     def is_open(self) -> bool:
         return not self.leader.is_over and self.leader.isr_state is self.change
+
+
+class _Joined(NamedTuple):
+    """A partition in whose ISR the controller has taken a follower."""
+
+    name: str
+    reason: str
+    version: int
 
 
 class AlterPartitionManager:
@@ -138,25 +147,28 @@ class AlterPartitionManager:
             (topic.topic_id, result.partition_index): result for topic in response.topics for result in topic.partitions
         }
         is_settled = True
+        joined: list[_Joined] = []
         for name, unsettled in sent.items():
             result = results.get((unsettled.leader.partition.topic_id, name.partition))
             if result is None:
                 _log.warning("%s was sent but not included in the answer to AlterPartition", name)
-            elif not self._take(unsettled, result):
+            elif not self._take(unsettled, result, joined):
                 if self._unsettled.get(name) is unsettled:
                     del self._unsettled[name]
                 continue
             is_settled = False
+        for line in joined_lines(joined):
+            _log.info("%s", line)
         return is_settled
 
-    def _take(self, unsettled: _Unsettled, result: PartitionResult) -> bool:
+    def _take(self, unsettled: _Unsettled, result: PartitionResult, joined: list[_Joined]) -> bool:
         if result.error_code:
             self.failed_count += 1
         elif isinstance(unsettled.change, PendingShrinkIsr):
             self.shrunk_count += 1
         else:
             self.expanded_count += 1
-        return _take(unsettled, result)
+        return _take(unsettled, result, joined)
 
     async def stop(self) -> None:
         self._is_over = True
@@ -181,8 +193,9 @@ def _by_topic(unsettled: Iterable[_Unsettled]) -> list[TopicData]:
     return [TopicData(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]
 
 
-def _take(unsettled: _Unsettled, result: PartitionResult) -> bool:
-    """Tell the leader what has become of its proposal; true if it should be sent again."""
+def _take(unsettled: _Unsettled, result: PartitionResult, joined: list[_Joined]) -> bool:
+    """Tell the leader what has become of its proposal; true if it should be sent again. Who joined is told later, all
+    together: a broker that comes back joins many at a time."""
     leader, change = unsettled
     name = leader.partition.name
     if result.error_code:
@@ -203,14 +216,27 @@ def _take(unsettled: _Unsettled, result: PartitionResult) -> bool:
     )
     if leader.altered(change, outcome):
         under = " (under-min-isr)" if leader.is_under_min_isr else ""
-        _log.info(
-            "%s: ISR updated to %s%s and version updated to %d",
-            name,
-            _listed(leader.isr),
-            under,
-            leader.partition_epoch,
-        )
+        isr = f"{_listed(leader.isr)}{under}"
+        if isinstance(change, PendingExpandIsr):
+            text = f"broker {change.new_in_sync_replica} has caught up, and is in sync"
+            reason = f"{text} (ISR {_listed(change.isr)} -> {isr})"
+            joined.append(_Joined(str(name), reason, leader.partition_epoch))
+        else:
+            _log.info("%s: ISR updated to %s and version updated to %d", name, isr, leader.partition_epoch)
     return False
+
+
+def joined_lines(joined: Sequence[_Joined]) -> list[str]:
+    """A line for each of a few partitions; for more of them one for each reason."""
+    if len(joined) <= MOST_LINES:
+        return [f"{each.name}: {each.reason}; version {each.version}" for each in joined]
+    by_reason: dict[str, list[str]] = {}
+    for each in joined:
+        by_reason.setdefault(each.reason, []).append(each.name)
+    return [
+        f"{len(names):,} partition{'' if len(names) == 1 else 's'}: {reason}: {names_text(names)}"
+        for reason, names in by_reason.items()
+    ]
 
 
 def _tell_proposal(leader: LeaderState, change: PendingPartitionChange) -> None:

@@ -16,6 +16,7 @@ from barnabas.base.log_context import logger
 from barnabas.base.runtime import Runtime
 from barnabas.broker.periodic import Scheduler
 from barnabas.broker.quorum.formatting import NodeIdentity
+from barnabas.broker.quorum.leader_watch import LeaderWatch
 from barnabas.broker.quorum.metadata_log import metadata_log_directory, metadata_log_options
 from barnabas.broker.quorum.quorum_addresses import quorum_voters
 from barnabas.broker.settings import BrokerSettings
@@ -99,6 +100,7 @@ class RaftQuorum:
         self.log = RaftLog(
             files, metadata_log_directory(settings), metadata_log_options(settings, directory_id), runtime
         )
+        self._leader_watch = LeaderWatch(self, runtime.clock)
         self.driver = RaftDriver(
             self.key,
             cluster_id=identity.cluster_id,
@@ -114,6 +116,7 @@ class RaftQuorum:
             listener_name=settings.controller_listeners[0],
             remedy="put metadata.log.dir on a disk of its own",
             on_failure=on_failure,
+            on_loss=self._leader_watch.look if settings.is_controller else lambda _: None,
         )
         self._scheduler: Scheduler | None = None
         self._is_stopping = False
@@ -170,6 +173,14 @@ class RaftQuorum:
     @property
     def gone_leader_id(self) -> int | None:
         return self.driver.machine.gone_leader_id
+
+    @property
+    def why_election(self) -> str | None:
+        return self._leader_watch.reason
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping
 
     @property
     def is_alone(self) -> bool:

@@ -22,7 +22,7 @@ from barnabas.raft.messages import (
 )
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
-from barnabas.raft.types import Address, OffsetAndEpoch, SnapshotId
+from barnabas.raft.types import Address, LossCause, OffsetAndEpoch, SnapshotId
 
 if TYPE_CHECKING:
     from barnabas.raft.machine import RaftMachine
@@ -54,6 +54,7 @@ class Follower(RaftState):
         self._asked: RaftRequest | None = None
         self._ask_at_ms: float = now_ms
         self._lost_at_ms: float = now_ms + machine.random_fetch_timeout_ms()
+        self._heard_at_ms = now_ms
         self._is_waiting_for_sync = False
         self._sign_at_ms: float = now_ms
         self._has_fetched = False
@@ -99,6 +100,7 @@ class Follower(RaftState):
 
     def _lose_leader(self, now_ms: int) -> None:
         machine = self.machine
+        machine.lost_leader(LossCause.GONE if self._is_leader_gone else LossCause.SILENT, now_ms - self._heard_at_ms)
         if machine.may_lead:
             machine.become_prospective(now_ms)
         else:
@@ -178,6 +180,8 @@ class Follower(RaftState):
         self._has_fetched = True
         self._is_leader_gone = False
         self.machine.gone_leader_id = None
+        self.machine.loss = None
+        self._heard_at_ms = now_ms
         self._lost_at_ms = now_ms + self.machine.random_fetch_timeout_ms()
         self._sign_at_ms = now_ms + self.machine.options.fetch_timeout_ms * _SILENCE
 

@@ -24,7 +24,7 @@ from barnabas.raft.messages import (
 )
 from barnabas.raft.states.base import RaftState
 from barnabas.raft.transitions import Role
-from barnabas.raft.types import LeaderAndEpoch, ReplicaKey, SnapshotId
+from barnabas.raft.types import LeaderAndEpoch, LossCause, ReplicaKey, SnapshotId
 from barnabas.raft.voters import STATIC_VOTERS, VoterSet
 from barnabas.records.control import ControlType
 from barnabas.wire.stored.control_records import LeaderChangeMessage
@@ -144,6 +144,7 @@ class Leader(RaftState):
         if now_ms >= self._check_at_ms:
             self._check_at_ms = self._quorum_deadline_ms()
             if now_ms >= self._check_at_ms:
+                self.machine.lost_leader(LossCause.UNHEARD, self.machine.options.check_quorum_ms)
                 self.machine.become_resigned(now_ms)
                 return
         for key, parked in list(self._parked.items()):
@@ -334,6 +335,7 @@ class Leader(RaftState):
         machine.advance_high_watermark(offset)
         if not self.is_ready:
             self.is_ready = True
+            self.machine.loss = None
             machine.tell_leader()
         if self._parked:
             self._answer_who_knows_less(offset)
