@@ -65,6 +65,11 @@ class Follower(RaftState):
         self._tell_at_ms: float = now_ms + machine.options.fetch_timeout_ms
 
     @property
+    def has_heard(self) -> bool:
+        """Whether the leader has answered."""
+        return self._has_fetched
+
+    @property
     def is_caught_up(self) -> bool:
         """Whether all is here that was committed when the leader last answered."""
         return 0 <= self._leader_high_watermark <= self.machine.high_watermark
