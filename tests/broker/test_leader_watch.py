@@ -169,6 +169,29 @@ def test_an_election_says_why(caplog: pytest.LogCaptureFixture) -> None:
     assert f"nothing was heard from controller {leader_id} for " in line
 
 
+def test_who_starts_alone_has_lost_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """The watch of the start tells for whom it waits."""
+    caplog.set_level(logging.INFO, "barnabas")
+    with World(1) as world:
+
+        async def story() -> None:
+            nodes = await world.start_cluster(3)
+            follower = next(each for each in nodes if each is not leader_of(nodes))
+            for each in nodes:
+                each.kill()
+            caplog.clear()
+            starting = asyncio.ensure_future(follower.start())
+            await asyncio.sleep(20)
+            follower.kill()
+            await asyncio.wait([starting])
+            starting.exception()
+
+        world.run(story())
+    told = [said(each) for each in caplog.records]
+    assert any(" waits: no controller leads" in line or " waits: it reads" in line for line in told)
+    assert not [line for line in told if "active controller" in line]
+
+
 def test_a_leader_without_followers_says_so(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "barnabas")
     with World(1) as world:

@@ -553,8 +553,10 @@ class RaftMachine:
     # Transitions
 
     def lost_leader(self, cause: LossCause, silent_ms: int = 0, *, other_id: int = NO_LEADER_ID) -> None:
-        """Note why there will be no leader now. What came first is the reason for all that follows from it."""
-        if self.loss is None and self.state.leader_id >= 0:
+        """Note why there will be no leader now. What came first is the reason for all that follows from it; a leader
+        that was not heard of yet, as at a start, cannot be lost."""
+        state = self.state
+        if self.loss is None and (isinstance(state, Leader) or (isinstance(state, Follower) and state.has_heard)):
             self.loss = LeaderLoss(cause, self.state.leader_id, self.epoch, silent_ms, other_id)
 
     def hear_of(

@@ -63,7 +63,11 @@ FROM_ELR: Final = of_mbean(
     "Leaders from the eligible ones, as far as this node has seen them elected.",
 )
 QUEUE: Final = own("controller_waiting", "gauge", "Changes that are decided, and not committed yet.")
-EARLY: Final = own("controller_early_fencings_total", "counter", "Brokers whose process was seen to die.")
+EARLY: Final = own(
+    "controller_early_fencings_total",
+    "counter",
+    "Brokers that were fenced before their session ended, since their process was seen to die.",
+)
 B_OFFSET: Final = _metadata("last-applied-record-offset", "Up to where this broker acts by the metadata log.")
 B_MS: Final = _metadata("last-applied-record-timestamp", "When that record was written.")
 B_LAG: Final = _metadata("last-applied-record-lag-ms", "How long ago that was.")

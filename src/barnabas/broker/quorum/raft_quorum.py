@@ -198,7 +198,7 @@ class RaftQuorum:
         """What keeps this replica from being caught up, for a person."""
         machine = self.driver.machine
         state = machine.state
-        if isinstance(state, Follower) and state.hears_the_leader:
+        if isinstance(state, Follower) and state.has_heard and machine.loss is None:
             return f"it reads the metadata log from controller {machine.leader.leader_id} at {self.leader_address}"
         others = ", ".join(
             f"{each.key.node_id} at {machine.address_of(each)}"

@@ -65,9 +65,9 @@ class Follower(RaftState):
         self._tell_at_ms: float = now_ms + machine.options.fetch_timeout_ms
 
     @property
-    def hears_the_leader(self) -> bool:
-        """Whether it has answered since we follow it."""
-        return self._has_fetched and not self._is_leader_gone
+    def has_heard(self) -> bool:
+        """Whether the leader has answered."""
+        return self._has_fetched
 
     @property
     def is_caught_up(self) -> bool:
