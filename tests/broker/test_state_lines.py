@@ -145,6 +145,13 @@ def test_a_partition_without_leader_is_a_warning(node: Telling) -> None:
     assert node.levels(moved(1, 2, [2], recovery=1))[0][0] == "WARNING"
 
 
+def test_a_leader_that_somebody_stops_is_no_cause_for_alarm(node: Telling) -> None:
+    stopping, unled = node.levels(changed(1, 10, stops=True), moved(1, -1, []))
+    assert (stopping[0], unled[0]) == ("INFO", "INFO")
+    assert unled[1].startswith("t-1: nobody leads, since broker 1 is shutting down")
+    assert node.levels(moved(1, 2, [2], recovery=1))[0][0] == "WARNING"
+
+
 def test_a_controller_alone_tells_all(node: Telling) -> None:
     def told(*records: log.MetadataRecord) -> list[tuple[str, str]]:
         return node.levels(*records, tell=tell_states_as_controller, node=None)

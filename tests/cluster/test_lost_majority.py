@@ -24,8 +24,8 @@ def test_what_one_node_has_left_is_whole(tmp_path: Path) -> None:
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, num_partitions=3, replication_factor=3)])
         with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
-            for each in [producer.send(TOPIC, b"%d" % number, partition=number % 3) for number in range(300)]:
-                each.result(60)
+            for sent in [producer.send(TOPIC, b"%d" % number, partition=number % 3) for number in range(300)]:
+                sent.result(60)
         for each in lost:
             each.kill()
             shutil.rmtree(each.data)
@@ -51,5 +51,5 @@ def test_what_one_node_has_left_is_whole(tmp_path: Path) -> None:
             each.roles = COMBINED
             cluster.write(each)
             cluster.start(each.node_id)
-        until("all are in sync", lambda: all(each == [1, 2, 3] for each in replicas_in_sync(left, TOPIC)) or None)
+        until("all are in sync", lambda: all(isr == [1, 2, 3] for isr in replicas_in_sync(left, TOPIC)) or None)
         assert [logs_of(each) for each in cluster.nodes.values()] == [written] * 3

@@ -63,6 +63,11 @@ def _lacks(partition: PartitionImage) -> bool:
     return partition.leader == NO_LEADER or partition.leader_recovery_state == RECOVERING
 
 
+def _is_being_stopped(image: ClusterImage, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.in_controlled_shutdown
+
+
 def _tell_partitions(before: ClusterImage, after: ClusterImage, delta: ClusterDelta, chosen: _Choice) -> None:
     changes = _changed(before, after, delta, chosen)
     for level, line in leader_lines(after, changes):
@@ -115,7 +120,8 @@ def leader_lines(
     for name, was, now in changed:
         if was.leader != now.leader:
             count += 1
-            level = logging.WARNING if _lacks(now) else logging.INFO
+            is_bad = _lacks(now) and not (now.leader == NO_LEADER and _is_being_stopped(after, was.leader))
+            level = logging.WARNING if is_bad else logging.INFO
             by_reason.setdefault((level, _election_text(after, was, now)), []).append((name, now))
     if count <= MOST_LINES:
         return [
