@@ -298,7 +298,7 @@ def test_a_writer_that_gets_another_name_does_not_write_again(make: Make) -> Non
     former = batches.stream
     renamed = replace(former, sink="renamed")
     batches.commit(0, batches.write(0, [["a"], ["b"]]))
-    refusal = r"with sinkName=renamed, of which nothing is known; but with sinkName=sink run run1 has written batch 0"
+    refusal = r"with sinkName=renamed, and with sinkName=sink run run1 has written batch 0 there before"
     # Spark does not know that it is done. Then with a checkpoint that was rewound besides.
     for rewound in (False, True):
         batches.restart()

@@ -94,11 +94,8 @@ class BrokerQuotas:
 
     def charge_given_up(self, connection: Connection) -> None:
         if self.limits_frames:
-            user, client_id, now_ms = (
-                _user(connection.principal),
-                connection.client_id or "",
-                self._clock.monotonic_ms(),
-            )
+            user, client_id = _user(connection.principal), connection.client_id or ""
+            now_ms = self._clock.monotonic_ms()
             self._produce.record(user, client_id, connection.request_bytes, now_ms)
             self._request_ms(user, client_id, connection, now_ms)
 

@@ -137,8 +137,8 @@ def rewound(stream: Stream, batch: int, newest: BatchDecision) -> OtherPastError
 def renamed(stream: Stream, batch: int, sink: str, newest: BatchDecision) -> OtherPastError:
     return OtherPastError(
         f"Batch {batch} of query {stream.query} is to be written to {_topic_text(newest)} with sinkName={stream.sink},"
-        f" of which nothing is known; but with sinkName={sink} run {newest.run} has written batch {newest.batch} there,"
-        f" with {_whole(newest)}. The rows would be there twice: give this writer its former sinkName again."
+        f" and with sinkName={sink} run {newest.run} has written batch {newest.batch} there before, with"
+        f" {_whole(newest)}. The rows would be there twice: give this writer its former sinkName, {sink}, again."
     )
 
 
